@@ -3,7 +3,7 @@
 import itertools
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -13,6 +13,8 @@ from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
 from tests.support import kafka
 from tests.support.brokers import features
+
+_SPARK: Final = "tests/reconcile/"
 
 
 def pytest_configure() -> None:
@@ -64,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = [list(found) for _, found in itertools.groupby(items, key=lambda item: item.path)]
     waiting = [file for file in files if "faults" in file[0].path.parts]
     working = [file for file in files if "faults" not in file[0].path.parts]
-    working.sort(key=lambda file: file[0].path.parent.parts[-2:] != ("tests", "reconcile"))
+    working.sort(key=lambda file: _SPARK not in file[0].nodeid)
     mixed = itertools.chain.from_iterable(
         itertools.zip_longest(waiting, working[::2], working[1::2], fillvalue=[])
     )
@@ -72,11 +74,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
-    """Gives out whole files, and all of Spark's to one process: else each process warms a JVM of its own."""
+    """Gives out whole files, and Spark's by folder. Each folder then warms one JVM, and two of them share the machine."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = "tests/reconcile/"
-        return folder if nodeid.startswith(folder) else str(super()._split_scope(nodeid))
+        if nodeid.startswith(_SPARK):
+            return nodeid.partition("::")[0].rpartition("/")[0]
+        return str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

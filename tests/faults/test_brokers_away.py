@@ -60,6 +60,7 @@ def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
         assert [item.value for item in got] == [record.value for record in records]
 
 
+@pytest.mark.long
 def test_nobody_is_busy_meanwhile(tmp_path: Path) -> None:
     """A worker, a consumer and a bridge leave their machine to others, who may be the brokers, while two of three are away."""
     with several(tmp_path / "brokers") as cluster, contextlib.ExitStack() as stack:

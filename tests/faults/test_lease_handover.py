@@ -3,6 +3,8 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.harness.checker.groups import Run, judge
 from tests.harness.group_system import UNWRITTEN_S, System, assert_rising
 from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate, sizes
@@ -73,6 +75,7 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     assert [system.written(index)[-1].released for index in range(2)] == [True, True]
 
 
+@pytest.mark.long
 def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     """What runs while its partition goes to another ends there, and counts; the next of its group begins afterwards."""
     slow_s = 20.0

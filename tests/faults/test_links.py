@@ -198,6 +198,7 @@ def test_lost_answers(server: _Server, link: TcpProxy, client: socket.socket) ->
 SENT = Sent(None, b"key", b"x" * 10_000)
 
 
+@pytest.mark.long
 def test_clients_stay_on_their_link(linked: LinkedBroker) -> None:
     """What a client sends goes through its link and no other one, before and after the broker was killed."""
     name = kafka.unique("linked")

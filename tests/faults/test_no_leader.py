@@ -127,6 +127,7 @@ async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytes
             assert [offset for where, offset in handler.done if where == partition] == list(range(COUNT))
 
 
+@pytest.mark.long
 def test_bridge_goes_on_with_the_others(
     disks: Disks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

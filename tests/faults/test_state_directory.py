@@ -141,6 +141,7 @@ def test_struck_while_down(scene: Scene) -> None:
         assert "(RocksDB reused)" in log, "the other lane's"
 
 
+@pytest.mark.long
 def test_deleted_under_a_running_worker(scene: Scene) -> None:
     """Deleted while in use: the next file that RocksDB makes fails, the lane rebuilds by itself and goes on."""
     _begin(scene)
@@ -253,6 +254,7 @@ def test_read_only_under_a_running_worker(scene: Scene) -> None:
     assert "Traceback" not in log + scene.worker.log()
 
 
+@pytest.mark.long
 def test_full_disk(scene: Scene) -> None:
     """No room is left under a running worker: it goes on in memory, and after a restart with room on the disk."""
     disk = FullDisk(scene.worker, scene.data)

@@ -156,6 +156,7 @@ class Pair:
         )
 
 
+@pytest.mark.long
 def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:
     """A worker whose connections are reset and refused says so and goes on later; the other never waits for it."""
     with Pair(linked, tmp_path) as pair:

@@ -55,6 +55,7 @@ def own(tmp_path: Path) -> Iterator[EmbeddedBroker]:
         yield broker
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill])
 def test_a_restart_keeps_everything(own: EmbeddedBroker, end: Callable[[EmbeddedBroker], None]) -> None:
     """After an orderly end and after a kill, the same address, cluster ID and data are there again."""

@@ -197,6 +197,7 @@ def _home(key: bytes) -> int:
     return int(murmur2(key) & 0x7FFFFFFF) % PARTITIONS
 
 
+@pytest.mark.long
 def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
     """L1: each member has all, none twice, no echo."""
     with Connected(clusters, tmp_path, kafka.unique("all")) as connected:

@@ -149,6 +149,7 @@ class Scene:
         return list(json.loads(done.stdout)["partitions"])
 
 
+@pytest.mark.long
 def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
     """A row a partition says who holds it, how far, who waits for it, and whether its holder is still a member."""
     scene = Scene(bootstrap, tmp_path)

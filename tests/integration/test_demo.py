@@ -88,6 +88,7 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     assert (Path(kept) / "worker-2.log").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_A_WORKER], indirect=True)
 def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
     """Exit code 2, what the worker logged, and where all of it is."""
@@ -98,6 +99,7 @@ def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
     assert f"(all of it: {kept}/worker-1.log)" in demo.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "moment"),
     [

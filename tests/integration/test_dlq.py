@@ -185,6 +185,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [name for name in _handled(process) if name in {"v0", "v2", "v4"}] == ["v2", "v4"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["skip", "purge"])
 def test_dropped_while_parked_and_nobody_consumes(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str

@@ -173,6 +173,7 @@ def _peak(process: RingfenceProcess) -> int:
     return int(dict(line.split(":", 1) for line in lines)["VmHWM"].split()[0]) * 1024
 
 
+@pytest.mark.long
 def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
     """All records come once. One that no memory is for goes to quarantine, with its size and digest. A second address goes on meanwhile."""
     name = kafka.unique("large")

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.lane.lane import LaneState
 from agents.rules.agreement import SETTLE_S, Agreement
 from agents.rules.member_statements import KEY, Statement, encode, own_statement
@@ -130,6 +132,7 @@ def _duplicates(*processes: WorkerProcess) -> int:
     )
 
 
+@pytest.mark.long
 def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_path: Path) -> None:
     """A static member that comes back states its new file, though the group does not rebalance."""
     name = kafka.unique("rolling")

@@ -162,6 +162,7 @@ async def test_with_other_partitions(bootstrap: str) -> None:
         await running.stop()
 
 
+@pytest.mark.long
 async def test_cluster_that_creates_topics_by_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

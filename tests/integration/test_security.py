@@ -87,7 +87,16 @@ def _accepted(secured: SecuredBroker, name: str) -> list[str]:
     return sorted((item.id or b"").decode() for item in got)
 
 
-@pytest.mark.parametrize("way", ["locked", "plain", "scram", "token", "issued"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param("locked", marks=pytest.mark.long),
+        pytest.param("plain", marks=pytest.mark.long),
+        "scram",
+        "token",
+        pytest.param("issued", marks=pytest.mark.long),
+    ],
+)
 def test_every_verb_gets_in(
     secured: SecuredBroker, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +131,7 @@ def test_every_verb_gets_in(
     assert [file for file in files if PASSWORD.encode() in file.read_bytes()] == []
 
 
+@pytest.mark.long
 def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
     """Brokers that end them close connections under the next question: work goes on, and nobody says that they are away.
 
@@ -254,21 +264,27 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
 """Name → a way that is not let in, and what is said of it."""
 
 
+VERBS: Final[list[tuple[str, ...]]] = [
+    ("topics", "create"),
+    ("topics", "check"),
+    ("send", "refused"),
+    ("rings", "show"),
+    ("worker",),
+    ("audit", "refused"),
+    (),  # the reconciliation run, as a program of its own
+]
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
-    """Every verb that is not let in ends with 2 and one error: which broker, why, what to do. No trace, no secret."""
+    """A verb that is not let in ends with 2 and one error: which broker, why, what to do. It shows no trace and no secret.
+
+    All verbs explain the first case. The other cases need one verb, because all verbs share the explanation.
+    """
     make, reason = REFUSED[case]
     access = make(secured)
     config = access.configure(tmp_path, "refused", [{"name": "refused"}])
-    verbs = [
-        ("topics", "create"),
-        ("topics", "check"),
-        ("send", "refused"),
-        ("rings", "show"),
-        ("worker",),
-        ("audit", "refused"),
-        (),  # the nightly job, as a program of its own
-    ]
+    verbs = VERBS if case == next(iter(REFUSED)) else [("topics", "check")]
     programs = ["app" if verb else "reconcile" for verb in verbs]
     running = [
         _start(access, config, *verb, program=program) for verb, program in zip(verbs, programs, strict=True)

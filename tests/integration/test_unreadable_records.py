@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.server_files import DATA
 from tests.support import kafka
@@ -84,6 +86,7 @@ def test_damaged_record_batch(tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.long
 def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
     """Their lane waits and names them, others flow; once they are deleted, the lane goes on with what follows."""
     (tmp_path / "broker").mkdir()

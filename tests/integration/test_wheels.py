@@ -71,6 +71,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return _built(clone(tmp_path_factory.mktemp("wheels") / "tree"))
 
 
+@pytest.mark.long
 def test_reproducible(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> None:
     """Built again from the same commit, elsewhere, later, by somebody with another umask: the same bytes."""
     again = _built(clone(tmp_path_factory.mktemp("again") / "tree", umask=0o077), umask=0o077)
@@ -79,6 +80,7 @@ def test_reproducible(wheels: dict[str, Path], tmp_path_factory: pytest.TempPath
     assert _contents(again) == _contents(wheels)
 
 
+@pytest.mark.long
 def test_from_an_archive(wheels: dict[str, Path], tmp_path: Path) -> None:
     """An archive without a repository gives the same bytes, also after builds and inside another project's repository."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)

@@ -77,6 +77,7 @@ def started(bootstrap: str, tmp_path: Path, request: pytest.FixtureRequest) -> I
     running.process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("started", [(2, 3), (3, 4)], ids=["cluster", "group"], indirect=True)
 def test_the_broker_comes_back(started: _Worker) -> None:
     wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)

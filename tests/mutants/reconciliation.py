@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant, Patch
 
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
 _ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
-_PLACES_TESTS: Final = "tests/reconcile/test_id_positions.py"
-_UNITS_TESTS: Final = "tests/reconcile/test_envelope_parts.py"
+_PLACES_TESTS: Final = "tests/reconcile/finders/test_id_positions.py"
+_UNITS_TESTS: Final = "tests/reconcile/finders/test_envelope_parts.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -32,7 +32,7 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        "tests/reconcile/test_repeated_histories.py::test_known_verdicts",
+        "tests/reconcile/finders/test_repeated_histories.py::test_known_verdicts",
     ),
     Mutant(
         "run-strays-counted-as-seconds",
@@ -42,7 +42,7 @@ MUTANTS: Final = (
                 "reconcile/run/measures/candidates.py", "    STRAY: fates.STRAY,", "    STRAY: fates.SECOND,"
             ),
         ),
-        "tests/reconcile/test_functions.py::test_what_is_looked_at",
+        "tests/reconcile/finders/test_functions.py::test_what_is_looked_at",
     ),
     Mutant(
         "run-order-passed-over-where-a-record-came-early",
@@ -66,7 +66,7 @@ MUTANTS: Final = (
                 "ROUTE: Final = [*SOURCE]",
             ),
         ),
-        "tests/reconcile/test_hops.py::test_another_partition",
+        "tests/reconcile/finders/test_hops.py::test_another_partition",
     ),
     Mutant(
         "run-torn-is-whole",
@@ -109,6 +109,6 @@ MUTANTS: Final = (
                 '.when(kind == "heirs", False)',
             ),
         ),
-        "tests/reconcile/test_originals.py::test_what_lanes_have_handed_on",
+        "tests/reconcile/finders/test_originals.py::test_what_lanes_have_handed_on",
     ),
 )

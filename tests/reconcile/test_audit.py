@@ -119,6 +119,7 @@ def test_homes(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.long
 def test_known_distances(lab: Lab) -> None:
     """Of keyed traffic every number is exactly that of a model with a dict a lane."""
     partitions, rng = 3, random.Random(7)
@@ -244,6 +245,7 @@ def test_another_group(lab: Lab) -> None:
     assert "CROSS-LANE" in lab.said(audit)
 
 
+@pytest.mark.long
 def test_partitioner(lab: Lab) -> None:
     """Where a real producer puts keys tells its partitioner: librdkafka's default is crc32."""
     topic = lab.topic("partitioner", 5)

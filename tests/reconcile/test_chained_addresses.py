@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
@@ -15,6 +16,7 @@ def _next(world: World, record: In, offset: int) -> In:
     return record._replace(address=f"{world.names['a']}.accepted", offset=offset, headers=headers)
 
 
+@pytest.mark.long
 def test_each_address_of_a_chain_is_judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
 ) -> None:

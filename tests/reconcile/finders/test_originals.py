@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame
 
 from reconcile.anomalies.finders import lost_inputs, nearest, originals
@@ -60,6 +61,7 @@ def test_originals(frames: Frames) -> None:
     assert {name for name, _ in named(lost_inputs.lost(missing, orphans, gone))} == {"GAP"}
 
 
+@pytest.mark.long
 def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
     """Dropped although as many others as its ring holds were accepted since; what came the other way may be as old."""
     ids = frames.ids(
@@ -91,6 +93,7 @@ def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
     assert offsets(_orphans(dropped, ids, frames.rules())) == [1]
 
 
+@pytest.mark.long
 def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
     """Emptied by order in between, or off: there is no original. One that became smaller, or was off before, may have it."""
     ids = frames.ids({"id": b"a", "offset": 1})
@@ -114,6 +117,7 @@ def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
     assert orphans((0, 9, 9), (9, 9, 9)) == []
 
 
+@pytest.mark.long
 def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
     """In memory only, whatever size it was given: what was accepted before is no original. One of another size has the newest."""
     ids = frames.ids({"id": b"a", "offset": 1})
@@ -127,6 +131,7 @@ def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
     assert journal.ring_histories(resized) == {0: [journal.RingHistory(0, 9, None)]}
 
 
+@pytest.mark.long
 def test_what_lanes_have_handed_on(frames: Frames) -> None:
     """What a lane knew when its address got more lanes, its heirs know: of two lanes 2 and 4 are those of 0. What came later they do not."""
     ids = frames.ids(
@@ -251,6 +256,7 @@ def _repeats(one: dict[str, Any], other: dict[str, Any], max_age_ms: int, larges
     return before and young and near
 
 
+@pytest.mark.long
 def test_one_id_that_is_there_very_often(frames: Frames) -> None:
     """Accepted anew whenever it is too old, and dropped in between, or lost: nothing is paired with all that came before it."""
     spark = frames.evidence().sparkSession

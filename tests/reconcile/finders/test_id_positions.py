@@ -83,6 +83,7 @@ def test_no_broken_order_is_passed_over(frames: Frames, rows: list[dict[str, Any
     assert _looked_for(frames, *rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_wherever_groups_are_out_of_order_they_are_looked_at(spark: SparkSession, seed: int) -> None:
     """Random places in the output: whatever the one finds the other looks for."""

@@ -219,6 +219,7 @@ def test_diverted(frames: Frames) -> None:
     assert wrong(detects=False) == [("WRONG-VERDICT", 1), ("WRONG-VERDICT", 2), ("WRONG-VERDICT", 3)]
 
 
+@pytest.mark.long
 def test_orders(frames: Frames) -> None:
     """What was cleared is not known any more, what was in memory only need not be: both are excused. Another size leaves what is confirmed."""
     sent = [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5, **NOTHING), _hop(3, 9), _hop(4, 9, **NOTHING), _hop(5, 7)]
@@ -345,6 +346,7 @@ def test_accepted_again(frames: Frames) -> None:
     assert _again(higher, 3) == [("FORGOTTEN", 3), ("FORGOTTEN", 4)]
 
 
+@pytest.mark.long
 def test_what_is_lost_makes_no_hop_known(frames: Frames, spark: SparkSession) -> None:
     """It is LOST alone; accepted later it is right, in this run and on a later run. A duplicate by its own ID has made its hop known."""
     followed = _followed(
@@ -377,6 +379,7 @@ def test_named_once(frames: Frames) -> None:
     assert named(bridge_hops.others(by_id, of_hops)) == [("FORGOTTEN", 4), ("FORGOTTEN", 5)]
 
 
+@pytest.mark.long
 def test_what_later_runs_have_to_know(frames: Frames, spark: SparkSession) -> None:
     """Of each way the largest that was confirmed, and the highest above it, also what was refused; not what waits or was forgotten."""
     event = {"input_next": 1, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}

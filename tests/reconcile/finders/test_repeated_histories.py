@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from reconcile.spark.schemas import IDS
+from tests.reconcile.finders.test_repeated import judged
 from tests.reconcile.rows import Frames
-from tests.reconcile.test_repeated import judged
 
 HISTORIES: Final = 2_500
 """For each of the four kinds: 10,000 in all."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, Row
 
 from reconcile.anomalies.finders import fates, lost_inputs, order, originals, torn_transactions
@@ -115,6 +116,7 @@ def test_ids(frames: Frames) -> None:
     assert (own["out_offset"], own["group_digest"]) == (1, None)
 
 
+@pytest.mark.long
 def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
     """All unknown: one that is lost, however many IDs it has. An ID of another address, or of another's ring, is not known."""
     nothing = {"fate": None}
@@ -135,6 +137,7 @@ def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
     assert _missing(evidence, orphans, frames) == [("LOST", 4), ("LOST", 5), ("LOST", 7)]
 
 
+@pytest.mark.long
 def test_the_order_of_one_lane(frames: Frames) -> None:
     """Parts of a group by their numbers, whatever lane; transactions, and messages, of one lane; those of two have none."""
     swapped = _envelope(0, {"out_offset": 2}, {"out_offset": 1})
