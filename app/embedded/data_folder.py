@@ -39,12 +39,19 @@ def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
         format_new(directory, java_command, new_cluster_id())
         (directory / _VERSION).write_text(version + "\n", "utf-8")
         return
-    formatted = (directory / _VERSION).read_text("utf-8").strip()
+    formatted = _formatted_by(directory)
     if jars.order(version) < jars.order(formatted):
         raise PrerequisiteError(
             f"{directory} was formatted by Kafka {formatted}, whose metadata Kafka {version} cannot read: run {formatted} or a later "
             "version, or name another folder with --dir"
         )
+
+
+def _formatted_by(directory: Path) -> str:
+    try:
+        return (directory / _VERSION).read_text("utf-8").strip()
+    except FileNotFoundError:  # the file was lost, or somebody else formatted the folder
+        return jars.KAFKA_VERSION
 
 
 def _meta(directory: Path) -> Path:

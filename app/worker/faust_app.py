@@ -14,6 +14,7 @@ import faust
 from yarl import URL
 
 from agents.worker import faust_agent
+from app.worker import faust_parts
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchConsumerThread, BatchTransport
 from app.worker.membership import static_membership, warm_up
@@ -22,7 +23,6 @@ from app.worker.parts import WorkerParts
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.web import StatusWeb
-from ringfence_kafka.aiokafka_patches import faust_parts
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.client_options import Tokens
 from ringfence_kafka.auth.tls import ssl_context

@@ -1,4 +1,4 @@
-"""Everything that depends on private parts of aiokafka and Faust. Importing it changes neither; :func:`install` does."""
+"""Everything that depends on private parts of aiokafka. Importing it changes nothing; :func:`install` does."""
 
 import functools
 from typing import Final

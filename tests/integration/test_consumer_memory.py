@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 
 from ringfence_client import Message
 from ringfence_client.consumer.fetch_loop import FetchLoop
-from ringfence_client.partition import parked_reader
 from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.window.memory_budget import MemoryBudget
+from ringfence_kafka.readers import consumers
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
@@ -96,7 +96,7 @@ async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: 
                 raise OffsetOutOfRangeError({partitions[0]: 0})
             return await super().getmany(*partitions, **options)
 
-    monkeypatch.setattr(parked_reader, "AIOKafkaConsumer", NearestFirst)
+    monkeypatch.setattr(consumers, "AIOKafkaConsumer", NearestFirst)
     stuck = Stuck(0)
     handler = Recorder(stuck)
     async with consuming(bootstrap) as bench:

@@ -23,7 +23,7 @@ from faust.types import TP
 import native
 from agents.batch.batch import FetchedBatch
 from app.commands.topics import topics
-from app.worker import parts
+from app.worker import faust_parts, parts
 from app.worker.faust_app import RingfenceApp
 from app.worker.fetch import fetch_loop
 from app.worker.fetch.buffers import Buffers
@@ -32,7 +32,7 @@ from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, REST_S, FetchLoop
 from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 from app.worker.membership.group import GroupOwnership
 from native.records import RawRecords
-from ringfence_kafka.aiokafka_patches import faust_parts, internals, lenient_records
+from ringfence_kafka.aiokafka_patches import internals, lenient_records
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
 from tests.support.kafka import Sent

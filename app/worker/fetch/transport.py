@@ -33,12 +33,13 @@ from faust.types import TP, ConsumerMessage
 from yarl import URL
 
 from agents.batch.batch import FetchedBatch, Parcel
+from app.worker import faust_parts
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.fetch.fetch_loop import FETCHED_WITHIN_S, FetchLoop
 from app.worker.fetch.fetch_scheduler import FETCH_WAIT_MS
 from app.worker.fetch.startup_retry import connected
-from ringfence_kafka.aiokafka_patches import faust_parts, internals, membership
+from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import named
 

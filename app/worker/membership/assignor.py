@@ -11,8 +11,8 @@ from typing import Any, Final
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from agents.rules.member_statements import KEY, decode
+from app.worker import faust_parts
 from app.worker.membership.lane_assignment import Joined, Partition, deal
-from ringfence_kafka.aiokafka_patches import faust_parts
 from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""

@@ -110,7 +110,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
             continue
         required = (
             ["--consumer-group", "g"]
-            if any(param.name == "group" and param.required for param in command.params)
+            if any("--consumer-group" in param.opts and param.required for param in command.params)
             else []
         )
         assert _run(*name.split(), *arguments.get(name, []), *required, "--config", str(path)) == 2, name
@@ -147,7 +147,7 @@ def test_every_verb_asks_the_cluster_that_was_named(
         needed = [param for param in command.params if param.required]
         takes_address = any(isinstance(parameter, click.Argument) for parameter in needed)
         arguments = [*_ARGUMENTS.get(name, ("orders",) if takes_address else ())]
-        if any(parameter.name == "group" for parameter in needed):
+        if any("--consumer-group" in parameter.opts for parameter in needed):
             arguments += ["--consumer-group", "g"]
         named = ("--config", config, "--bootstrap-server", "127.0.0.1:1")
 
