@@ -18,6 +18,7 @@ from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, w
 PARTS = 50
 PARTS_A_TRANSACTION = 20_000
 """That one Kafka transaction has at most."""
+FROZEN_POINTS = ("before-send", "mid-send", "after-send", "before-commit", "after-commit", "before-store")
 
 
 class Scene:
@@ -172,3 +173,51 @@ def test_killed_between_the_cuts(
     # As many Kafka transactions at the least as the parts make necessary: a marker each.
     ends = kafka.end_offsets(bootstrap, f"{scene.name}.accepted")[0]
     assert ends - envelopes * PARTS // 2 >= envelopes * PARTS // PARTS_A_TRANSACTION
+
+
+@pytest.mark.parametrize(
+    "points",
+    [("mid-send",), pytest.param(FROZEN_POINTS, marks=pytest.mark.long)],
+    ids=["mid-send", "all"],
+)
+def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, ...]) -> None:
+    """Frozen in the middle of a transaction, replaced and woken, a worker tears nothing, and doubles nothing."""
+    scenes = [Scene(bootstrap, _made(tmp_path / point), kafka.unique(f"frozen-{point}")) for point in points]
+    sleepers = [WorkerProcess(scene.config, "sleeper") for scene in scenes]
+    heirs = [WorkerProcess(scene.config, "heir") for scene in scenes]
+    topics = {f"{name}.accepted": 1 for scene in scenes for name in (scene.name, scene.target)}
+    numbers = range(200)
+    try:
+        with Watcher(bootstrap, topics) as watcher:
+            for scene, sleeper, point in zip(scenes, sleepers, points, strict=True):
+                scene.send(*(scene.transaction(number) for number in numbers))
+                sleeper.start(RINGFENCE_FAILPOINTS=f"{point}:{scene.name}-0=stop")
+            for sleeper in sleepers:
+                wait_for(lambda sleeper=sleeper: sleeper.frozen, sleeper.log)  # type: ignore[misc]
+            for heir in heirs:
+                heir.start()
+            for scene, heir in zip(scenes, heirs, strict=True):
+                assert scene.values(heir) == _due(*numbers)
+            for sleeper, scene in zip(sleepers, scenes, strict=True):
+                sleeper.signal(signal.SIGCONT)
+                scene.send(*(scene.transaction(index) for index in range(100, 300)))
+            whole = 300 * len(scenes)
+            wait_for(
+                lambda: len(watcher.whole) == whole or not watcher.is_alive(),
+                lambda: f"{len(watcher.whole)} of {whole}\n{sleepers[0].log()}\n{heirs[0].log()}",
+                120,
+            )
+            for scene, heir in zip(scenes, heirs, strict=True):
+                assert scene.values(heir) == _due(*range(300))
+    finally:
+        for worker_process in (*sleepers, *heirs):
+            worker_process.destroy()
+
+    assert (watcher.error, watcher.torn) == (None, [])
+    assert watcher.rests > 0
+    assert [str(finding) for scene in scenes for finding in scene.addresses.findings()] == []
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -5,9 +5,11 @@ import logging
 import time
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import InconsistentGroupProtocolError
 
 from ringfence_client import Message
-from ringfence_client.consumer import app_id_check
+from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_kafka.errors import ConfigurationError
 from tests.support.consumers.held_handler import Held
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming, interleaved, numbered
@@ -128,3 +130,44 @@ async def test_members_of_another_app(
 
         assert other.handler.begun == []
         assert not other.consumer.partitions
+
+
+async def _alike(_self: object, *_arguments: object) -> str:
+    """As if no member were there yet."""
+    return ""
+
+
+async def test_members_of_another_kind(bootstrap: str) -> None:
+    """A consumer with another assignor, which knows no leases, does not join; the members go on."""
+    async with consuming(bootstrap, 4) as bench:
+        [running] = await _start(bench, 1)
+        await _until_each([running], 4)
+        other = AIOKafkaConsumer(
+            bench.accepted, bootstrap_servers=bootstrap, group_id=bench.group, enable_auto_commit=False
+        )
+        with pytest.raises(InconsistentGroupProtocolError):
+            await asyncio.wait_for(other.start(), 60)
+        await other.stop()
+        await _until_each([running], 4)
+
+        assert set(_held(running).values()) == {1}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_members_with_another_way_of_dead_letters(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    """A consumer that flows would pass messages that another parks: it ends, and its error names both values."""
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(Recorder(), on_dead_letter="park")
+        await _until_each([running], 2)
+        if at_once:
+            monkeypatch.setattr(group_terms, "unlike", _alike)
+        other = bench.launch(Recorder(), on_dead_letter="flow")
+        with pytest.raises(ConfigurationError, match=r'on_dead_letter = "park" in the group and "flow" here'):
+            await asyncio.wait_for(other.finished(), 60)
+        await _until_each([running], 2)
+        second = await bench.start(Recorder(), on_dead_letter="park")
+        await _until_each([running, second], 1)
+
+        assert other.handler.begun == []

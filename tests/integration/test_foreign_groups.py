@@ -264,3 +264,26 @@ def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> Non
 
     assert sorted(numbers(before)) == list(range(20))
     assert sorted(numbers(got)) == list(range(40))
+
+
+async def test_an_operator_sets_the_offset_of_an_empty_group(bootstrap: str) -> None:
+    """Back and forth, as ever: also where a foreign consumer was there before."""
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"g", 10))
+        first = await bench.start(Recorder())
+        await _handled(first, bench, 10)
+        await first.stop()
+        with foreigner(bootstrap, bench.group, bench.accepted) as other:
+            bench.send(*numbered(b"g", 5))
+            await until(lambda: len(other.read) == 5, lambda: str(other.read))
+        kafka.commit(bootstrap, bench.group, bench.accepted, 8)
+        second = await bench.start(Recorder())
+        await _handled(second, bench, 15)
+        await second.stop()
+        bench.send(*numbered(b"g", 5))
+        kafka.commit(bootstrap, bench.group, bench.accepted, 18)
+        third = await bench.start(Recorder())
+        await _handled(third, bench, 20)
+
+        assert second.handler.offsets == list(range(8, 15))
+        assert third.handler.offsets == [18, 19]

@@ -309,3 +309,22 @@ async def test_progress_topic_that_grew(bootstrap: str) -> None:
 def _home(bench: Bench, partition: int, partitions: int) -> int:
     key = encode_key(bench.group, bench.accepted, partition)
     return int(murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+async def test_offset_that_was_set(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator who sets an offset in the new topic is obeyed."""
+    old, new = Recorder(), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 10))
+        running = await bench.start(old)
+        await bench.until_next(running, 10)
+        await running.stop()
+        _recreate(bench)
+        bench.send(*_new(30))
+        kafka.commit(bootstrap, bench.group, bench.accepted, 25)
+        running = await bench.start(new)
+        await bench.until_next(running, 30)
+        await running.stop()
+
+    assert sorted(new.offsets) == list(range(25, 30))
+    assert f"{RECREATED}: beginning at the offset that was set, 25" in caplog.text

@@ -269,7 +269,7 @@ def test_two_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -
 
 @pytest.mark.long
 def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What a lane was told, and what is above it, the next runs know: a resend is no loss, and one that is accepted is named."""
+    """The next runs know what a lane had confirmed, and the hops above it. They excuse a resend, and name one that is accepted."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     scheduler = Scheduler(spark, world)
     world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))

@@ -122,4 +122,4 @@ def test_a_thousand_lanes_are_no_line() -> None:
 
     assert listed([]) == "none"
     assert listed(names[:64]) == ", ".join(names[:64])
-    assert listed(names).endswith(", orders-63, 936 more")
+    assert listed(names).endswith(", orders-63 and 936 more")

@@ -1,0 +1,114 @@
+"""Handlers that run in threads: as many as may, in order, and none beside itself when a thread cannot be ended."""
+
+import threading
+import time
+
+from aiokafka import TopicPartition
+
+from ringfence_client import Message
+from tests.support import kafka
+from tests.support.consumers.held_handler import Held
+from tests.support.consumers.in_process import Recorder, consuming, interleaved, numbered
+from tests.support.consumers.leases import take
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+
+async def test_many_at_once_in_order(bootstrap: str) -> None:
+    """A plain function runs in threads: as many at once as may, never two of a group, in order."""
+    handler = Recorder()
+    lock = threading.Lock()
+    barrier = threading.Barrier(4)
+    met: list[int] = []
+
+    def work(message: Message) -> None:
+        with lock:
+            context = handler.observed(message)
+            context.__enter__()
+        try:
+            if message.offset < 4:
+                met.append(barrier.wait(20))
+            time.sleep(0.001)
+        finally:
+            with lock:
+                context.__exit__(None, None, None)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(10, 20))
+        running = await bench.start(work, concurrency=4)
+        await bench.until_next(running, 200)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert sorted(met) == [0, 1, 2, 3]
+        assert handler.most == 4
+        assert sorted(handler.offsets) == list(range(200))
+
+
+async def test_thread_that_hangs_keeps_no_place(bootstrap: str) -> None:
+    """After a partition is lost and comes back, its message waits for the thread; others have as many threads as before."""
+    held = Held("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1), *numbered(b"other", 1))
+        running = await bench.start(held.handler, concurrency=1, drain_timeout=0.2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        await take(bench)
+        bench.send(*numbered(b"third", 1))
+        await until(lambda: held.recorder.offsets == [1, 2], lambda: str(held.recorder.begun))
+        held.free.set()
+        await bench.until_next(running, 3)
+
+        assert held.recorder.attempts(0) == [1]
+
+
+async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
+    """A thread of a former lease that ends in a rebalance finishes its message: it is not handled again."""
+    held = Held("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(held.handler, concurrency=2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        before = running.consumer.partitions[0]
+        await take(bench)
+        bench.send(*numbered(b"other", 1))
+        await until(
+            lambda: running.consumer.partitions.get(0, before) is not before,
+            lambda: str(running.consumer.reasons),
+        )
+        window = running.consumer.partitions[0].window
+        await until(
+            lambda: any(group.acquired for group in window.ledger.groups() if group.group == b"group"),
+            lambda: str(window.counts),
+        )
+        # What aiokafka says when the group is rebalanced.
+        await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
+        held.free.set()
+        await until(lambda: 0 in held.recorder.offsets, lambda: str(held.recorder.begun))
+        running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert held.recorder.attempts(0) == [1]
+
+
+async def test_thread_that_cannot_be_ended(bootstrap: str) -> None:
+    """A thread that still runs a message of the old topic does not hold up the new message at that offset."""
+    free, seen, begun = threading.Event(), [], threading.Event()
+
+    def handle(message: Message) -> None:
+        if b"new" in (message.value or b""):
+            seen.append(message.offset)
+        else:
+            begun.set()
+            free.wait(60)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"a", b"old"))
+        running = await bench.start(handle, drain_timeout=0.2)
+        try:
+            await until(begun.is_set, lambda: "it does not begin")
+            kafka.recreate_topic(bench.bootstrap, bench.accepted, 1)
+            bench.send(*(Sent(None, b"group", b"new %d" % index) for index in range(3)))
+            await until(lambda: seen[-3:] == [0, 1, 2], lambda: str(seen), 15.0)
+        finally:
+            free.set()
+        await running.stop()
