@@ -6,15 +6,14 @@ from typing import Final
 from agents.worker.lag import Partition
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import first_of
 
 NAMES_MAX: Final = 64
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:
     """Join names for a line of the log, of a thousand names only some."""
-    every = list(names)
-    more = [f"{len(every) - NAMES_MAX:,} more"] if len(every) > NAMES_MAX else []
-    return ", ".join(every[:NAMES_MAX] + more) or none
+    return first_of(list(names), NAMES_MAX) or none
 
 
 class LaneMap:

@@ -1,8 +1,7 @@
 """One attempt at the first message of a turn: what must be there before it, the handler's run, and what follows from it.
 
-A slot is for running handlers. Whatever an attempt waits for (progress that must be written first, a record that must be read again, a
-dead letter that must be there before its group goes on), its turn waits for without a slot: a partition that can do none of that keeps its
-own groups waiting, and nobody else's.
+A slot is for running handlers. A turn waits without a slot until progress is written, a record is read again, or a dead letter is
+written. So a partition that can do none of that keeps only its own groups waiting.
 """
 
 import asyncio

@@ -336,7 +336,7 @@ class Dispatcher:
         for _ in range(len(self._partitions)):
             held = self._partitions[0]
             self._partitions.rotate(-1)
-            if self._resting.preparing[held] >= (self.concurrency if held.writer.covers() else 1):
+            if self._resting.preparing.get(held, 0) >= (self.concurrency if held.writer.covers() else 1):
                 continue
             for _ in range(SIFTED_MAX):
                 turn = self._acquire(held, name)

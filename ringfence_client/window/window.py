@@ -205,9 +205,11 @@ class Window:
         self.cache.drop(offset, self._groups.pop(offset))
 
     def _count_finished(self, offset: int, *, unread: bool = False) -> None:
-        if offset not in self.redrives.owed:
+        redrives = self.redrives
+        if offset not in redrives.owed:
             (self.watermark.finish_unread if unread else self.watermark.finish)(offset)
-        self.redrives.forget(offset)
+        if redrives.owed or redrives.blocked:
+            redrives.forget(offset)
         self.attempts.forget(offset)
 
     def purge(self, group: bytes, below: int) -> int:

@@ -33,8 +33,8 @@ def _as_tuple(value: object) -> object:
 def require_consumer_group(name: str) -> str:
     """The name, if a consumer group may be called so.
 
-    Kafka takes nearly everything but an empty name. What is refused beyond that is a mistake, such as a variable that is not set,
-    or could not be told in one line of a log.
+    Kafka takes nearly everything but an empty name. This refuses other mistakes too, such as a variable that is not set, and names
+    that do not fit into one line of a log.
 
     Raises:
         ConfigurationError: it may not.

@@ -4,7 +4,7 @@
 
     nights/000003.json             a finished run: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next run begins where it ended
-    nights/000003.forgotten        the folders of its IDs that no later run can need: they were removed on purpose
+    nights/000003.forgotten        folders of its IDs, removed on purpose: no later run needs them
     results/000003/                Parquet: anomalies, counts, resends, and what the next run needs (inputs, ahead, hops)
     accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
     scratch/                       of the run under way
