@@ -34,6 +34,8 @@ from ringfence_kafka.protocol.offset_ranges import Run
 FORMAT_VERSION: Final = 1
 FORMAT_BRIDGED: Final = 2
 """Of the meta record of a lane that has noted hops: what does not know them must not open it."""
+FORMAT_LANES: Final = 3
+"""Of the meta record of a lane whose address sets ``lanes``: its offsets are by partition."""
 
 KIND_META: Final = b"\x00"
 KIND_RING: Final = b"\x01"
@@ -91,7 +93,7 @@ class Route(NamedTuple):
 class Meta(NamedTuple):
     """The lane's state besides its slots; one record in each transaction.
 
-    ``next_offsets`` maps an input topic of the lane to the first offset that is not yet processed.
+    ``next_offsets`` holds the first offset of each input that is not yet processed; :meth:`next_of` reads it.
     ``partition_counts`` maps input and accepted topic, and the accepted topics of other addresses that transactions may have
     parts for, to their counts when the lane began: a changed count moves homes, so the lane refuses to go on.
     """
@@ -122,11 +124,24 @@ class Meta(NamedTuple):
     """``id_max_age`` in force; 0 = no limit."""
     rules: dict[str, Any] = {}  # noqa: RUF012 - never changed in place
     """The rules that the lane goes by: key of the configuration → value. Empty = no worker has run it, a verb wrote the record."""
+    lanes: int = 0
+    """``lanes`` of the address: partition p of the input belongs to lane p modulo this. 0 = each partition is a lane."""
+
+    def next_of(self, topic: str, partition: int) -> int | None:
+        """Return the first offset of an input that is not yet processed; None = the lane has not read it."""
+        return self.next_offsets.get(next_key(topic, partition, self.lanes))
 
 
-_META_KEYS: Final = frozenset(Meta._fields) - {"bridged"}
+_LANES: Final = frozenset({"lanes", "bridged"})
+"""Keys that only format 3 has."""
+_META_KEYS: Final = frozenset(Meta._fields) - _LANES
 _RULES: Final = "rules"
 """The only key that may be missing: empty rules are not written."""
+
+
+def next_key(topic: str, partition: int, lanes: int) -> str:
+    """Return the key of an input in :attr:`Meta.next_offsets`. ``lanes`` is the record's."""
+    return f"{topic}/{partition}" if lanes else topic
 
 
 def encode_id(value: bytes) -> bytes:
@@ -357,7 +372,12 @@ def decode_hops(key: bytes, value: bytes) -> tuple[Route, int, list[Run]]:
 def encode_meta(meta: Meta) -> bytes:
     """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
     fields = meta._asdict()
-    version = FORMAT_BRIDGED if fields.pop("bridged") else FORMAT_VERSION
+    if meta.lanes:
+        version = FORMAT_LANES
+    else:
+        version = FORMAT_BRIDGED if meta.bridged else FORMAT_VERSION
+        for key in _LANES:
+            del fields[key]
     if not fields[_RULES]:
         del fields[_RULES]
     return json.dumps({"format": version, **fields}, separators=(",", ":")).encode()
@@ -372,14 +392,15 @@ def decode_meta(value: bytes) -> Meta:
     try:
         data: dict[str, Any] = json.loads(value)
         version = data["format"]
-        if version not in {FORMAT_VERSION, FORMAT_BRIDGED}:
+        if version not in {FORMAT_VERSION, FORMAT_BRIDGED, FORMAT_LANES}:
             raise FormatError(
-                f"meta record of format {version}; this version reads formats {FORMAT_VERSION} and {FORMAT_BRIDGED}"
+                f"meta record of format {version}; this version reads formats {FORMAT_VERSION} to {FORMAT_LANES}"
             )
-        if missing := _META_KEYS - data.keys() - {_RULES}:
+        keys = frozenset(Meta._fields) if version == FORMAT_LANES else _META_KEYS
+        if missing := keys - data.keys() - {_RULES}:
             raise FormatError(f"meta record is damaged: it lacks {', '.join(sorted(missing))}")
         # What a later version adds under the same format may be left unread.
-        known = {key: data[key] for key in data.keys() & _META_KEYS}
-        return Meta(**known, bridged=version == FORMAT_BRIDGED)
+        known = {key: data[key] for key in data.keys() & keys}
+        return Meta(**({"bridged": version == FORMAT_BRIDGED} | known))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"meta record is damaged: {error}") from error

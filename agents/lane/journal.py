@@ -14,7 +14,9 @@ from tables.codec import Meta
 
 FORMAT: Final = 1
 FORMAT_GROWN: Final = 2
-"""Of what a night that does not know it must not pass over."""
+"""Of a growth: a run that does not know it must not pass over it."""
+FORMAT_LANES: Final = 3
+"""Of a lane whose address sets ``lanes``: ``next`` is by ``<topic>/<partition>``, and ``lanes`` has their number."""
 PARTITION: Final = 0
 """The journal has one: its order is that of all."""
 
@@ -29,6 +31,8 @@ class RingEvent(StrEnum):
     """It is, or was, in memory only, and was opened anew."""
     GROWN = "grown"
     """Its address has more lanes since, and those whose number is its own modulo the former count know what it knew."""
+    REGROUPED = "regrouped"
+    """Its address has another number of lanes since: the ring holds the newest IDs of those former lanes whose partitions it owns."""
 
 
 def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> RingEvent | None:

@@ -32,6 +32,7 @@ OURS: Final = frozenset(
     {
         wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,
         wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS, wire_names.HEADER_REDRIVEN,
+        wire_names.HEADER_SEQUENCE,
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""

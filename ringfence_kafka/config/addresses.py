@@ -25,6 +25,9 @@ class AddressDefaults(Section):
 
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
     """For topics that Ringfence creates; an existing topic keeps its count."""
+    lanes: int = Field(default=0, ge=0, le=MAX_PARTITIONS)
+    """Rings of an address: partition p of the input belongs to lane p modulo this; 0 = a lane for each partition. With 1 the ring
+    knows the IDs of the whole address (ActiveMQ Artemis has one cache for each address)."""
     replication_factor: int = Field(default=0, ge=0, le=32767)
     """0 = the smaller of 3 and the number of brokers."""
     id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE)
@@ -107,14 +110,15 @@ class AddressSettings(AddressDefaults):
         return {**derived, **data}
 
     def topics(self, app_id: str) -> dict[str, str]:
-        """All topics of the address by their role."""
+        """All topics of the address by their role. With one lane every message is at home, and nothing is forwarded."""
         roles = {
             "input topic": self.input_topic,
             "accepted topic": self.accepted_topic,
             "quarantine topic": self.quarantine_topic,
             "changelog": wire_names.changelog_topic(app_id, self.name),
-            "forward topic": wire_names.forward_topic(app_id, self.name),
         }
+        if self.lanes != 1:
+            roles["forward topic"] = wire_names.forward_topic(app_id, self.name)
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 
 

@@ -11,6 +11,10 @@ HEADER_SOURCE: Final = "_RF_SOURCE"
 HEADER_KEY: Final = "_RF_KEY"
 """On an accepted record: the input record's key, where it differs from the group."""
 
+HEADER_SEQUENCE: Final = "_RF_SEQ"
+"""On an accepted record of an address that sets ``lanes``: the sequence number that its ID got in the lane's ring, as decimal digits. A part
+of a transaction has that of its own ID, or else of the envelope's. Missing = it has no ID, or detection is off."""
+
 HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 """On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""
 
@@ -130,7 +134,7 @@ def journal_topic(app_id: str) -> str:
 
 
 def forward_topic(app_id: str, address: str) -> str:
-    """Topic by which records that reached another lane than their home travel there; partition = home."""
+    """Topic by which records that reached another lane than their home travel there; partition = home lane."""
     return f"{app_id}-{address}-forward"
 
 
@@ -139,14 +143,14 @@ def changelog_topic(app_id: str, address: str) -> str:
     return f"{app_id}-{address}-changelog"
 
 
-def transactional_id(app_id: str, address: str, partition: int) -> str:
+def transactional_id(app_id: str, address: str, lane: int) -> str:
     """Transactional ID of a lane. It is the lane's fence: whoever initialises it last owns the lane."""
-    return f"{app_id}-{address}-{partition}"
+    return f"{app_id}-{address}-{lane}"
 
 
-def lane_name(address: str, partition: int) -> str:
+def lane_name(address: str, lane: int) -> str:
     """How logs, health and folders name a lane."""
-    return f"{address}-{partition}"
+    return f"{address}-{lane}"
 
 
 HOP_MEMORY: Final = "BRIDGE."

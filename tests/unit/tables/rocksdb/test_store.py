@@ -463,10 +463,10 @@ def test_damaged_state(store: Store, raw: bytes) -> None:
 
 def test_state_of_another_version(store: Store) -> None:
     """A state record that a later version wrote is refused as such."""
-    raw = b'{"meta": "{\\"format\\": 3}", "position": 1, "written_at": 1.0, "indexed": false}'
+    raw = b'{"meta": "{\\"format\\": 4}", "position": 1, "written_at": 1.0, "indexed": false}'
     store._db.put(b"m", raw)
 
-    with pytest.raises(FormatError, match="format 3"):
+    with pytest.raises(FormatError, match="format 4"):
         store.state()
 
 
