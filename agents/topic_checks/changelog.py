@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from agents.topic_checks import topics
+from agents.topic_checks.lanes import lane_faults, live
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -56,8 +57,27 @@ async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | No
     Raises:
         KafkaError: the cluster does not answer.
     """
-    place = (topic, partition)
-    return (await _newest_metas(cluster, {place: await _span(cluster, place)})).get(place)
+    return (await newest_metas(cluster, topic, [partition])).get(partition)
+
+
+async def newest_metas(cluster: Cluster, topic: str, partitions: Iterable[int]) -> dict[int, Meta]:
+    """Return the same of several lanes, by partition of the changelog."""
+    places = [(topic, partition) for partition in partitions]
+    spans = await asyncio.gather(*(_span(cluster, place) for place in places))
+    metas = await _newest_metas(cluster, dict(zip(places, spans, strict=True)))
+    return {partition: meta for (_, partition), meta in metas.items()}
+
+
+async def other_lanes_faults(
+    cluster: Cluster, app_id: str, address: AddressSettings, counts: Mapping[str, int]
+) -> list[str]:
+    """Return what keeps a lane without a meta record from opening: other lanes of its address began with another number of lanes.
+
+    ``counts``: partitions of the input topic and of the changelog.
+    """
+    topic = wire_names.changelog_topic(app_id, address.name)
+    metas = await newest_metas(cluster, topic, range(counts[topic]))
+    return lane_faults(address, live(metas, counts[address.input_topic]).values())
 
 
 async def _newest_metas(
@@ -90,6 +110,8 @@ def meta_faults(
     """
     changelog_topic = wire_names.changelog_topic(app_id, address.name)
     own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
+    if (source := existing.get(address.input_topic)) is not None:
+        own = live(own, source.partitions)
     for number, meta in own.items():
         try:
             require_own(meta, app_id, address.name, f"{changelog_topic}/{number}")

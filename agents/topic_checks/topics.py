@@ -8,10 +8,12 @@ from typing import Final
 
 from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed
 
+from agents.topic_checks.lanes import lane_faults, topic_count_faults
 from ringfence_kafka.admin import topic_rules
 from ringfence_kafka.admin.topics import Described, TopicDescription, lacking, missing
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
@@ -109,7 +111,13 @@ def count_faults(
     metas: Iterable[Meta],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Partition counts that are not those with which lanes began, by their last meta records."""
+    """Return partition counts that are not those with which lanes began, by their last meta records; or that the lanes are others.
+
+    An input of an address that sets ``lanes`` may grow, as long as each group and each ID keeps its home.
+    """
+    metas = tuple(metas)
+    if faults := lane_faults(address, metas):
+        return faults
     own = {address.input_topic, address.accepted_topic, *(target.accepted_topic for target in targets)}
     found = {
         (topic, before): counts[topic]
@@ -117,11 +125,41 @@ def count_faults(
         for topic, before in meta.partition_counts.items()
         if topic in own and counts.get(topic, before) != before
     }
-    grows = address.name
     return [
-        _moved(grows if topic == address.input_topic else "", topic, now, before, "")
+        _moved_input(address, now, before)
+        if topic == address.input_topic
+        else _moved("", topic, now, before, "")
         for (topic, before), now in found.items()
+        if topic != address.input_topic or not _keeps_homes(address, now, before)
     ]
+
+
+def _keeps_homes(address: AddressSettings, now: int, before: int) -> bool:
+    """Whether a growth moves nothing. An input that shrank is another topic of that name."""
+    lanes = address.lanes
+    return now > before and lanes > 0 and LaneLayout(now, lanes).keeps_homes(LaneLayout(before, lanes))
+
+
+def _moved_input(address: AddressSettings, now: int, before: int) -> str:
+    if not address.lanes:
+        return _moved(address.name, address.input_topic, now, before, "")
+    count = next_count(now, before, address.lanes)
+    grow = (
+        f"'ringfence topics grow {address.name} --partitions {count}' gives it {count}. Or d"
+        if count
+        else "D"
+    )
+    return (
+        f"{address.input_topic} has {now} partitions, it had {before} when its lanes began: with lanes = {address.lanes} groups and IDs "
+        f"have moved to other lanes. {grow}elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}"
+    )
+
+
+def next_count(now: int, before: int, lanes: int) -> int:
+    """Return the least partition count from ``now`` on that gives each group the home it had with ``before``; 0 = there is none."""
+    if now <= before:
+        return before
+    return 0 if before % lanes else -(-now // lanes) * lanes
 
 
 def notes(
@@ -151,7 +189,7 @@ def notes(
 
 
 def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
-    """A partition of the changelog and of the forward topic for each of the input's.
+    """A partition of the changelog and of the forward topic for each lane: for each of the input's, if ``lanes`` is not set.
 
     A changelog with more, beside a forward topic that fits, grew alone: no lane uses them. Whether the input shrank, the lanes' own
     records say (:func:`count_faults`).
@@ -160,6 +198,14 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
     changelog = existing.get(wire_names.changelog_topic(app_id, address.name))
     forward = existing.get(wire_names.forward_topic(app_id, address.name))
     if source is None:
+        return
+    if address.lanes:
+        owned = {"changelog": changelog, "forward topic": forward}
+        yield from topic_count_faults(
+            address,
+            (source.name, source.partitions),
+            {role: (item.name, item.partitions) for role, item in owned.items() if item is not None},
+        )
         return
     fits = forward is not None and forward.partitions == source.partitions
     if changelog is not None and not (
@@ -196,6 +242,8 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
     again = f"elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}{unused}"
     if not grows:
         return f"{said}D{again}"
+    if witnesses:
+        again += f". If lanes was set before, run 'ringfence rings regroup {grows} --lanes 0'"
     count = max(before, -(-now // before) * before)
     what = "goes on with them" if now > before else f"finishes a growth to {before}, if one was begun"
     return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or d{again}"

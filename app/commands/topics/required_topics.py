@@ -20,6 +20,7 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.config.addresses import upstream_first
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.wording import counted
 
 REPLICAS_MAX: Final = 3
@@ -113,7 +114,8 @@ def missing(
 ) -> list[TopicPlan]:
     """Return the topics to create; existing ones stay as they are.
 
-    Outputs are like an existing input: as many partitions, kept as long, and with room for its largest message and our headers. A deleted
+    Outputs are like an existing input: as many partitions, kept as long, and with room for its largest message and our headers. Changelog and
+    forward topic have a partition for each lane. A deleted
     topic gets the partitions that its lanes have recorded. The accepted topic of one address may be the input of another: it is created as
     an accepted topic. The progress topic, which consumers create, is created if it was deleted.
 
@@ -129,18 +131,19 @@ def missing(
         present = existing.get(address.input_topic) or _as_planned(
             planned.get(address.input_topic), bytes_max
         )
-        lanes = present.partitions if present else recorded.get(address.input_topic, address.partitions)
+        partitions = present.partitions if present else recorded.get(address.input_topic, address.partitions)
+        lanes = LaneLayout.of(address.lanes, partitions).lanes
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
             "forward topic": (lanes, _larger(FORWARD_CONFIG, room or _room_for(bytes_max))),
-            "input topic": (lanes, {}),
+            "input topic": (partitions, {}),
         }
-        output = (lanes, {**OUTPUT_CONFIG, **room, **_kept(present)})
+        output = (partitions, {**OUTPUT_CONFIG, **room, **_kept(present)})
         for role, topic in address.topics(settings.app.id).items():
-            partitions, config = own.get(role, output)
-            planned.setdefault(topic, TopicPlan(topic, recorded.get(topic, partitions), replicas, config))
+            count, config = own.get(role, output)
+            planned.setdefault(topic, TopicPlan(topic, recorded.get(topic, count), replicas, config))
     plans = list(planned.values())
     if settings.addresses:
         defaults = settings.address_defaults.replication_factor

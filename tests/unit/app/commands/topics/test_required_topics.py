@@ -385,3 +385,24 @@ def test_topics_of_consumers(
     for texts, beginnings in ((found.consumers, faults), (found.notes, notes)):
         assert len(texts) == len(beginnings)
         assert all(text.startswith(beginning) for text, beginning in zip(texts, beginnings, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lanes", "partitions", "counts"),
+    [
+        (0, 6, {"changelog": 6, "forward": 6}),
+        (1, 6, {"changelog": 1}),
+        (2, 6, {"changelog": 2, "forward": 2}),
+        (4, 6, {"changelog": 4, "forward": 4}),
+    ],
+)
+def test_a_partition_for_each_lane(lanes: int, partitions: int, counts: dict[str, int]) -> None:
+    """Of changelog and forward topic; one lane forwards nothing. Outputs are like the input."""
+    for existing in ({}, {"orders": TopicDescription("orders", partitions, {})}):
+        settings = _settings(lanes=lanes, partitions=partitions if not existing else 1)
+        planned = {plan.name: plan.partitions for plan in missing(settings, existing, 1)}
+
+        assert planned.pop("ringfence-journal") == 1
+        own = {NAMES[role]: count for role, count in counts.items()}
+        outputs = {NAMES[role]: partitions for role in ("input", "accepted", "quarantine")}
+        assert planned == own | {name: count for name, count in outputs.items() if name not in existing}

@@ -1,0 +1,95 @@
+"""Whether the lanes of an address are those that its file says: rings know what their lanes own. Pure.
+
+The meta record of a lane has the key ``lanes`` of its address. ``rings regroup`` marks the records of all lanes before it writes a ring. A marked
+record has a number below 0, which no configuration has: no worker opens such a lane.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from tables.codec import Meta
+
+
+def mark(lanes: int) -> int:
+    """Return ``Meta.lanes`` of a lane that is being regrouped from ``lanes``; 0 = a lane for each partition."""
+    return -1 - lanes
+
+
+def is_marked(meta: Meta) -> bool:
+    """Return whether a lane is being regrouped."""
+    return meta.lanes < 0
+
+
+def lanes_before(meta: Meta) -> int:
+    """Return the lanes that a lane's ring is one of, marked or not; 0 = a lane for each partition."""
+    return -1 - meta.lanes if is_marked(meta) else meta.lanes
+
+
+def live(metas: Mapping[int, Meta], partitions: int) -> dict[int, Meta]:
+    """Return the records of lanes, without those of changelog partitions that no lane has any more.
+
+    Args:
+        metas: The last meta record of each changelog partition.
+        partitions: Partitions of the input topic.
+    """
+    return {
+        number: meta
+        for number, meta in metas.items()
+        if number < LaneLayout.of(lanes_before(meta), partitions).lanes
+    }
+
+
+def shown_lanes(lanes: int) -> str:
+    """Return the key ``lanes`` for a line."""
+    return f"lanes = {lanes}" if lanes else "lanes = 0 (a lane for each partition)"
+
+
+def regroup_command(address: AddressSettings) -> str:
+    """Return the command that gives the lanes of a file their rings."""
+    return f"'ringfence rings regroup {address.name} --lanes {address.lanes}'"
+
+
+def lane_faults(address: AddressSettings, metas: Iterable[Meta]) -> list[str]:
+    """Return a fault if lanes began with another number of lanes, or a regrouping of them has not ended."""
+    name, command = address.name, regroup_command(address)
+    for meta in metas:
+        if is_marked(meta):
+            fault = (
+                f"a regrouping of the lanes of {name} has not ended, and no lane opens before: run {command} again; messages wait in "
+                "the input"
+            )
+        elif meta.lanes != address.lanes:
+            fault = (
+                f"{name} has {shown_lanes(address.lanes)} in this file, its lanes began with {shown_lanes(meta.lanes)}: a ring would not "
+                f"know the IDs of its partitions. Stop the workers and run {command}, or set lanes = {meta.lanes}"
+            )
+        else:
+            continue
+        return [fault]
+    return []
+
+
+def topic_count_faults(
+    address: AddressSettings, source: tuple[str, int], owned: Mapping[str, tuple[str, int]]
+) -> list[str]:
+    """Return faults of the partition counts of an address that sets ``lanes``.
+
+    Args:
+        address: The address.
+        source: Name and partitions of the input topic.
+        owned: Name and partitions of changelog and forward topic, by role, as far as they exist. More partitions than lanes do no harm.
+    """
+    lanes, (name, partitions) = address.lanes, source
+    if lanes > partitions:
+        fault = (
+            f"{name} has {partitions} partitions, {address.name} has lanes = {lanes}: a lane would have no partition. Set lanes = "
+            f"{partitions} or lower, or give the topic more: 'ringfence topics grow {address.name} --partitions {lanes}'"
+        )
+        return [fault]
+    return [
+        f"{topic} ({role} of {address.name}) has {count} partitions, {address.name} has lanes = {lanes}: stop the workers and run "
+        f"{regroup_command(address)}, which gives it {lanes}"
+        for role, (topic, count) in owned.items()
+        if count < lanes
+    ]

@@ -1,0 +1,144 @@
+"""Checks of addresses that set ``lanes``."""
+
+import pytest
+
+from agents.topic_checks.changelog import meta_faults
+from agents.topic_checks.lanes import is_marked, lanes_before, live, mark
+from agents.topic_checks.topics import count_faults, next_count, topic_faults
+from ringfence_kafka.admin.topics import TopicDescription
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from tables.codec import Meta
+
+APP = "rf"
+NAMES = {"input": "orders", "accepted": "orders.accepted", "quarantine": "orders.quarantine",
+         "changelog": "rf-orders-changelog", "forward": "rf-orders-forward"}  # fmt: skip
+
+
+def _address(lanes: int) -> AddressSettings:
+    return validate({"addresses": [{"name": "orders", "lanes": lanes}]}).addresses[0]
+
+
+def _topics(**counts: int) -> dict[str, TopicDescription]:
+    """Those that are named, and input, accepted and quarantine topic with four partitions."""
+    counts = {"input": 4, "accepted": 4, "quarantine": 4} | counts
+    return {
+        NAMES[role]: TopicDescription(
+            NAMES[role], count, {"cleanup.policy": "compact" if role == "changelog" else "delete"}
+        )
+        for role, count in counts.items()
+    }
+
+
+def _meta(lanes: int, **counts: int) -> Meta:
+    named = {name.replace("_", "."): count for name, count in counts.items()}
+    return Meta(9, 1, 0, {}, named, "0f", app=APP, address="orders", lanes=lanes)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "counts"),
+    [
+        (1, {"changelog": 1}),
+        (1, {"changelog": 4, "forward": 4}),  # left from before
+        (2, {"changelog": 2, "forward": 2}),
+        (2, {"changelog": 4, "forward": 4}),
+        (4, {"changelog": 4, "forward": 4}),
+        (2, {"changelog": 2, "forward": 2, "input": 5}),
+    ],
+)
+def test_counts_that_fit(lanes: int, counts: dict[str, int]) -> None:
+    """A partition for each lane; more of them do no harm."""
+    assert topic_faults(APP, _address(lanes), _topics(**counts)) == []
+
+
+def test_more_lanes_than_partitions() -> None:
+    """One fault with both ways out, whatever the other topics have."""
+    (fault,) = topic_faults(APP, _address(6), _topics(changelog=1, forward=1))
+
+    assert fault == (
+        "orders has 4 partitions, orders has lanes = 6: a lane would have no partition. Set lanes = 4 or lower, or give the topic more: "
+        "'ringfence topics grow orders --partitions 6'"
+    )
+
+
+@pytest.mark.parametrize("role", ["changelog", "forward"])
+def test_too_few_partitions_after_a_change(role: str) -> None:
+    """The verb that gives a topic its partitions, and rings what they must know, is named."""
+    (fault,) = topic_faults(APP, _address(4), _topics(**{"changelog": 4, "forward": 4, role: 2}))
+
+    assert fault.startswith(f"{NAMES[role]} (")
+    assert (
+        "has 2 partitions, orders has lanes = 4: stop the workers and run 'ringfence rings regroup orders --lanes 4'"
+        in fault
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "before", "now", "grow"),
+    [
+        (1, 4, 5, None),
+        (1, 3, 8, None),
+        (2, 4, 6, None),
+        (4, 4, 8, None),
+        (4, 4, 6, 8),
+        (2, 4, 5, 6),
+        (2, 8, 4, 8),  # it shrank: another topic of that name
+        (2, 5, 6, 0),  # no growth keeps the homes
+    ],
+)
+def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None) -> None:
+    """No fault where homes stay. Else the count that keeps them, if there is one."""
+    faults = count_faults(_address(lanes), {"orders": now}, [_meta(lanes, orders=before)])
+
+    assert len(faults) == (grow is not None)
+    for fault in faults:
+        assert (f"topics grow orders --partitions {grow}'" in fault) is bool(grow)
+        assert f"elete it and create it again with {before} partitions" in fault
+
+
+@pytest.mark.parametrize(("before", "now", "lanes"), [(4, 5, 4), (4, 7, 2), (3, 4, 3), (12, 25, 6)])
+def test_counts_that_work(before: int, now: int, lanes: int) -> None:
+    """The named count keeps all homes, and no smaller one does."""
+    found = next_count(now, before, lanes)
+    former = LaneLayout(before, lanes)
+
+    assert LaneLayout(found, lanes).keeps_homes(former)
+    assert not any(LaneLayout(count, lanes).keeps_homes(former) for count in range(now, found))
+
+
+def test_accepted_topic_keeps_its_partitions() -> None:
+    """Whatever ``lanes`` is: groups would move under its consumers' eyes."""
+    counts = {"orders": 8, "orders.accepted": 8}
+    (fault,) = count_faults(_address(1), counts, [_meta(1, orders=4, orders_accepted=4)])
+
+    assert fault.startswith("orders.accepted has 8 partitions, it had 4 when its lanes began")
+
+
+@pytest.mark.parametrize(("recorded", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])
+def test_another_number_of_lanes(recorded: int, lanes: int) -> None:
+    """One fault with the way out, and nothing of counts, which mean something else then."""
+    (fault,) = count_faults(_address(lanes), {"orders": 9}, [_meta(recorded, orders=4)] * 2)
+
+    assert f"'ringfence rings regroup orders --lanes {lanes}', or set lanes = {recorded}" in fault
+
+
+@pytest.mark.parametrize("lanes", [0, 1, 4])
+def test_a_regrouping_that_did_not_end(lanes: int) -> None:
+    """Refused whatever the file says, also where it says what was before."""
+    meta = _meta(mark(4), orders=4)
+    (fault,) = count_faults(_address(lanes), {"orders": 4}, [meta])
+
+    assert fault.startswith("a regrouping of the lanes of orders has not ended")
+    assert f"--lanes {lanes}' again" in fault
+    assert (is_marked(meta), lanes_before(meta)) == (True, 4)
+
+
+def test_partitions_that_no_lane_has_any_more() -> None:
+    """What a former grouping left in the changelog is nobody's."""
+    metas = {0: _meta(1), 1: _meta(1), 2: _meta(2), 3: _meta(mark(2))}
+
+    assert live(metas, 4) == {0: metas[0]}
+    assert [*live({3: _meta(0), 4: _meta(0)}, 4)] == [3]
+    places = {("rf-orders-changelog", number): meta for number, meta in metas.items()}
+    assert meta_faults(APP, _address(1), places, _topics(changelog=4)) == []
