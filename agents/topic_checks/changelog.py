@@ -69,15 +69,13 @@ async def newest_metas(cluster: Cluster, topic: str, partitions: Iterable[int]) 
 
 
 async def other_lanes_faults(
-    cluster: Cluster, app_id: str, address: AddressSettings, counts: Mapping[str, int]
+    cluster: Cluster, address: AddressSettings, changelog: str, partitions: int
 ) -> list[str]:
     """Return what keeps a lane without a meta record from opening: other lanes of its address began with another number of lanes.
 
-    ``counts``: partitions of the input topic and of the changelog.
+    ``partitions``: those of the changelog.
     """
-    topic = wire_names.changelog_topic(app_id, address.name)
-    metas = await newest_metas(cluster, topic, range(counts[topic]))
-    return lane_faults(address, live(metas, counts[address.input_topic]).values())
+    return lane_faults(address, live(await newest_metas(cluster, changelog, range(partitions))).values())
 
 
 async def _newest_metas(
@@ -109,9 +107,7 @@ def meta_faults(
     ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
     """
     changelog_topic = wire_names.changelog_topic(app_id, address.name)
-    own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
-    if (source := existing.get(address.input_topic)) is not None:
-        own = live(own, source.partitions)
+    own = live({number: meta for (topic, number), meta in metas.items() if topic == changelog_topic})
     for number, meta in own.items():
         try:
             require_own(meta, app_id, address.name, f"{changelog_topic}/{number}")

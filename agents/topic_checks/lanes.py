@@ -7,7 +7,6 @@ record has a number below 0, which no configuration has: no worker opens such a 
 from collections.abc import Iterable, Mapping
 
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.codec import Meta
 
 
@@ -26,17 +25,12 @@ def lanes_before(meta: Meta) -> int:
     return -1 - meta.lanes if is_marked(meta) else meta.lanes
 
 
-def live(metas: Mapping[int, Meta], partitions: int) -> dict[int, Meta]:
-    """Return the records of lanes, without those of changelog partitions that no lane has any more.
-
-    Args:
-        metas: The last meta record of each changelog partition.
-        partitions: Partitions of the input topic.
-    """
+def live(metas: Mapping[int, Meta]) -> dict[int, Meta]:
+    """Return the records of lanes, by changelog partition, without those that a regrouping to fewer lanes left behind."""
     return {
         number: meta
         for number, meta in metas.items()
-        if number < LaneLayout.of(lanes_before(meta), partitions).lanes
+        if not lanes_before(meta) or number < lanes_before(meta)
     }
 
 

@@ -70,6 +70,9 @@ def topics_grow(
 
     Stop producers and bridges, let workers come to a lag of 0, and stop them. It goes on where it ended, if it is run again.
 
+    An address that sets lanes: the input alone gets partitions, lanes have nothing to hand over, and producers and workers may run. Its count stays
+    a multiple of lanes.
+
     With --dry-run workers may run. Exit code 1 then: something is in the way.
     """
     from app.commands.topics import grow as grow_module

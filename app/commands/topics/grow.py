@@ -18,7 +18,8 @@ import click
 from aiokafka.errors import KafkaError
 
 from agents.lane.journal import RingEvent
-from agents.topic_checks.changelog import newest_meta
+from agents.topic_checks.changelog import newest_meta, newest_metas
+from agents.topic_checks.lanes import lane_faults, live
 from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import OwnedLane, require_journal
 from app.commands.rings.pending_input import anything, first_unjudged
@@ -32,6 +33,7 @@ from app.commands.topics.growth_plan import (
     named_successors,
     plan,
 )
+from app.commands.topics.input_growth import ORDER, needs_stop, plan_input
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
@@ -136,6 +138,7 @@ class _Growing:
         self._input = address.input_topic
         self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
         self._forward = wire_names.forward_topic(settings.app.id, address.name)
+        self._fixed = address.lanes > 0
 
     async def grow(
         self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
@@ -148,6 +151,7 @@ class _Growing:
         if work.done:
             self._say(f"{self._input} has {wanted} partitions, and its lanes know it: nothing to do")
             return work, []
+        question = f"Give {self._input} {wanted} partitions, where it has {work.counts[self._input]}"
         self._progress.begin("looking for workers and for messages that are left")
         obstacles = [obstacle async for obstacle in self._obstacles(work, despite_backlog=despite_backlog)]
         self._progress.count(counted(len(obstacles), "obstacle"))
@@ -157,29 +161,37 @@ class _Growing:
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))
-        confirmed(
-            f"Give {self._input} {wanted} partitions, where it has {work.counts[self._input]}, and new lanes what the others know? Kafka takes no "
-            "partition away again",
-            yes=yes,
-        )
-        await self._carry_out(work)
-        self._progress.end()
+        also = "" if self._fixed else ", and new lanes what the others know"
+        confirmed(f"{question}{also}? Kafka takes no partition away again", yes=yes)
+        if self._fixed:
+            await self._give(self._input, dict(work.counts), wanted)
+            self._say(f"workers may run: {ORDER}")
+        else:
+            await self._carry_out(work)
+            self._progress.end()
+        first = "" if self._fixed else "start workers and bridges, then producers; "
         self._say(
-            f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
-            f"{wanted} for {self._address.name} into the configuration"
+            f"{first}a producer that runs learns of it within its metadata.max.age.ms. Write partitions = {wanted} for "
+            f"{self._address.name} into the configuration"
         )
         return work, []
 
     async def _work(self, wanted: int) -> Work:
         topics = {"changelog": self._changelog, "forward topic": self._forward, "input topic": self._input}
+        if self._fixed:
+            del topics["forward topic"]
         counts = await self._cluster.topics.partition_counts([*topics.values()])
         for role, topic in topics.items():
             if topic not in counts:
                 raise MissingTopicError(missing(role, self._address.name, topic))
         await require_journal(self._settings, self._cluster)
-        lanes = range(counts[self._changelog])
-        newest = await asyncio.gather(*map(self._newest_meta, lanes))
-        metas = {lane: meta for lane, meta in enumerate(newest) if meta is not None}
+        found = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
+        metas = live(found)
+        if faults := lane_faults(self._address, metas.values()):
+            raise GrowthError("\n".join(faults))
+        if self._fixed:
+            growth = plan_input(self._address, counts[self._input], metas, wanted)
+            return Work(growth, {self._input: counts[self._input]}, metas, [])
         growth = plan(self._address, counts[self._input], metas, wanted)
         left = [lane for lane, meta in metas.items() if meta.partition_counts.get(self._input) != wanted]
         return Work(growth, {topic: counts[topic] for topic in topics.values()}, metas, left)
@@ -188,13 +200,15 @@ class _Growing:
         return await newest_meta(self._cluster, self._changelog, lane)
 
     async def _obstacles(self, work: Work, *, despite_backlog: bool) -> AsyncIterator[str]:
+        if self._fixed and not needs_stop(self._address, work.growth, work.metas):
+            return
         await self._cluster.groups.await_coordinator()
         if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
             yield (
                 f"workers of {self._settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
                 "everything is judged; a worker that was killed counts until its session ends"
             )
-        if not despite_backlog:
+        if not despite_backlog and not self._fixed:
             left = [text async for text in self._unjudged(work)]
             if left:
                 more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""

@@ -11,6 +11,7 @@ from app.commands.topics.growth_plan import (
     named_successors,
     plan,
 )
+from app.commands.topics.input_growth import needs_stop, plan_input
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
 
@@ -75,3 +76,57 @@ def test_lines_that_can_be_read() -> None:
     assert said[1].endswith("orders-32, 49,983 more  what orders-0 knows")
     assert len(document(ADDRESS, work, [], dry_run=True)["lanes"][0]["heirs"]) == 49_999
     assert named_successors(ADDRESS, Growth(2, 6), 0) == "orders-2, orders-4"
+
+
+def _fixed(lanes: int, *counts: int) -> dict[int, Meta]:
+    return {
+        lane: Meta(10, 5, 0, {}, {"orders": count}, "i", lanes=lanes) for lane, count in enumerate(counts)
+    }
+
+
+@pytest.mark.parametrize(
+    ("lanes", "now", "counts", "wanted"),
+    [
+        (1, 4, (4,), 5),
+        (1, 5, (4,), 7),  # it grew before, and the lane has not recorded it
+        (2, 4, (4, 4), 6),
+        (2, 4, (8, 8), 8),  # it was created again with fewer
+        (3, 4, (), 5),
+    ],
+)
+def test_growth_of_the_input_alone(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> None:
+    """Where each group and each ID keeps its lane; lanes that have judged nothing have nothing to keep."""
+    address = ADDRESS.model_copy(update={"lanes": lanes})
+
+    assert plan_input(address, now, _fixed(lanes, *counts), wanted) == Growth(now, wanted)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "now", "counts", "wanted", "said"),
+    [
+        (2, 4, (4, 4), 7, "Choose 6, 8, 10, …"),
+        (4, 4, (4,), 6, "Choose 8, 12, 16, …"),
+        (4, 6, (4,), 7, "Choose 8, 12, 16, …"),
+        (2, 5, (5,), 6, "rings regroup orders --lanes 1' first"),
+        (2, 4, (4,), 3, "choose 4 or more"),
+        (2, 4, (8,), 6, "choose 8 or more"),
+        (6, 4, (), 5, "choose 6 or more, for lanes = 6"),
+    ],
+)
+def test_growth_of_the_input_refused(
+    lanes: int, now: int, counts: tuple[int, ...], wanted: int, said: str
+) -> None:
+    """With counts that work, or with the verb that makes every count work."""
+    address = ADDRESS.model_copy(update={"lanes": lanes})
+
+    with pytest.raises(GrowthError, match=said):
+        plan_input(address, now, _fixed(lanes, *counts), wanted)
+
+
+def test_workers_may_run_where_homes_stay() -> None:
+    """They must not where no record says that nothing is under way, and homes move."""
+    address = ADDRESS.model_copy(update={"lanes": 2})
+
+    assert not needs_stop(address, Growth(4, 8), _fixed(2, 4))
+    assert not needs_stop(address, Growth(4, 8), {})
+    assert needs_stop(address, Growth(4, 7), {})

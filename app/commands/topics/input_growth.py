@@ -1,0 +1,59 @@
+"""``ringfence topics grow`` for an address that sets ``lanes``: its input gets partitions, and nothing else changes. Pure.
+
+Partition p belongs to lane p modulo ``lanes``. Where both counts are multiples of it, each group and each ID keeps its lane, so nothing is handed
+over, and workers may run. With one lane every count will do.
+"""
+
+from collections.abc import Mapping
+
+from agents.topic_checks.topics import next_count
+from app.commands.topics.growth_plan import Growth, GrowthError
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from tables.codec import Meta
+
+ORDER: str = (
+    "rings know all IDs as before. A group that moves to a new partition may overtake its messages that still wait in the old one: where that "
+    "matters, grow while producers are stopped and the lag is 0"
+)
+
+
+def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
+    """Return the growth of an input from ``now`` partitions to ``wanted``.
+
+    Raises:
+        GrowthError: groups and IDs would move to other lanes, or it is not possible; names counts that are.
+    """
+    topic, lanes = address.input_topic, address.lanes
+    counts = {meta.partition_counts.get(topic, now) for meta in metas.values()}
+    least = max(now, lanes, *counts, 0)
+    if wanted < least:
+        raise GrowthError(
+            f"{topic} is to have {wanted} partitions: it has {now}, and Kafka takes none away; choose {least} or more, for lanes = {lanes}"
+        )
+    moving = [
+        before
+        for before in sorted(counts)
+        if not LaneLayout(wanted, lanes).keeps_homes(LaneLayout(before, lanes))
+    ]
+    if not moving:
+        return Growth(now, wanted)
+    before = moving[0]
+    said = (
+        f"{topic} had {before} partitions when the lanes of {address.name} began: with {wanted} and lanes = {lanes}, groups and IDs would "
+        "move to other lanes, which do not know them."
+    )
+    first = next_count(max(now, before + 1), before, lanes)
+    if first:
+        choices = ", ".join(str(first + number * lanes) for number in range(3))
+        raise GrowthError(f"{said} Choose {choices}, …")
+    raise GrowthError(
+        f"{said} No count does, as {before} is no multiple of {lanes}: stop the workers and run 'ringfence rings regroup {address.name} "
+        "--lanes 1' first; with one lane every count will do"
+    )
+
+
+def needs_stop(address: AddressSettings, growth: Growth, metas: Mapping[int, Meta]) -> bool:
+    """Return whether no worker may run: lanes without records may have messages under way, whose homes move."""
+    lanes = address.lanes
+    return not metas and not LaneLayout(growth.wanted, lanes).keeps_homes(LaneLayout(growth.began, lanes))
