@@ -16,6 +16,7 @@ from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import Builder, Outgoing, empty_batch
 from ringfence_kafka.protocol import hop_trace, wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.ring import Checked, Verdict
 
 _GOES: Final = frozenset(
@@ -202,6 +203,7 @@ class SizeCheck:
         self._reader = IdReader(address)
         self._units = Units(address, others)
         self._home = Partitioner(target.partitions, address.partitioner)
+        self._layout = LaneLayout.of(address.lanes, target.partitions)
 
     def refusal(self, published: Published) -> str:
         """Return why it is not published; empty = it is."""
@@ -225,8 +227,9 @@ class SizeCheck:
         elif item.lead is not None:
             home = self._home[item.lead[1:]]
         outcome = Outcome(Checked([Verdict.UNCHECKED], [None], 0, [], []), [item])
-        if home != published.partition and not self._bridged:
-            outcome.forwarded.append(Item(record, source, own_id, item.group, item.lead, home=home))
+        lane = self._layout.lane_of(home)
+        if lane != self._layout.lane_of(published.partition) and not self._bridged:
+            outcome.forwarded.append(Item(record, source, own_id, item.group, item.lead, home=lane))
         try:
             self._emitter.emit(outcome, empty_batch)
         except TooLargeError as error:
@@ -240,8 +243,6 @@ def outputs(
     """Return the topics that a lane may write a record to."""
     if bridged:
         return [address.accepted_topic]
-    return [
-        address.accepted_topic,
-        *(other.accepted_topic for other in others),
-        wire_names.forward_topic(app_id, address.name),
-    ]
+    forward = address.topics(app_id).get("forward topic")
+    accepted = [address.accepted_topic, *(other.accepted_topic for other in others)]
+    return accepted if forward is None else [*accepted, forward]

@@ -72,7 +72,7 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
         await _require_stopped(settings, cluster)
         await require_journal(settings, cluster)
         progress.begin(f"reading the rings of {address.name}")
-        views = await show.lane_views(settings, address, cluster)
+        views = await show.lane_views(settings, address, cluster, to_write=True)
         restored = [await view.read_on() for view in views]
         progress.end()
         due = [
@@ -81,7 +81,7 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
             if restore.meta is not None and dict(restore.meta.rules) != dict(own)
         ]
         for view in views:
-            if view.partition not in due:
+            if view.number not in due:
                 click.echo(f"kept     {view.lane}  it goes by these rules, or has no record yet")
         if not due:
             return
@@ -118,7 +118,7 @@ async def _adopt_lane(
 ) -> str:
     lane = view.lane
     try:
-        async with OwnedLane(settings, address, view.partition) as owned:
+        async with OwnedLane(settings, address, view.number) as owned:
             await _require_stopped(settings, cluster)
             restore = await view.read_on()
             meta = restore.meta

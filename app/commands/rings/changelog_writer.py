@@ -1,6 +1,7 @@
 """Writes the changelog of a lane as the lane itself; its former owner is fenced."""
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
 from typing import Final, Self
 
@@ -10,7 +11,7 @@ from agents.topic_checks.topics import missing_journal
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.producer.transactional import Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
@@ -59,6 +60,8 @@ class OwnedLane:
     ) -> Outgoing:
         """Return the journal's record of an event from the offsets of ``meta`` on. See :func:`agents.lane.journal.outgoing`."""
         builder, following, topic_ids = self._producer.builder(), meta.next_offsets, meta.topic_ids
+        if meta.lanes:
+            return lanes_record(builder, self._app_id, event, name, self._number, capacities, meta)
         return journal.outgoing(
             builder, self._app_id, event, name, self._number, capacities, following, topic_ids
         )
@@ -77,3 +80,36 @@ class OwnedLane:
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
         async with asyncio.timeout(WRITE_LIMIT_S):
             await self._producer.transact([*batches, *journal_records], {}, self._app_id)
+
+
+def lanes_record(
+    builder: Builder,
+    app_id: str,
+    event: journal.RingEvent,
+    address: str,
+    lane: int,
+    capacities: tuple[int, int],
+    meta: Meta,
+) -> Outgoing:
+    """Return the journal's record of an event of a lane that owns several partitions, or did. Its offsets are by partition."""
+    before, after = capacities
+    following = (
+        meta.next_offsets
+        if meta.lanes
+        else {f"{topic}/{lane}": offset for topic, offset in meta.next_offsets.items()}
+    )
+    topics = {place.rpartition("/")[0] for place in following}
+    value = {
+        "format": journal.FORMAT_LANES,
+        "event": event.value,
+        "address": address,
+        "lane": lane,
+        "lanes": meta.lanes,
+        "before": before,
+        "after": after,
+        "next": following,
+        "topic_ids": {topic: id_ for topic, id_ in meta.topic_ids.items() if topic in topics},
+    }
+    key = wire_names.lane_name(address, lane).encode()
+    builder.append(timestamp=None, key=key, value=json.dumps(value).encode(), headers=[])
+    return Outgoing(wire_names.journal_topic(app_id), journal.PARTITION, builder)

@@ -97,7 +97,7 @@ _HOPS: Final = Forgetting(
 
 async def _clear(settings: Settings, address: AddressSettings, order: Forgetting, progress: Steps) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        views = await show.lane_views(settings, address, cluster)
+        views = await show.lane_views(settings, address, cluster, to_write=True)
         lanes = counted(len(views), "lane")
         await require_journal(settings, cluster)
         if order.waits:
@@ -133,7 +133,7 @@ async def _clear_lane(
     for _ in range(TRIES):
         await view.read_on()
         try:
-            async with OwnedLane(settings, address, view.partition) as owned:
+            async with OwnedLane(settings, address, view.number) as owned:
                 restore = await view.read_on()
                 if restore.meta is None:
                     return 0

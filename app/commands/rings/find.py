@@ -14,7 +14,6 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
-from ringfence_kafka.protocol import wire_names
 from tables import codec
 
 
@@ -94,9 +93,9 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await show.snapshots(settings, address, cluster)
     found: list[dict[str, object]] = []
-    for number, restore in enumerate(restored):
+    for view, restore in restored:
         known = [slot for slot in show.live_slots(restore) if slot.id == encoded_id]
         latest = show.entry(address, max(known, key=lambda slot: slot.sequence, default=None))
         if latest is not None:
-            found.append({"lane": wire_names.lane_name(address.name, number), **asdict(latest)})
+            found.append({"lane": view.lane, **asdict(latest)})
     return found

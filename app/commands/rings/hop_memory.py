@@ -136,8 +136,8 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await rings.snapshots(settings, address, cluster)
     return [
-        (wire_names.lane_name(address.name, number), *item)
-        for number, restore in enumerate(restored)
+        (view.lane, *item)
+        for view, restore in restored
         for item in sorted(_memory(address, restore).ways.items())
     ]
 

@@ -42,52 +42,72 @@ async def await_judged(
         UnreadError: lanes do not move on.
     """
     # A record is forwarded before its place in the input is passed: in this order none is missed.
-    for topic in (address.input_topic, wire_names.forward_topic(settings.app.id, address.name)):
-        ends = {view: await cluster.offsets.high_watermark(topic, view.partition) for view in views}
+    for topic, places in inputs_of(settings, address, views).items():
+        ends = {
+            (view, partition): await cluster.offsets.high_watermark(topic, partition)
+            for view, partition in places
+        }
         await _await(settings, address, cluster, topic, ends)
 
 
+def inputs_of(
+    settings: Settings, address: AddressSettings, views: Sequence[LaneView]
+) -> dict[str, list[tuple[LaneView, int]]]:
+    """Return the partitions of the input and of the forward topic, each with the lane that reads it."""
+    places = {address.input_topic: [(view, partition) for view in views for partition in view.partitions]}
+    if (forward := address.topics(settings.app.id).get("forward topic")) is not None:
+        places[forward] = [(view, view.number) for view in views]
+    return places
+
+
 async def _await(
-    settings: Settings, address: AddressSettings, cluster: Cluster, topic: str, ends: Mapping[LaneView, int]
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    topic: str,
+    ends: Mapping[tuple[LaneView, int], int],
 ) -> None:
     left = dict(ends)
     reached: dict[int, int] = {}
     moved_at = time.monotonic()
     while True:
-        for view, end in list(left.items()):
-            begin = await first_unjudged(cluster, topic, view.partition, (await view.read_on()).meta)
-            if begin != reached.get(view.partition):
-                reached[view.partition], moved_at = begin, time.monotonic()
-            if not await anything(settings, topic, view.partition, begin, end):
-                del left[view]
+        for (view, partition), end in list(left.items()):
+            begin = await first_unjudged(cluster, topic, partition, (await view.read_on()).meta)
+            if begin != reached.get(partition):
+                reached[partition], moved_at = begin, time.monotonic()
+            if not await anything(settings, topic, partition, begin, end):
+                del left[view, partition]
         if not left:
             return
         if time.monotonic() - moved_at > WAIT_LIMIT_S:
-            (view, end), *_ = left.items()
+            ((view, partition), end), *_ = left.items()
             raise UnreadError(
                 f"{wire_names.HOP_MEMORY}{address.name} is not cleared: lane {view.lane} has judged "
-                f"{topic}/{view.partition} up to {reached[view.partition]} of {end}, and what a bridge has sent there would tell "
+                f"{topic}/{partition} up to {reached[partition]} of {end}, and what a bridge has sent there would tell "
                 "it again what was confirmed; start the workers and wait until their lag is 0, or clear --despite-lag"
             )
         await asyncio.sleep(_ASK_AGAIN_S)
 
 
-async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
-    """Return the first offset that a lane has not judged, by its last meta record."""
+async def first_unjudged(cluster: Cluster, topic: str, partition: int, meta: Meta | None) -> int:
+    """Return the first offset of an input that its lane has not judged, by the lane's last meta record."""
     noted, start, identity = await asyncio.gather(
-        cluster.groups.committed(topic, lane),
-        cluster.offsets.log_start(topic, lane),
+        cluster.groups.committed(topic, partition),
+        cluster.offsets.log_start(topic, partition),
         cluster.topics.identity(topic),
     )
     ours = own_commit(noted)  # what a foreign consumer read is not judged
-    return unjudged_from(topic, identity.topic_id, meta, None if ours is None else ours.offset, start)
+    committed = None if ours is None else ours.offset
+    return unjudged_from((topic, partition), identity.topic_id, meta, committed, start)
 
 
-def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int | None, start: int) -> int:
+def unjudged_from(
+    place: tuple[str, int], topic_id: str, meta: Meta | None, committed: int | None, start: int
+) -> int:
     """Return the same. Pure.
 
     Args:
-        topic: An input of the lane.
+        place: An input of the lane: topic and partition.
         topic_id: ID of the present topic of that name; what a lane judged of another does not count.
         meta: The lane's last meta record.
         committed: The group's offset.
@@ -95,9 +115,9 @@ def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int |
     """
     if meta is None:
         return max(committed or 0, start)
-    if meta.topic_ids.get(topic, topic_id) != topic_id:
+    if meta.topic_ids.get(place[0], topic_id) != topic_id:
         return start
-    return max(meta.next_offsets.get(topic, 0), committed or 0, start)
+    return max(meta.next_of(*place) or 0, committed or 0, start)
 
 
 async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:

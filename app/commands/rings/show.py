@@ -5,25 +5,34 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.table import Table
 
+from agents.topic_checks.changelog import newest_metas
+from agents.topic_checks.lanes import lane_faults, lanes_before, live
 from conf.terminal import tell
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.errors import MissingTopicError, RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.readers.log_reader import LogReader
-from ringfence_kafka.wording import counted
+from ringfence_kafka.wording import counted, first_of
 from tables import codec
 from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own
 
 PARALLEL: Final = 8
 """Changelog partitions that are read at once."""
+PARTITIONS_SHOWN_MAX: Final = 8
+"""Partitions of a lane in the table; the rest is counted."""
+
+
+class OtherLanesError(RingfenceError):
+    """The lanes of an address are not those of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,9 @@ class Entry:
 class RingReport:
     """The ring of one lane. ``oldest`` and ``newest`` are None when it is empty."""
 
-    partition: int
+    lane: int
+    partitions: list[int]
+    """Partitions of the input that the lane owns."""
     size: int
     capacity: int
     """At the lane's last transaction; the configured one before the first."""
@@ -84,52 +95,70 @@ async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> di
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for address in addresses:
             restored = await snapshots(settings, address, cluster)
-            reports[address.name] = [
-                _report(address, number, restore) for number, restore in enumerate(restored)
-            ]
+            reports[address.name] = [_report(address, *snapshot) for snapshot in restored]
     return reports
 
 
-async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Restore]:
+async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list["Snapshot"]:
     """Return the present content of the changelog by lane. Raises as :func:`lane_views` does."""
     limit = asyncio.Semaphore(PARALLEL)
 
-    async def read_one(view: LaneView) -> Restore:
+    async def read_one(view: LaneView) -> Snapshot:
         async with limit:
-            return await view.read_on()
+            return Snapshot(view, await view.read_on())
 
     return list(await asyncio.gather(*map(read_one, await lane_views(settings, address, cluster))))
 
 
-async def lane_views(settings: Settings, address: AddressSettings, cluster: Cluster) -> list["LaneView"]:
-    """Return a view of each lane of an address.
+async def lane_views(
+    settings: Settings, address: AddressSettings, cluster: Cluster, *, to_write: bool = False
+) -> list["LaneView"]:
+    """Return a view of each lane of an address, as lanes have recorded their number; else as the file has it.
+
+    ``to_write``: lanes must be those of the file.
 
     Raises:
         MissingTopicError: the changelog does not exist.
+        OtherLanesError: the lanes are others, or a regrouping of them has not ended.
     """
     topic = wire_names.changelog_topic(settings.app.id, address.name)
-    counts = await cluster.topics.partition_counts([topic])
+    counts = await cluster.topics.partition_counts([topic, address.input_topic])
     if topic not in counts:
         raise MissingTopicError(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
         )
-    return [LaneView(settings, address, cluster, number) for number in range(counts[topic])]
+    metas = live(await newest_metas(cluster, topic, range(counts[topic])))
+    if to_write and (faults := lane_faults(address, metas.values())):
+        raise OtherLanesError("; ".join(faults))
+    lanes = next(map(lanes_before, metas.values()), address.lanes) or counts[topic]
+    layout = LaneLayout(counts.get(address.input_topic, counts[topic]), lanes)
+    return [
+        LaneView(settings, address, cluster, lane, layout.partitions_of(lane))
+        for lane in range(min(lanes, counts[topic]))
+    ]
 
 
 class LaneView:
     """The changelog of one lane."""
 
     def __init__(
-        self, settings: Settings, address: AddressSettings, cluster: Cluster, partition: int
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        cluster: Cluster,
+        number: int,
+        partitions: Sequence[int] = (),
     ) -> None:
-        self.partition = partition
-        self.lane = wire_names.lane_name(address.name, partition)
+        """``number``: of the lane, and of its changelog partition; ``partitions``: those of the input that it owns."""
+        self.number = number
+        self.partitions = partitions
+        self.lane = wire_names.lane_name(address.name, number)
         self._kafka = settings.kafka
         self._topic = wire_names.changelog_topic(settings.app.id, address.name)
         self._cluster = cluster
 
         def check(meta: Meta) -> None:
-            require_own(meta, settings.app.id, address.name, f"{self._topic}/{partition}")
+            require_own(meta, settings.app.id, address.name, f"{self._topic}/{number}")
 
         self._restore = Restore(None, 0, resident=True, check=check)
         self._next: int | None = None
@@ -142,16 +171,23 @@ class LaneView:
             ForeignChangelogError: it belongs to another address.
         """
         if self._next is None:
-            self._next = await self._cluster.offsets.log_start(self._topic, self.partition)
-        end = await self._cluster.offsets.high_watermark(self._topic, self.partition)
+            self._next = await self._cluster.offsets.log_start(self._topic, self.number)
+        end = await self._cluster.offsets.high_watermark(self._topic, self.number)
 
         async def consume(records: Sequence[Any]) -> None:
             self._restore.consume(records)
 
         self._next = await LogReader(self._kafka).read_range(
-            self._topic, self.partition, self._next, end, consume
+            self._topic, self.number, self._next, end, consume
         )
         return self._restore
+
+
+class Snapshot(NamedTuple):
+    """The content of a lane's changelog at one moment."""
+
+    view: LaneView
+    content: Restore
 
 
 def live_slots(restore: Restore) -> list[Slot]:
@@ -163,16 +199,17 @@ def live_slots(restore: Restore) -> list[Slot]:
     return [slot for slot in restore.slots() if low <= slot.sequence < meta.head]
 
 
-def _report(address: AddressSettings, partition: int, restore: Restore) -> RingReport:
+def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingReport:
+    number, partitions = view.number, list(view.partitions)
     if restore.meta is None:
-        return RingReport(partition, 0, address.id_cache_size, None, None, None, 0)
-    live = live_slots(restore)
+        return RingReport(number, partitions, 0, address.id_cache_size, None, None, None, 0)
+    slots = live_slots(restore)
     by_sequence = attrgetter("sequence")
-    oldest = entry(address, min(live, key=by_sequence, default=None))
-    newest = entry(address, max(live, key=by_sequence, default=None))
+    oldest = entry(address, min(slots, key=by_sequence, default=None))
+    newest = entry(address, max(slots, key=by_sequence, default=None))
     covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
     capacity, bridged = restore.meta.capacity, len(restore.hops)
-    return RingReport(partition, len(live), capacity, oldest, newest, covered, bridged)
+    return RingReport(number, partitions, len(slots), capacity, oldest, newest, covered, bridged)
 
 
 def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
@@ -185,11 +222,21 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
 
 
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:
-    table = Table("lane", "size", "capacity", "oldest ID", "newest ID", "newest at (UTC)", "seconds covered")
+    table = Table(
+        "lane",
+        "partitions",
+        "size",
+        "capacity",
+        "oldest ID",
+        "newest ID",
+        "newest at (UTC)",
+        "seconds covered",
+    )
     for name, lanes in reports.items():
         for lane in lanes:
             table.add_row(
-                wire_names.lane_name(name, lane.partition),
+                wire_names.lane_name(name, lane.lane),
+                first_of(list(map(str, lane.partitions)), PARTITIONS_SHOWN_MAX),
                 f"{lane.size:,}",
                 f"{lane.capacity:,}",
                 *(_shown(entry) for entry in (lane.oldest, lane.newest)),

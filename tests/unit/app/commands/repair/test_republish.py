@@ -145,6 +145,16 @@ def test_on_the_way() -> None:
     assert FORWARD not in outputs("app", ORDERS, [], bridged=True)
 
 
+@pytest.mark.parametrize(("lanes", "partition", "forwarded"), [(1, 0, False), (2, 1, False), (2, 0, True)])
+def test_on_the_way_between_lanes(lanes: int, partition: int, forwarded: bool) -> None:
+    """A lane forwards nothing to itself, whatever partitions it owns; with one lane there is no forward topic."""
+    check = _room({FORWARD: 1_000}, lanes=lanes)
+
+    assert (f"{FORWARD} takes" in check.refusal(_published(1_000, partition=partition))) is forwarded
+    own = ORDERS.model_copy(update={"lanes": lanes})
+    assert (FORWARD in outputs("app", own, [])) is (lanes > 1)
+
+
 def test_parts() -> None:
     """Of a transaction each part, in the accepted topic of its address. What cannot be read is the lane's to tell."""
     parts = [{"key": "a", "value": "v"}, {"address": "payments", "key": "b", "value": "v" * 1_000}]

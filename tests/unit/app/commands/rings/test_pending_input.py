@@ -16,8 +16,10 @@ from tables.codec import Meta
         (Meta(10, 5, 0, {"orders": 12}, {}, "i", topic_ids={"orders": "now"}), None, 20, 20),
         (Meta(10, 5, 0, {"orders": 12}, {}, "i", topic_ids={"orders": "before"}), 9, 0, 0),
         (Meta(10, 5, 0, {}, {}, "i", topic_ids={"orders": "now"}), None, 3, 3),
+        (Meta(10, 5, 0, {"orders/1": 20, "orders/3": 12}, {}, "i", lanes=2), 9, 7, 12),
+        (Meta(10, 5, 0, {"orders/1": 20}, {}, "i", lanes=2), 9, 7, 9),  # a partition that came since
     ],
 )
 def test_begin_of_what_is_left(meta: Meta | None, committed: int | None, start: int, begin: int) -> None:
     """Where the lane's opening would begin; what was judged of a topic that was deleted says nothing of the one that is there now."""
-    assert unjudged_from("orders", "now", meta, committed, start) == begin
+    assert unjudged_from(("orders", 3), "now", meta, committed, start) == begin
