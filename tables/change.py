@@ -52,3 +52,5 @@ class TableOptions:
     """... the address: whose rings these are."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Definition of ID, group and home, for the meta record."""
+    lanes: int = 0
+    """``lanes`` of the address, for the meta record."""

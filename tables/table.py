@@ -228,6 +228,7 @@ class LaneTable:
             bridged=bool(judged.changed) or (memory.meta is not None and memory.meta.bridged),
             max_age_ms=options.max_age_ms,
             rules={**(memory.meta.rules if memory.meta else {}), **options.rules},
+            lanes=options.lanes,
         )
         return Change(
             checked, slots, removed, meta, judged, changelog_records(judged) if judged.changed else ()

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from agents.batch import native_records
 from agents.batch.record import Record, RecordContent
 
-__all__ = ["BATCH_RECORDS_MAX", "FetchedBatch", "Record", "RecordContent"]
+__all__ = ["BATCH_RECORDS_MAX", "DueRecords", "FetchedBatch", "Record", "RecordContent"]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
@@ -84,6 +84,13 @@ class FetchedBatch:
         """Its records are gone over one by one, and each becomes an object."""
         for held in self.held:
             held.unpack()
+
+
+class DueRecords(NamedTuple):
+    """The records of a batch that its lane has not processed yet."""
+
+    batch: FetchedBatch
+    records: Sequence[Record]
 
 
 class Parcel:

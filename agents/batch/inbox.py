@@ -1,19 +1,19 @@
-"""What waits for a lane: batches of both its inputs, in the order of each. Pure."""
+"""The batches that wait for a lane, of each of its inputs in order. Pure."""
 
 from collections import deque
 from typing import Final
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch
 
 MAIL_MAX: Final = 2
-"""Batches; more wait in Faust's buffer and then in the broker."""
+"""Batches, besides the first of each partition; more wait in Faust's buffer and then in the broker."""
 
 
 class Inbox:
-    """Of one lane. A batch that goes on where one of its topic ends becomes one with it.
+    """The batches of one lane. A batch that continues where one of its partition ends is joined to it.
 
-    So a lane that is behind catches up by larger transactions, and not by more of them: one costs the same for a record
-    as for a hundred.
+    A transaction costs the same for one record as for a hundred. So a lane that is behind catches up by larger transactions, and a lane of
+    several partitions takes what all of them have.
     """
 
     def __init__(self) -> None:
@@ -25,21 +25,43 @@ class Inbox:
     def add(self, batch: FetchedBatch) -> bool:
         """Whether there was room."""
         for number in reversed(range(len(self._batches))):
-            if self._batches[number].topic == batch.topic:
+            if _place(self._batches[number]) == _place(batch):
                 joined = self._batches[number].joined(batch)
                 if joined is not None:
                     self._batches[number] = joined
                     return True
-                break  # nothing of a topic overtakes what came before it
-        if len(self._batches) == MAIL_MAX:
-            return False
+                if len(self._batches) >= MAIL_MAX:
+                    return False
+                break  # nothing of a partition overtakes what came before it
         self._batches.append(batch)
         return True
 
-    def take(self) -> FetchedBatch | None:
-        """The one that came first; None = there is none."""
-        return self._batches.popleft() if self._batches else None
+    def take(self) -> list[FetchedBatch]:
+        """Remove the first batch, and the first of each other partition of its topic that fits into one transaction with it."""
+        if not self._batches:
+            return []
+        taken = [self._batches.popleft()]
+        if not self._batches:
+            return taken
+        seen = {_place(taken[0])}
+        count, size = len(taken[0].records), taken[0].bytes
+        left: deque[FetchedBatch] = deque()
+        for batch in self._batches:
+            place = _place(batch)
+            fits = count + len(batch.records) <= BATCH_RECORDS_MAX and size + batch.bytes <= JOINED_BYTES_MAX
+            if place in seen or batch.topic != taken[0].topic or not fits:
+                left.append(batch)
+            else:
+                taken.append(batch)
+                count, size = count + len(batch.records), size + batch.bytes
+            seen.add(place)
+        self._batches = left
+        return taken
 
     def clear(self) -> None:
         """Drop all."""
         self._batches.clear()
+
+
+def _place(batch: FetchedBatch) -> tuple[str, int]:
+    return batch.topic, batch.partition

@@ -1,4 +1,4 @@
-"""What becomes of the records of one batch: forward, verdict, divert, quarantine. Decides; writes nothing."""
+"""What becomes of the records of a transaction: forward, verdict, divert, quarantine. Decides; writes nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,17 +6,18 @@ from functools import partial
 from itertools import compress, repeat
 from typing import Final
 
-from agents.batch.batch import FetchedBatch, Record
+from agents.batch.batch import DueRecords, Record
 from agents.decision import bridge_headers, forwarding
 from agents.decision.bridge_headers import MalformedHopError
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import PARTS_MAX, Units
 from agents.decision.ids_and_groups import IdReader
-from agents.decision.item import Fate, Item
-from agents.decision.partitioner import Partitioner
+from agents.decision.item import Fate, Item, Place
+from agents.decision.partitioner import HomeLanes
 from agents.decision.verdicts import judge_hops, judge_ids
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.codec import Origin
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
@@ -39,8 +40,8 @@ class Outcome:
     """Of the IDs that are to be added."""
     judged: Judged = NOTHING
     """The answer of the hop memory on the records that came over bridges and have their home here, refused or not."""
-    end: int = 0
-    """The position up to which this decides; below the batch's where its envelopes have too many parts for one transaction."""
+    ends: Sequence[int] = ()
+    """The position up to which this decides in each batch. It is below the batch's where envelopes have too many parts for one transaction."""
 
 
 class Path:
@@ -49,55 +50,58 @@ class Path:
     def __init__(
         self,
         address: AddressSettings,
-        partition: int,
+        lane: int,
         partitions: int,
         forward_topic: str,
         others: Iterable[AddressSettings] = (),
     ) -> None:
         """``partitions`` is the input's count; ``others`` are the addresses that envelopes may have parts for."""
         self._address = address
-        self._partition = partition
+        self._lane = lane
+        self._layout = LaneLayout.of(address.lanes, partitions)
         self._forward_topic = forward_topic
         self._reader = IdReader(address)
-        self._home = Partitioner(partitions, address.partitioner)
+        self._home = HomeLanes(self._layout, address.partitioner)
         self._arrive = forwarding.arrival(address.input_topic)
         self._units = Units(address, others)
 
-    def decide(
-        self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable, refused: Mapping[int, str]
-    ) -> Outcome:
-        """Decide about the records of a batch.
+    def decide(self, due: Sequence[DueRecords], table: LaneTable, refused: Mapping[Place, str]) -> Outcome:
+        """Decide about the records of some batches, one batch after the other.
 
         Args:
-            batch: Names their topic: the input, or the forward topic.
-            records: The records of the batch that are due.
+            due: Batches of one topic, each of another partition, with their records.
             table: Asked, not changed.
-            refused: Offset → reason, of records that fit nowhere. They go to quarantine and burn no slot. A refused record that came
+            refused: The reason of each record that fits nowhere. They go to quarantine and burn no slot. A refused record that came
                 over a bridge is noted, and is a duplicate if it came before.
         """
-        items, envelopes, crossed = self._receive(batch, records)
+        forwarded = due[0].batch.topic == self._forward_topic
+        items, envelopes, crossed = self._receive(due[0])
+        for batch in due[1:]:
+            received = self._receive(batch)
+            items += received[0]
+            envelopes += received[1]
+            crossed += received[2]
         _refuse(items, crossed, refused)
-        if batch.topic != self._forward_topic:
+        if not forwarded and self._layout.lanes > 1:
             self._place(items, envelopes)
-        end = self._open(items, envelopes) or batch.end
+        ends = _ends(due, self._open(items, envelopes))
         judged = judge_hops(crossed, table)
         here = [item for item in items if item.fate is Fate.HERE]
         checked = judge_ids(here, table, plain=not envelopes and not crossed)
         fresh = _fresh(here, checked)
         if self._address.duplicates == "divert":
             self._name_originals(here, fresh, checked, table)
-        outcome = Outcome(checked, here, judged=judged, end=end)
-        outcome.new_origins += self._new_origins(batch, fresh, checked.new_times)
+        outcome = Outcome(checked, here, judged=judged, ends=ends)
+        outcome.new_origins += _new_origins(fresh, checked.new_times, forwarded=forwarded)
         if len(here) < len(items):
             outcome.forwarded += [item for item in items if item.fate is Fate.FORWARDED]
         if len(here) + len(outcome.forwarded) < len(items):
             outcome.quarantined += [item for item in items if item.fate is Fate.QUARANTINED]
         return outcome
 
-    def _receive(
-        self, batch: FetchedBatch, records: Sequence[Record]
-    ) -> tuple[list[Item], list[Item], list[Item]]:
+    def _receive(self, due: DueRecords) -> tuple[list[Item], list[Item], list[Item]]:
         """Return the records as they were in the input, the envelopes among them, and those that came over bridges."""
+        batch, records = due
         forged: list[int] = []
         if batch.topic == self._forward_topic:
             records, sources, forged = self._restore(records)
@@ -107,7 +111,7 @@ class Path:
         (ids, envelopes, crossed), groups = self._reader.ids(records), self._reader.groups(records)
         for number in envelopes:
             groups[number] = records[number].key
-        items = list(map(Item, records, sources, ids, groups, ids))
+        items = list(map(Item, records, sources, ids, groups, ids, repeat(batch.partition)))
         for number in forged:
             items[number].refuse(forwarding.MALFORMED)
         return items, [items[number] for number in envelopes], [items[number] for number in crossed]
@@ -122,7 +126,7 @@ class Path:
             arrived = arrive(record)
             if arrived is None:
                 forged.append(number)
-                source = wire_names.source(self._forward_topic, self._partition) + b"%d" % record.offset
+                source = wire_names.source(self._forward_topic, self._lane) + b"%d" % record.offset
                 arrived = record, source
             restored.append(arrived[0])
             sources.append(arrived[1])
@@ -133,7 +137,7 @@ class Path:
         for item in envelopes:
             if item.group is None and item.id is None and item.fate is Fate.HERE:
                 self._lead(item)
-        home, here = self._home, self._partition
+        home, here = self._home, self._lane
         homes = [
             home[item.group] if item.group is not None else here if item.lead is None else home[item.lead[1:]]
             for item in items
@@ -153,12 +157,11 @@ class Path:
             if item.hop is None:  # else it is refused where its hop is at home
                 item.refuse(str(error))
 
-    def _open(self, items: Sequence[Item], envelopes: Iterable[Item]) -> int | None:
+    def _open(self, items: Sequence[Item], envelopes: Iterable[Item]) -> int:
         """Open the envelopes that are at home here.
 
         Returns:
-            The offset of the first that would bring the transaction over the most parts that it may have; None = all may be
-            decided together.
+            How many of the first items may be decided together: a transaction has at most so many parts.
         """
         count = 0
         for item in envelopes:
@@ -173,25 +176,12 @@ class Path:
                     continue
                 item.open(unit)
             if count and count + len(unit.groups) > PARTS_MAX:
-                end = item.record.offset
-                for later in items:
-                    if later.record.offset >= end:
-                        later.postpone()
-                return end
+                first = next(number for number, other in enumerate(items) if other is item)
+                for later in items[first:]:
+                    later.postpone()
+                return first
             count += len(unit.groups)
-        return None
-
-    def _new_origins(
-        self, batch: FetchedBatch, fresh: Sequence[Item], times: Sequence[int]
-    ) -> Iterator[Origin]:
-        """Return place in the input and timestamp of the message of each new ID."""
-        if batch.topic == self._forward_topic:
-            places = [item.source.rsplit(b"/", 2) for item in fresh]
-            lanes = [int(place[1]) for place in places]
-            offsets = [int(place[2]) for place in places]
-            return map(_NEW_ORIGIN, zip(lanes, offsets, times, strict=True))
-        offsets = [item.record.offset for item in fresh]
-        return map(_NEW_ORIGIN, zip(repeat(batch.partition), offsets, times, strict=False))
+        return len(items)
 
     def _name_originals(
         self, here: Sequence[Item], fresh: Sequence[Item], checked: Checked, table: LaneTable
@@ -211,18 +201,40 @@ class Path:
                 item.name_original(wire_names.source(topic, origin.partition) + b"%d" % origin.offset)
 
 
-def _refuse(items: Sequence[Item], crossed: Iterable[Item], refused: Mapping[int, str]) -> None:
+def _ends(due: Sequence[DueRecords], decided: int) -> list[int]:
+    """Return up to where each batch is decided, of whose records only the first ``decided`` are."""
+    ends = []
+    for batch, records in due:
+        whole = not records or decided >= len(records)
+        ends.append(batch.end if whole else records[max(0, decided)].offset)
+        decided -= len(records)
+    return ends
+
+
+def _new_origins(fresh: Sequence[Item], times: Sequence[int], *, forwarded: bool) -> Iterator[Origin]:
+    """Return place in the input and timestamp of the message of each new ID."""
+    if forwarded:
+        places = [item.source.rsplit(b"/", 2) for item in fresh]
+        partitions = [int(place[1]) for place in places]
+        offsets = [int(place[2]) for place in places]
+    else:
+        partitions = [item.partition for item in fresh]
+        offsets = [item.record.offset for item in fresh]
+    return map(_NEW_ORIGIN, zip(partitions, offsets, times, strict=True))
+
+
+def _refuse(items: Sequence[Item], crossed: Iterable[Item], refused: Mapping[Place, str]) -> None:
     """Read the hops; refuse records with a hop that no bridge writes, and records that fit nowhere."""
     for item in crossed:
         if item.fate is Fate.HERE:
             try:
                 item.cross(bridge_headers.read(item.record))
             except MalformedHopError as error:
-                item.refuse(refused.get(item.record.offset, str(error)))
+                item.refuse(refused.get(item.place, str(error)))
     if refused:
         for item in items:
-            if item.record.offset in refused:
-                item.refuse(refused[item.record.offset])
+            if item.place in refused:
+                item.refuse(refused[item.place])
 
 
 def _fresh(here: Sequence[Item], checked: Checked) -> Sequence[Item]:

@@ -31,6 +31,8 @@ class Unit(NamedTuple):
     """As its producer wrote them."""
     ids: Sequence[bytes]
     """All encoded IDs, the envelope's own first; one is enough. Those of other addresses say whose they are."""
+    part_ids: Sequence[bytes | None] = ()
+    """The encoded ID of each part; empty = no part has one."""
 
     @property
     def lead(self) -> bytes | None:
@@ -84,6 +86,7 @@ class Units:
             [part.value for part in parts],
             [part.headers for part in parts],
             [item for item in (own_id, *ids) if item is not None],
+            () if ids.count(None) == len(ids) else ids,
         )
 
     def _of_several(

@@ -14,6 +14,10 @@ RESENT: Final = "came over its bridge before"
 """Begins the reason of a record that is a duplicate by its hop and does not fit where duplicates go: published again it would come twice."""
 
 
+Place = tuple[int, int]
+"""Partition and offset of a record; all records of a transaction are of one topic."""
+
+
 class Fate(Enum):
     """Destination of a record."""
 
@@ -40,6 +44,8 @@ class Item(msgspec.Struct, gc=False):
     """The group of an envelope is its key."""
     lead: bytes | None
     """Decides the home of a record without a group; in the form of an encoded ID."""
+    partition: int
+    """The partition that it was read from: of the input, or of the forward topic."""
     unit: Unit | None = None
     """The parts of an envelope; None = not an envelope, or not opened."""
     hop: BridgeHeaders | None = None
@@ -53,6 +59,11 @@ class Item(msgspec.Struct, gc=False):
     original: bytes | None = None
     """Source of a duplicate's original, where duplicates are diverted."""
     fate: Fate = Fate.HERE
+
+    @property
+    def place(self) -> Place:
+        """Where it was read."""
+        return self.partition, self.record.offset
 
     def refuse(self, reason: str) -> None:
         """Send it to quarantine; the first reason counts.

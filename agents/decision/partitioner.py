@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agents.decision.group_cache import GroupCache
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
@@ -53,3 +54,16 @@ class Partitioner(GroupCache[int]):
     def find(self, key: bytes) -> int:
         """By the hash."""
         return self._hash(key) % self._partitions
+
+
+class HomeLanes(Partitioner):
+    """Home lane of a group or an ID, memoised: the lane that owns the partition of the key."""
+
+    def __init__(self, layout: LaneLayout, partitioner: str = "murmur2") -> None:
+        """``partitioner`` as in the configuration: ``murmur2`` or ``crc32``."""
+        super().__init__(layout.partitions, partitioner)
+        self._layout = layout
+
+    def find(self, key: bytes) -> int:
+        """By the hash."""
+        return self._layout.lane_of(super().find(key))

@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+Place = tuple[str, int]
+"""Topic and partition."""
+
 
 class Ownership(Protocol):
     """What a lane asks of the consumer group; one object for each assignment."""

@@ -9,16 +9,20 @@ from typing import Final
 
 from agents.batch import native_records
 from agents.batch.batch import FetchedBatch, Record
-from agents.lane.assignment import Ownership
+from agents.lane.assignment import Ownership, Place
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import require
 from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.wording import first_of
+from tables.codec import next_key
 
 log: Final = logging.getLogger("ringfence.lane")
 
 COMMIT_SHOWS_S: Final = 3.0
 """Longer than the markers of a commit take on a cluster that is well."""
 COMMIT_ASKED_S: Final = 0.1
+PARTITIONS_SHOWN: Final = 16
+"""A line of the log names so many partitions of a lane."""
 
 
 class TopicRecreatedError(Exception):
@@ -175,3 +179,16 @@ class Cursor:
             "going on at %d",
             self._lane, self.next, start - 1, self.topic, self.partition, start,
         )  # fmt: skip
+
+
+def next_offsets(cursors: Mapping[Place, Cursor], lanes: int) -> dict[str, int]:
+    """Return the first offset of each input that is not processed, as the meta record has it. ``lanes`` is the address's."""
+    return {next_key(topic, partition, lanes): cursor.next for (topic, partition), cursor in cursors.items()}
+
+
+def described(cursors: Mapping[Place, Cursor], topic: str) -> str:
+    """Return the next offsets of a topic for a line of the log."""
+    nexts = {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic}
+    if len(nexts) < 2:
+        return f"offset {next(iter(nexts.values()), 0)}"
+    return f"offsets {first_of([f'{offset} of partition {number}' for number, offset in nexts.items()], PARTITIONS_SHOWN)}"

@@ -19,6 +19,10 @@ class TopicChangedError(Exception):
     """A topic takes larger or smaller records than at the opening: the lane must reopen to apply it."""
 
 
+class PartitionsChangedError(Exception):
+    """The lane owns other partitions than at the opening: it must reopen to read them."""
+
+
 class ChangelogRecreatedError(Exception):
     """The changelog is another topic than at the opening: the lane must reopen to write its IDs into it."""
 

@@ -10,6 +10,7 @@ from agents.lane.cursor import ClusterWentBackError, TopicRecreatedError
 from agents.lane.errors import (
     ChangelogRecreatedError,
     LimitsAgreedError,
+    PartitionsChangedError,
     TopicChangedError,
     TopicMissingError,
 )
@@ -26,7 +27,7 @@ log: Final = logging.getLogger("ringfence.lane")
 
 WAIT_UNUSUAL_S: Final = 10.0
 """A rebalance that takes longer than this to confirm an assignment is worth a warning."""
-_REOPENS: Final = (TopicChangedError, LimitsAgreedError, FolderUsableError)
+_REOPENS: Final = (TopicChangedError, PartitionsChangedError, LimitsAgreedError, FolderUsableError)
 """Nothing failed: the lane opens again because something may be used now, or has changed."""
 _EXPECTED: Final = (
     *_REOPENS,

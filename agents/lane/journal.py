@@ -6,7 +6,7 @@ An event is committed before the first decision that it excuses, with the offset
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ringfence_kafka.producer.transactional import Builder, Outgoing
 from ringfence_kafka.protocol import wire_names
@@ -53,6 +53,7 @@ def outgoing(
     capacities: tuple[int, int],
     next_offsets: Mapping[str, int],
     topic_ids: Mapping[str, str],
+    lanes: int = 0,
 ) -> Outgoing:
     """Return the record of an event, in an empty batch of the producer that will write it.
 
@@ -61,22 +62,32 @@ def outgoing(
         app_id: The app.
         event: The event.
         address: Name of the address.
-        lane: Partition of the lane.
+        lane: Number of the lane.
         capacities: Before, after; of GROWN how many lanes there are.
-        next_offsets: Topic → first offset of the lane that was not decided before it.
+        next_offsets: First offset of each input that was not decided before it, as the meta record has it.
         topic_ids: Kafka's own IDs of these topics, if known: a topic that is created again has other offsets.
+        lanes: ``lanes`` of the address.
     """
     before, after = capacities
-    told = {
-        "format": FORMAT_GROWN if event is RingEvent.GROWN else FORMAT,
+    topics = {key.partition("/")[0] for key in next_offsets}
+    told: dict[str, Any] = {
+        "format": _format(event, lanes),
         "event": event.value,
         "address": address,
         "lane": lane,
         "before": before,
         "after": after,
         "next": dict(next_offsets),
-        "topic_ids": {topic: id_ for topic, id_ in topic_ids.items() if topic in next_offsets},
+        "topic_ids": {topic: id_ for topic, id_ in topic_ids.items() if topic in topics},
     }
+    if lanes or event is RingEvent.REGROUPED:
+        told["lanes"] = lanes
     key = wire_names.lane_name(address, lane).encode()
     builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])
     return Outgoing(wire_names.journal_topic(app_id), PARTITION, builder)
+
+
+def _format(event: RingEvent, lanes: int) -> int:
+    if lanes or event is RingEvent.REGROUPED:
+        return FORMAT_LANES
+    return FORMAT_GROWN if event is RingEvent.GROWN else FORMAT

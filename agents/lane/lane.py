@@ -1,4 +1,4 @@
-"""A lane: one partition of an address; the unit of ownership, order, state and transaction.
+"""A lane: one or more partitions of an address; the unit of ownership, state and transaction.
 
 *No record is ever stepped over.* A lane discards records below its next offset and refuses a batch that begins above it. On a failure
 it keeps the batch, opens again, reads the batch again from the log and trims it: later batches would otherwise commit over it.
@@ -9,14 +9,14 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 from agents.batch.batch import FetchedBatch
 from agents.batch.inbox import Inbox
-from agents.lane.assignment import Ownership
-from agents.lane.cursor import ClusterWentBackError, Cursor
+from agents.lane.assignment import Ownership, Place
+from agents.lane.cursor import ClusterWentBackError, Cursor, described
 from agents.lane.errors import (
     ChangelogRecreatedError,
     LaneRefusedError,
@@ -26,8 +26,9 @@ from agents.lane.errors import (
 )
 from agents.lane.failure_log import Failures
 from agents.lane.open import Opened, Opening
+from agents.lane.outcome_counts import Observe
 from agents.lane.state_folder import FolderUsableError
-from agents.lane.transactions import Observe, Took, Transactions
+from agents.lane.transactions import Took, Transactions
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
 from ringfence_kafka.ownership.partition_task import PartitionTask
@@ -81,18 +82,32 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._opening = opening
         self._changed = changed
         self._mail = Inbox()
-        self._kept: FetchedBatch | None = None
+        self._kept: list[FetchedBatch] = []
+        """Batches under way: of one topic, each of another partition."""
+        self._given: Collection[Place] | None = None
         self._room = asyncio.Event()
-        self._cursors: dict[str, Cursor] = {}
+        self._cursors: dict[Place, Cursor] = {}
         self._busy = False
         """A batch is being processed."""
         self._failures = Failures(opening)
 
     @property
+    def key(self) -> Place:
+        """Input topic and number of the lane."""
+        return self._opening.address.input_topic, self._opening.number
+
+    @property
     def next(self) -> int:
-        """First input offset that is not yet processed; 0 until the lane was open."""
-        cursor = self._cursors.get(self._opening.address.input_topic)
-        return cursor.next if cursor else 0
+        """Sum of the first input offsets that are not yet processed; 0 until the lane was open."""
+        return sum(self.next_by_partition.values())
+
+    @property
+    def next_by_partition(self) -> dict[int, int]:
+        """First offset of each partition of the input topic that is not yet processed; empty until the lane was open."""
+        topic = self._opening.address.input_topic
+        return {
+            partition: cursor.next for (name, partition), cursor in self._cursors.items() if name == topic
+        }
 
     def seconds_covered(self) -> float | None:
         """How far back the ring reaches; None while the lane is not open, or knows fewer than two IDs."""
@@ -104,8 +119,8 @@ class Lane(PartitionTask[Ownership, Opened]):
         return self._opening
 
     @property
-    def cursors(self) -> dict[str, Cursor]:
-        """How far it is, by topic; empty until it was open."""
+    def cursors(self) -> dict[Place, Cursor]:
+        """How far it is in each of its inputs; empty until it was open."""
         return self._cursors
 
     @property
@@ -174,12 +189,16 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
-    def start(self, ownership: Ownership) -> None:
-        """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`."""
+    def start(self, ownership: Ownership, given: Collection[Place] | None = None) -> None:
+        """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`.
+
+        ``given``: the inputs of the lane that it gave us; None = all there are.
+        """
         if not self._standing.is_set():
             raise AssertionError(f"lane {self.name} is started while it runs")
         self._mail.clear()
-        self._kept = None
+        self._kept = []
+        self._given = given
         self._failures.waited()
         self._tenure.assigned(ownership)
         self._set(LaneState.OPENING)
@@ -202,7 +221,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._disturb()
         await self._still(self._task)
         self._set(LaneState.CLOSED)
-        log.info("lane %s closed at offset %d", self.name, self.next)
+        log.info("lane %s closed at %s", self.name, self._shown_offsets())
 
     async def dispose(self) -> None:
         """Close for good, RocksDB included."""
@@ -230,31 +249,36 @@ class Lane(PartitionTask[Ownership, Opened]):
     # -- the task ------------------------------------------------------------------------------------------
 
     async def _open(self, right: Ownership) -> Opened:
-        opened = await self._opening.open(right)
+        opened = await self._opening.open(right, self._given)
         self._cursors = opened.cursors
         self._failures.waited()
         async with opened.producer.kept():
             await self._read_held_again(opened)
-        if self._kept is None:
+        if not self._kept:
             self._set(LaneState.OPEN)
         return opened
 
+    def _shown_offsets(self) -> str:
+        return described(self._cursors, self._opening.address.input_topic)
+
     async def _regain(self, right: Ownership, opened: Opened) -> None:
-        await self._opening.regain(right, opened)
+        await self._opening.regain(right, opened, self._given)
         self._failures.waited()
         self._set(LaneState.OPEN)
-        log.info("lane %s goes on at offset %d", self.name, self.next)
+        log.info("lane %s goes on at %s", self.name, self._shown_offsets())
 
     async def _work(self, right: Ownership, opened: Opened) -> None:
-        while (batch := await self._take()) is not None:
+        while batches := await self._take():
             self._busy = True
             try:
-                self._kept = await self.transactions.run(batch, opened, right)
+                self._kept = await self.transactions.run(batches, opened, right)
             finally:
                 self._busy = False
-            if self._kept is None:
-                batch.free()
-            del batch  # while the next one is waited for nobody needs it
+            left = {batch.partition for batch in self._kept}
+            for batch in batches:
+                if batch.partition not in left:
+                    batch.free()
+            del batch, batches  # while the next ones are waited for nobody needs them
             self._tenure.succeeded()
             self._failures.succeeded()
             if self._step() is Action.WORK:
@@ -288,26 +312,29 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:
-        """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""
-        if self._kept is None:
-            return
-        if self._kept.begin > opened.cursors[self._kept.topic].next:
-            self._kept = None  # what comes before it was dropped meanwhile: all is fetched again
-            return
-        try:
-            again = await self._opening.read_again(self._kept)
-        except TimeoutError:
-            again = None  # the consumer brings it, sooner or later
-        self._kept = again and opened.cursors[again.topic].renew(again)
+        """After a failure: the failed batches, as they stand in the log now. Those behind them are fetched again."""
+        found = await asyncio.gather(*(self._read_again(batch, opened) for batch in self._kept))
+        self._kept = [batch for batch in found if batch is not None]
 
-    async def _take(self) -> FetchedBatch | None:
-        """The kept batch, else the next one; None when there is something else to do."""
+    async def _read_again(self, kept: FetchedBatch, opened: Opened) -> FetchedBatch | None:
+        """Return a failed batch as it stands in the log now; None = the consumer fetches it again."""
+        cursor = opened.cursors.get((kept.topic, kept.partition))
+        if cursor is None or kept.begin > cursor.next:
+            return None  # what comes before it was dropped meanwhile
+        try:
+            again = await self._opening.read_again(kept)
+        except TimeoutError:
+            return None
+        return again and cursor.renew(again)
+
+    async def _take(self) -> list[FetchedBatch]:
+        """Return the kept batches, else the next ones; none when there is something else to do."""
         while self._step() is Action.WORK:
-            if self._kept is not None:
+            if self._kept:
                 return self._kept
             self._kept = self._mail.take()
-            if self._kept is not None:
+            if self._kept:
                 self._room.set()
                 return self._kept
             await self._told()
-        return None
+        return []

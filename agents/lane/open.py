@@ -6,16 +6,16 @@ former owner's writes. Only then the state is restored to the high watermark, an
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agents.batch.batch import FetchedBatch
 from agents.decision.decide import Path
 from agents.lane import journal
-from agents.lane.assignment import Ownership
-from agents.lane.cursor import Cursor
-from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
+from agents.lane.assignment import Ownership, Place
+from agents.lane.cursor import Cursor, described, next_offsets
+from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.lane_checks import LaneChecks
 from agents.lane.opening.table_opening import TableOpening, describe_store
@@ -37,6 +37,7 @@ from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.producer.transactional import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import Restored
 from tables.codec import FormatError
@@ -52,12 +53,13 @@ class Opened:
     producer: TransactionalProducer
     table: LaneTable
     epoch: int
-    cursors: dict[str, Cursor]
-    """By topic: the input and the forward topic."""
+    cursors: dict[Place, Cursor]
+    """Of each input: partitions of the input topic, and one of the forward topic."""
     path: Path
     emitter: Emitter
     native_path: NativePath
     """Asked before both."""
+    layout: LaneLayout
     partition_counts: dict[str, int]
     """Of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
     topic_ids: dict[str, str]
@@ -73,7 +75,7 @@ class Opening:
         self,
         settings: Settings,
         address: AddressSettings,
-        partition: int,
+        number: int,
         cluster: Cluster,
         *,
         doubtful: bool = False,
@@ -92,7 +94,7 @@ class Opening:
         Args:
             settings: The app.
             address: The lane's address.
-            partition: The lane's number.
+            number: The lane's number.
             cluster: Is asked.
             doubtful: The address has a problem: look at the changelog before the first fence.
             denied: Missing rights, a line each.
@@ -105,14 +107,13 @@ class Opening:
             group_watch: Decides whose offsets are followed; None = all are.
             state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
         """
-        lane = LaneIdentity.of(settings, address, partition)
+        lane = LaneIdentity.of(settings, address, number)
         agreement = agreement or Agreement(settings)
         self.name = lane.name
         self.address = address
-        self.partition = partition
+        self.number = number
         self.group_id = lane.app_id
         self.changelog = lane.changelog
-        self.forward_topic = lane.forward_topic
         self.chained = lane.chained
         self.note = ""
         """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
@@ -126,7 +127,7 @@ class Opening:
         self._cluster = cluster
         self._places = places or OpeningLimiter()
         self._clients = clients
-        self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, partition)
+        self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, number)
 
     def _set_note(self, note: str) -> None:
         self.note = note
@@ -151,8 +152,8 @@ class Opening:
         """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
         return self._checks.rules_fault
 
-    async def open(self, ownership: Ownership) -> Opened:
-        """Open the lane.
+    async def open(self, ownership: Ownership, given: Collection[Place] | None = None) -> Opened:
+        """Open the lane. ``given``: the inputs of it that the group gave this worker; None = all.
 
         Raises:
             NotOwnerError: the group does not confirm the assignment; it will be made anew.
@@ -160,12 +161,14 @@ class Opening:
             Exception: anything that may pass: broker away, time-out, topic missing.
         """
         async with self._places.place(self.name):
-            return await self._open(ownership)
+            return await self._open(ownership, given)
 
-    async def _open(self, ownership: Ownership) -> Opened:
+    async def _open(self, ownership: Ownership, given: Collection[Place] | None) -> Opened:
         await reach("opening", self.name)
         await self._confirm(ownership)
         facts = await self._checks.facts()
+        if given is not None:
+            self._checks.require_all_inputs(facts, given)
         if self._doubtful:
             await self._checks.look_before_fence(facts)
         producer = TransactionalProducer(
@@ -192,28 +195,29 @@ class Opening:
             raise
         self._state.starts.hold(cursors)
         self._doubtful = False
-        self._say_open(restored, cursors[self.address.input_topic].next)
+        self._say_open(restored, described(cursors, self.address.input_topic))
         return self._opened(producer, epoch, cursors, facts)
 
     def _opened(
-        self, producer: TransactionalProducer, epoch: int, cursors: dict[str, Cursor], facts: TopicFacts
+        self, producer: TransactionalProducer, epoch: int, cursors: dict[Place, Cursor], facts: TopicFacts
     ) -> Opened:
         targets, outputs = self._lane.targets, facts.outputs
         topics = [self.address.input_topic, *(target.accepted_topic for target in (self.address, *targets))]
         counts = {name: facts.counts[name] for name in topics}
         address = with_limits(self.address, self.limits)
-        lanes = counts[self.address.input_topic]
-        emitter = Emitter(address, self.forward_topic, outputs, targets, chained=self.chained)
+        partitions, forward = counts[self.address.input_topic], self._lane.forward_topic
+        emitter = Emitter(address, forward, outputs, targets, chained=self.chained)
         return Opened(
             producer=producer,
             table=self.table,
             epoch=epoch,
             cursors=cursors,
-            path=Path(address, self.partition, lanes, self.forward_topic, targets),
+            path=Path(address, self.number, partitions, forward, targets),
             emitter=emitter,
             native_path=NativePath(
-                address, self.partition, counts, self.changelog, outputs, emitter, producer.form()
+                address, self.number, counts, self.changelog, outputs, emitter, producer.form()
             ),
+            layout=LaneLayout.of(address.lanes, partitions),
             partition_counts=counts,
             topic_ids=facts.topic_ids,
             cluster=self._cluster,
@@ -231,7 +235,9 @@ class Opening:
         async with self._places.place(self.name):
             return await self._state.warm_up()
 
-    async def regain(self, ownership: Ownership, opened: Opened) -> None:
+    async def regain(
+        self, ownership: Ownership, opened: Opened, given: Collection[Place] | None = None
+    ) -> None:
         """Go on with what stayed open over a rebalance, by a new assignment.
 
         Whether somebody had the lane in between is not asked: who had it has fenced the producer, and what we write next is
@@ -239,9 +245,12 @@ class Opening:
 
         Raises:
             NotOwnerError: the group does not confirm the assignment; it will be made anew.
+            PartitionsChangedError: the group gave the lane other partitions than are open.
             TopicRecreatedError: an input is another topic of that name.
             Exception: anything that may pass.
         """
+        if given is not None and opened.cursors.keys() != set(given):
+            raise PartitionsChangedError("the group gave the lane other partitions than before")
         topic_ids, _ = await asyncio.gather(self._input_ids(opened), self._confirm(ownership))
         for cursor in opened.cursors.values():
             cursor.require_topic(topic_ids)
@@ -249,9 +258,9 @@ class Opening:
 
     async def _input_ids(self, opened: Opened) -> dict[str, str]:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return await self._cluster.topics.ids(list(opened.cursors))
+            return await self._cluster.topics.ids(sorted({topic for topic, _ in opened.cursors}))
 
-    async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
+    async def _begin(self, cursors: Mapping[Place, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
 
@@ -259,18 +268,18 @@ class Opening:
         """What was fetched before, as it stands in the log now; None = left to the consumer."""
         return await read_again(self._kafka, self._cluster, held)
 
-    def _say_open(self, restored: Restored, next_offset: int) -> None:
+    def _say_open(self, restored: Restored, following: str) -> None:
         ring = self.table.ring
         covered = self.table.seconds_covered()
         store = describe_store(restored, self.table)
         log.info(
-            "lane %s open: %d changelog records restored in %.2f s (%s), ring %d of %d%s, next offset %d",
+            "lane %s open: %d changelog records restored in %.2f s (%s), ring %d of %d%s, next %s",
             self.name, restored.records, restored.seconds, store, len(ring),
-            ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
+            ring.capacity, "" if covered is None else f" covering {covered:.0f} s", following,
         )  # fmt: skip
 
     async def _tell_journal(
-        self, producer: TransactionalProducer, cursors: dict[str, Cursor], topic_ids: Mapping[str, str]
+        self, producer: TransactionalProducer, cursors: dict[Place, Cursor], topic_ids: Mapping[str, str]
     ) -> None:
         """Write down that the ring knows less from here on, before anything is decided by it."""
         meta, address = self.table.meta, self.address
@@ -282,16 +291,16 @@ class Opening:
         if meta is None or event is None:
             return
         capacities = (meta.capacity, size)
-        next_offsets = {topic: cursor.next for topic, cursor in cursors.items()}
         told = journal.outgoing(
             producer.builder(),
             self.group_id,
             event,
             address.name,
-            self.partition,
+            self.number,
             capacities,
-            next_offsets,
+            next_offsets(cursors, address.lanes),
             topic_ids,
+            address.lanes,
         )
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await producer.transact([told], {}, self.group_id)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from agents.batch.batch import Record
+from agents.batch.batch import DueRecords, Record
 
 try:
     from opentelemetry import trace as _trace
@@ -22,12 +22,13 @@ STATE: Final = "tracestate"
 
 
 @contextlib.contextmanager
-def batch_span(lane: str, topic: str, partition: int, records: Sequence[Record]) -> Iterator[None]:
-    """Around what is done with a batch. What is raised in it is told by the span, and goes on."""
+def batch_span(lane: str, due: Sequence[DueRecords]) -> Iterator[None]:
+    """Span of the processing of some batches of one topic. It records an exception, and lets it pass."""
     if _trace is None:
         yield
         return
     tracer = _trace.get_tracer("ringfence")
+    topic = due[0].batch.topic
     with tracer.start_as_current_span(f"process {topic}", kind=_trace.SpanKind.CONSUMER) as span:
         if span.is_recording():
             span.set_attributes(
@@ -35,12 +36,12 @@ def batch_span(lane: str, topic: str, partition: int, records: Sequence[Record])
                     "messaging.system": "kafka",
                     "messaging.operation.type": "process",
                     "messaging.destination.name": topic,
-                    "messaging.destination.partition.id": str(partition),
-                    "messaging.batch.message_count": len(records),
+                    "messaging.destination.partition.id": ",".join(str(batch.partition) for batch, _ in due),
+                    "messaging.batch.message_count": sum(len(records) for _, records in due),
                     "ringfence.lane": lane,
                 }
             )
-            for context in _contexts(records):
+            for context in _contexts(record for _, records in due for record in records):
                 span.add_link(context)
         yield
 

@@ -5,14 +5,16 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 from agents.batch.batch import Record
 from agents.decision.decide import Outcome
 from agents.decision.envelope_parts import Unit
 from agents.decision.forwarding import headers_on_the_way
-from agents.decision.item import RESENT, Item
+from agents.decision.item import RESENT, Item, Place
 from agents.decision.partitioner import Partitioner
+from agents.output.sequences import part_sequences, sequence_header, sequences_of
 from ringfence_kafka.admin.topic_rules import no_room
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
@@ -52,9 +54,9 @@ class Outputs:
 
 
 class TooLargeError(Exception):
-    """Records that fit into no batch that their topic takes; ``reasons`` by input offset."""
+    """Records that fit into no batch that their topic takes; ``reasons`` by where they were read."""
 
-    def __init__(self, reasons: dict[int, str]) -> None:
+    def __init__(self, reasons: dict[Place, str]) -> None:
         super().__init__(f"{len(reasons)} records are too large")
         self.reasons = reasons
 
@@ -78,10 +80,10 @@ class _Batches:
         topic: str,
         bytes_max: int,
         new_builder: NewBuilder,
-        too_large: dict[int, str],
+        too_large: dict[Place, str],
         aged_before: float,
     ) -> None:
-        """``aged_before``: a timestamp; records older than that are aged. ``too_large`` is added to: offset → reason."""
+        """``aged_before``: a timestamp; records older than that are aged. ``too_large`` is added to: place → reason."""
         self._topic = topic
         self._bytes_max = bytes_max
         self._new = new_builder
@@ -113,10 +115,10 @@ class _Batches:
         )
         return 0
 
-    def refuse(self, record: Record, size: int, part: str = "") -> None:
+    def refuse(self, item: Item, size: int, part: str = "") -> None:
         """Note that a record is too large; of an envelope the first part."""
         reason = f"{part}{size} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
-        self._too_large.setdefault(record.offset, reason)
+        self._too_large.setdefault(item.place, reason)
 
     def _close(self, partition: int) -> None:
         batch = self._open.pop(partition)
@@ -154,6 +156,7 @@ class Emitter:
         self._address = address
         self.replaced = OURS_IN_A_CHAIN if chained else OURS
         """Names of headers that are not taken over from the input."""
+        self._sequenced = address.lanes > 0
         self._forward_topic = forward_topic
         self._outputs = outputs
         self._targets = {
@@ -192,7 +195,7 @@ class Emitter:
             TooLargeError: some records must go to quarantine instead: decide again, with them refused. It names none if a record
                 does not fit into the quarantine topic and the sizes are not confirmed.
         """
-        too_large: dict[int, str] = {}
+        too_large: dict[Place, str] = {}
         oldest = min([item.record.timestamp for item in outcome.here], default=math.inf)
 
         def batches(topic: str) -> _Batches:
@@ -203,9 +206,8 @@ class Emitter:
         if self._address.duplicates == "divert" and Verdict.DUPLICATE in outcome.checked.verdicts:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
             for item in outcome.here:
-                offset = item.record.offset
-                if item.resent and offset in too_large:
-                    too_large[offset] = f"{RESENT}: {too_large[offset]}"
+                if item.resent and item.place in too_large:
+                    too_large[item.place] = f"{RESENT}: {too_large[item.place]}"
         if outcome.forwarded:
             written += self._forwarded(outcome, batches(self._forward_topic))
         if too_large:
@@ -235,18 +237,18 @@ class Emitter:
         batches = new_batches(own.topic)
         accepted = {self._address.name: batches}
         append = batches.append
-        for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
-            if verdict is duplicate:
-                if item.unit is not None and not item.resent:
+        sequences = sequences_of(outcome.checked) if self._sequenced else repeat((), len(outcome.here))
+        for item, verdict, sequence in zip(outcome.here, outcome.checked.verdicts, sequences, strict=True):
+            if item.unit is not None:
+                if verdict is not duplicate:
+                    self._begin_targets(item.unit, accepted, new_batches)
+                    self._accept_parts(item, item.unit, accepted, sequence)
+                elif not item.resent:
                     self._probe_ignored(item, item.unit, new_batches)
                 continue
-            record, group = item.record, item.group
-            if item.unit is not None:
-                for address in item.unit.addresses:
-                    if address not in accepted:
-                        accepted[address] = new_batches(self._targets[address].topic)
-                self._accept_parts(item, item.unit, accepted)
+            if verdict is duplicate:
                 continue
+            record, group = item.record, item.group
             headers = [header for header in record.headers if header[0] not in replaced]
             if item.hop is not None:
                 headers = [header for header in headers if header[0] != wire_names.HEADER_HOPS]
@@ -254,28 +256,45 @@ class Emitter:
             headers.append((wire_names.HEADER_SOURCE, item.source))
             if record.key != group:
                 headers.append((wire_names.HEADER_KEY, record.key))
+            if sequence:
+                headers.append(sequence_header(sequence[0]))
             partition = spread if group is None else home[group]
             if size := append(partition, record.timestamp, group, record.value, headers):
-                batches.refuse(record, size)
+                batches.refuse(item, size)
         return [outgoing for target in accepted.values() for outgoing in target.finish()]
 
-    def _accept_parts(self, item: Item, unit: Unit, accepted: Mapping[str, _Batches]) -> None:
-        """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
+    def _begin_targets(
+        self, unit: Unit, accepted: dict[str, _Batches], new_batches: Callable[[str], _Batches]
+    ) -> None:
+        for address in unit.addresses:
+            if address not in accepted:
+                accepted[address] = new_batches(self._targets[address].topic)
+
+    def _accept_parts(
+        self, item: Item, unit: Unit, accepted: Mapping[str, _Batches], sequence: Sequence[int] = ()
+    ) -> None:
+        """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside.
+
+        ``sequence``: the sequence numbers of the unit's IDs, each ID once.
+        """
         record, step = item.record, item.hop
+        numbers = part_sequences(unit, sequence)
         ours = (*(step.kept if step else ()), (wire_names.HEADER_SOURCE, item.source))
         targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
-        addresses, groups, keys, values, headers_of, _ = unit
-        for address, group, key, value, theirs, place in zip(
-            addresses, groups, keys, values, headers_of, places, strict=True
+        addresses, groups, keys, values, headers_of, *_ = unit
+        for address, group, key, value, theirs, place, number in zip(
+            addresses, groups, keys, values, headers_of, places, numbers, strict=False
         ):
             target = targets[address]
             headers = [*theirs, *ours, place]
             if key is not group and key != group:
                 headers.append((wire_names.HEADER_KEY, key))
+            if number is not None:
+                headers.append(sequence_header(number))
             partition = spread % target.count if group is None else target.home[group]
             batches = accepted[address]
             if size := batches.append(partition, record.timestamp, group, value, headers):
-                batches.refuse(record, size, f"part {place[1].decode()}: ")
+                batches.refuse(item, size, f"part {place[1].decode()}: ")
 
     def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], _Batches]) -> None:
         """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
@@ -300,7 +319,7 @@ class Emitter:
             )
             partition = self._spread % count if group is None else home[group]
             if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
-                batches.refuse(record, size)
+                batches.refuse(item, size)
         return batches.finish()
 
     @staticmethod
@@ -311,7 +330,7 @@ class Emitter:
             record = item.record
             headers = headers_on_the_way(record, item.source)
             if size := batches.append(item.home, now, record.key, record.value, headers):
-                batches.refuse(record, size)
+                batches.refuse(item, size)
         return batches.finish()
 
     def _quarantined(

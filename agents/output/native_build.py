@@ -6,17 +6,18 @@ It does messages at home here, with one ID or none, for a ring in memory. It lea
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import native
 from agents.batch import native_records
-from agents.batch.batch import FetchedBatch, Record
+from agents.batch.batch import DueRecords
 from agents.decision.decide import Outcome
 from agents.output.build import Emitter, Outputs
 from agents.output.native_batch import Filled, RawBatch
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.change import Change
 from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
 from tables.ring import Checked, Verdict
@@ -47,7 +48,7 @@ class NativePath:
     def __init__(
         self,
         address: AddressSettings,
-        partition: int,
+        lane: int,
         partition_counts: Mapping[str, int],
         changelog: str,
         outputs: Outputs,
@@ -57,11 +58,12 @@ class NativePath:
         """As :class:`agents.decision.decide.Path` and :class:`agents.output.build.Emitter` have it, of which ``emitter`` is the lane's."""
         topic = address.accepted_topic
         self._address = address
-        self._partition = partition
+        self._lane = lane
         self._changelog = changelog
         self._emitter = emitter
         self._form = form
         self._targets = outputs.partitions[topic]
+        layout = LaneLayout.of(address.lanes, partition_counts[address.input_topic])
         self._rules = (
             _SOURCES[address.duplicate_id_from],
             _encoded(address.duplicate_id_headers if address.duplicate_id_from == "header" else ()),
@@ -71,9 +73,10 @@ class NativePath:
             _encoded(_LEFT_TO_PYTHON),
             wire_names.HEADER_SOURCE.encode(),
             wire_names.HEADER_KEY.encode(),
-            wire_names.source(address.input_topic, partition),
-            partition,
-            partition_counts[address.input_topic],
+            wire_names.HEADER_SEQUENCE.encode() if address.lanes else None,
+            lane,
+            layout.lanes,
+            layout.partitions,
             _PARTITIONERS[address.partitioner],
             self._targets,
             form.bytes_max,
@@ -87,22 +90,28 @@ class NativePath:
             and address.duplicates == "drop"  # else each original is looked for
         )
 
-    def plan(self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable) -> Plan | None:
-        """Decide and build the due records of a batch; changes only the emitter's count of batches. None = Python does it."""
-        core, those, known = native.core, native_records.plain(records), table.plain_index()
+    def plan(self, due: Sequence[DueRecords], table: LaneTable) -> Plan | None:
+        """Decide and build some batches; changes only the emitter's count of batches. None = Python does it."""
+        core, those, known = native.core, _joined(due), table.plain_index()
         if core is None or those is None or known is None or not self._usual:
             return None
-        if batch.malformed or batch.topic != self._address.input_topic:
+        if any(batch.malformed or batch.topic != self._address.input_topic for batch, _ in due):
             return None
+        stretches = [
+            (len(records), wire_names.source(batch.topic, batch.partition), batch.partition)
+            for batch, records in due
+        ]
         ring = table.ring
         spread = self._emitter.next_spread % self._targets
         now = int(time.time() * 1000)
         try:
-            found = core.plan(those, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now)
+            found = core.plan(
+                those, stretches, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now
+            )
         except Exception:
             log.exception(
-                "the native core failed at %s/%d from offset %d on: this batch goes through Python; internal error, please report",
-                batch.topic, batch.partition, batch.begin,
+                "the native core failed at %s: these batches go through Python; internal error, please report",
+                ", ".join(f"{batch.topic}/{batch.partition} from offset {batch.begin} on" for batch, _ in due),
             )  # fmt: skip
             return None
         if found is None:
@@ -112,13 +121,10 @@ class NativePath:
         # Bytes of the verdicts' numbers: they are only counted.
         checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, [])
         return Plan(
-            Outcome(checked, end=batch.end),
+            Outcome(checked, ends=[batch.end for batch, _ in due]),
             self._outgoing(accepted, oldest),
             Chunk(ring.capacity, slots),
-            [
-                Outgoing(self._changelog, self._partition, RawBatch(self._form, Filled(*item)))
-                for item in state
-            ],
+            [Outgoing(self._changelog, self._lane, RawBatch(self._form, Filled(*item))) for item in state],
         )
 
     def _outgoing(
@@ -138,9 +144,17 @@ class NativePath:
         batches = list(state)
         record = {"timestamp": None, "key": META_KEY, "value": encode_meta(change.meta)}
         if not batches or batches[-1].builder.append(**record) is None:
-            batches.append(Outgoing(self._changelog, self._partition, RawBatch(self._form)))
+            batches.append(Outgoing(self._changelog, self._lane, RawBatch(self._form)))
             batches[-1].builder.append(**record)
         return batches
+
+
+def _joined(due: Sequence[DueRecords]) -> Any:
+    """Return the records of all batches as the core goes over them; None = it cannot."""
+    records = due[0].records
+    for _, more in due[1:]:
+        records = native_records.joined(records, more)
+    return native_records.plain(records)
 
 
 def _encoded(names: Sequence[str]) -> tuple[bytes, ...]:

@@ -31,10 +31,11 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
 def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
     """Make the agent: one actor a partition of input and forward topic.
 
-    Faust commits nothing for it; the lane's transaction does. Partition p of both
-    topics goes to one worker: see ``app/worker/membership/assignor.py``.
+    Faust commits nothing for it; the lane's transaction does. All partitions of a lane go to one worker: see
+    ``app/worker/membership/assignor.py``.
     """
-    topics = (address.input_topic, wire_names.forward_topic(app_id, address.name))
+    forward = () if address.lanes == 1 else (wire_names.forward_topic(app_id, address.name),)
+    topics = (address.input_topic, *forward)
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
 
     async def address_agent(stream: faust.StreamT[Parcel]) -> None:

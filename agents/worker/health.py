@@ -7,7 +7,7 @@ from typing import Any, Final
 from agents.lane.lane import Lane, LaneState
 from agents.lane.state_folder import StateFolder
 from agents.topic_checks.addresses import AddressFaults, shown
-from agents.worker.lag import LaneLags, Partition
+from agents.worker.lag import LaneKey, LaneLags
 from agents.worker.lane_map import LaneMap, listed
 from agents.worker.read_errors import Unreadable
 from ringfence_kafka.admin.group_watch import GroupWatch
@@ -23,7 +23,7 @@ class WorkerHealth:
         self,
         settings: Settings,
         lane_map: LaneMap,
-        lanes: Mapping[Partition, Lane],
+        lanes: Mapping[LaneKey, Lane],
         faults: AddressFaults,
         lags: LaneLags,
         state_folder: StateFolder,
@@ -78,44 +78,45 @@ class WorkerHealth:
         return [lane.name for lane in self._lanes.values() if lane.opening.table.in_memory]
 
     @property
-    def halves(self) -> dict[Partition, str]:
+    def halves(self) -> dict[LaneKey, str]:
         """Lanes that were not opened because only half of them was assigned: why."""
         return {
-            place: "; ".join(self._faults.by_address.get(self._map.address(place).name, ()))
+            key: "; ".join(self._faults.by_address.get(self._map.address(key).name, ()))
             or f"its partition of {half.rpartition('/')[0]} was not given to this worker too: run all workers of {self._app_id} "
             "with the same addresses"
-            for place, half in self._map.halves.items()
+            for key, half in self._map.halves.items()
         }
 
     def state_of(self, lane: Lane) -> tuple[LaneState, str]:
         """Return state and reason as shown: an open lane that can read nothing waits as one that retries."""
         if lane.state is LaneState.OPEN:
-            for topic in (lane.opening.address.input_topic, lane.opening.forward_topic):
-                if (why := self.refused_reads.why(topic, lane.opening.partition)) is not None:
+            for place in lane.cursors:
+                if (why := self.refused_reads.why(*place)) is not None:
                     return LaneState.RETRYING, why
         return lane.state, lane.reason
 
-    def labels(self, place: Partition) -> list[str]:
+    def labels(self, key: LaneKey) -> list[str]:
         """Return address and name of a lane."""
-        return [self._map.address(place).name, self._map.name(place)]
+        return [self._map.address(key).name, self._map.name(key)]
 
     def report(self) -> dict[str, Any]:
         """Return the state of each lane."""
         half = {
-            self._map.name(place): {"state": LaneState.REFUSED.value, "reason": reason}
-            for place, reason in self.halves.items()
+            self._map.name(key): {"state": LaneState.REFUSED.value, "reason": reason}
+            for key, reason in self.halves.items()
         }
-        return half | {lane.name: self._lane_report(place, lane) for place, lane in self._lanes.items()}
+        return half | {lane.name: self._lane_report(key, lane) for key, lane in self._lanes.items()}
 
-    def _lane_report(self, place: Partition, lane: Lane) -> dict[str, Any]:
+    def _lane_report(self, key: LaneKey, lane: Lane) -> dict[str, Any]:
         (state, reason), table = self.state_of(lane), lane.opening.table
         return {
             "state": state.value,
             **({"reason": reason} if reason else {}),
             **({"folder_fault": True} if lane.folder_fault else {}),
             **({"note": lane.opening.note} if lane.opening.note else {}),
-            "next": lane.next,
-            "rate": self._lags.rate(place),
+            **({"partitions": sorted(lane.next_by_partition)} if lane.opening.address.lanes else {}),
+            "next": lane.next_by_partition if lane.opening.address.lanes else lane.next,
+            "rate": self._lags.rate(key),
             "ring": {
                 "size": len(table.ring),
                 "capacity": table.ring.capacity,

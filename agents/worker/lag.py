@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaError
@@ -14,8 +14,12 @@ from ringfence_kafka.admin.cluster import Cluster
 
 T = TypeVar("T")
 
+Number = TypeVar("Number", int, float)
+
 Partition = tuple[str, int]
 """Topic and partition number."""
+LaneKey = tuple[str, int]
+"""Input topic and lane number."""
 
 ENDS_LIMIT_S: Final = 5.0
 """For all partitions together: those that nobody tells of within it have no lag until the next time."""
@@ -63,38 +67,58 @@ class LaneLags:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._lags: dict[Partition, int | None] = {}
+        self._inputs: dict[LaneKey, Sequence[Partition]] = {}
+        self._lags: dict[LaneKey, int | None] = {}
         self._growth: dict[Partition, Growth] = {}
 
-    def of(self, place: Partition) -> int | None:
-        """Input records of a lane that are there and not yet processed; None = the cluster does not tell."""
-        return self._lags.get(place)
+    def of(self, key: LaneKey) -> int | None:
+        """Return how many input records of a lane are not yet processed; None = the cluster does not tell."""
+        return self._lags.get(key)
 
-    def rate(self, place: Partition) -> float | None:
+    def rate(self, key: LaneKey) -> float | None:
         """Return how many messages a second came in during the last minute; None = it is not known yet."""
-        growth = self._growth.get(place)
-        return None if growth is None else growth.per_second
+        return self._sum([self._growth[place].per_second for place in self._inputs.get(key, ())])
 
-    async def measure(self, lanes: Mapping[Partition, Lane], halves: Iterable[Partition]) -> None:
-        """Ask for the end of each input, and whether the cluster still fits the lane. ``halves`` have none.
+    async def measure(
+        self, lanes: Mapping[LaneKey, Lane], inputs: Mapping[LaneKey, Sequence[Partition]]
+    ) -> None:
+        """Ask for the end of each input, and whether the cluster still fits the lanes.
 
         All lanes by one question of each kind: a question a lane would cost a worker of a thousand lanes, which have nothing to do,
         a tenth of a core.
+
+        Args:
+            lanes: Lanes of this worker.
+            inputs: Partitions of the input topic by lane, also of lanes that are not opened because this worker has only half of them.
         """
         lanes = dict(lanes)  # they may change while the cluster is asked
-        places = [*lanes, *halves]
+        inputs = dict(inputs)
+        places = [place for some in inputs.values() for place in some]
         waiting = [
-            place for place in places if place not in lanes or lanes[place].state is not LaneState.OPEN
+            place
+            for key, some in inputs.items()
+            if key not in lanes or lanes[key].state is not LaneState.OPEN
+            for place in some
         ]
         idle = [lane for lane in lanes.values() if lane.idle]
         seen = await self._ask(places, waiting, idle)
-        self._lags = {place: _lag(place, lanes.get(place), seen) for place in places}
+        self._inputs = inputs
+        self._lags = {
+            key: self._sum([_lag(place, lanes.get(key), seen) for place in some])
+            for key, some in inputs.items()
+        }
         now = asyncio.get_running_loop().time()
         self._growth = {place: self._growth.get(place, Growth()) for place in places}
         for end in seen.ends.keys() & self._growth.keys():
             self._growth[end].note(now, seen.ends[end])
         doubtful = [lane for lane in idle if not lane.fits(seen.ends, seen.committed)]
         await asyncio.gather(*map(_compare, doubtful))
+
+    @staticmethod
+    def _sum(numbers: Sequence[Number | None]) -> Number | None:
+        """Return the sum over the partitions of a lane; None = one is not known, or there is none."""
+        known = [number for number in numbers if number is not None]
+        return sum(known[1:], start=known[0]) if known and len(known) == len(numbers) else None
 
     async def _ask(
         self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
@@ -129,8 +153,8 @@ def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
     end, start = seen.ends.get(place), seen.starts.get(place)
     if end is None:
         return None
-    if lane is not None and lane.cursors:
-        done = lane.next
+    if lane is not None and place in lane.cursors:
+        done = lane.cursors[place].next
     elif start is None or place not in seen.committed:
         return None
     else:

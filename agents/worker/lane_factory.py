@@ -11,7 +11,7 @@ from agents.lane.state_folder import StateFolder
 from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults
-from agents.worker.lag import Partition
+from agents.worker.lag import LaneKey
 from agents.worker.lane_map import LaneMap
 from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster
@@ -44,7 +44,7 @@ class LaneFactory:
         took: Took,
     ) -> None:
         self.lanes = lanes
-        self.tables: TableCache[Partition] = TableCache()
+        self.tables: TableCache[LaneKey] = TableCache()
         self.slices = TimeSlices()
         self._settings = settings
         self._cluster = cluster
@@ -58,23 +58,23 @@ class LaneFactory:
         self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
         self._reader = LogReader(settings.kafka, RESTING_MAX)
 
-    def lane(self, place: Partition, changed: Callable[[], None]) -> Lane:
+    def lane(self, key: LaneKey, changed: Callable[[], None]) -> Lane:
         """Make a lane; ``changed`` is called whenever its state may have changed."""
-        observe = functools.partial(self._observe, self.lanes.address(place).name)
-        return Lane(self.opening(place), changed, observe, self._took)
+        observe = functools.partial(self._observe, self.lanes.address(key).name)
+        return Lane(self.opening(key), changed, observe, self._took)
 
-    def opening(self, place: Partition) -> Opening:
+    def opening(self, key: LaneKey) -> Opening:
         """Return what a lane is made from, with its table if that was kept."""
-        address = self.lanes.address(place)
+        address = self.lanes.address(key)
         return Opening(
             self._settings,
             address,
-            place[1],
+            key[1],
             self._cluster,
             doubtful=address.name in self._faults.by_address,
             denied=lambda: self._faults.denied.get(address.name, ()),
             slices=self.slices,
-            table=self.tables.take(place),
+            table=self.tables.take(key),
             places=self._places,
             clients=self._clients,
             reader=self._reader,

@@ -17,7 +17,7 @@ from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults
 from agents.worker.health import WorkerHealth
-from agents.worker.lag import LaneLags, Partition
+from agents.worker.lag import LaneKey, LaneLags, Partition
 from agents.worker.lane_factory import LaneFactory, ObserveAddress
 from agents.worker.lane_map import LaneMap, listed
 from agents.worker.totals import Totals
@@ -62,7 +62,7 @@ class Lanes:
         self.state_folder = StateFolder(self.agreement.others_can_hold, tell_group, self._ids_in_memory)
         self.faults = faults or AddressFaults(settings, cluster)
         self.lags = LaneLags(cluster)
-        self._lanes: dict[Partition, Lane] = {}
+        self._lanes: dict[LaneKey, Lane] = {}
         self._map = LaneMap(settings)
         self._factory = LaneFactory(
             settings, cluster, self._map, self.faults, self.agreement, group_watch, self.state_folder, observe, took
@@ -92,12 +92,12 @@ class Lanes:
             self._explaining = asyncio.create_task(self._explain_halves()) if self._map.halves else None
             await self._suspend()  # a lost generation may bring an assignment that no revocation went before
             stay = self._lanes.keys() & mine
-            for place in sorted(stay):
-                self._lanes[place].start(ownership)
-            await asyncio.gather(*(self._dismiss(place) for place in sorted(self._lanes.keys() - mine)))
-            for place in sorted(mine - stay):
-                lane = self._lanes[place] = self._factory.lane(place, self.health.state_changed)
-                lane.start(ownership)
+            for key in sorted(stay):
+                self._lanes[key].start(ownership, self._map.given[key])
+            await asyncio.gather(*(self._dismiss(key) for key in sorted(self._lanes.keys() - mine)))
+            for key in sorted(mine - stay):
+                lane = self._lanes[key] = self._factory.lane(key, self.health.state_changed)
+                lane.start(ownership, self._map.given[key])
             self._map.set_assigned(True)
             self.health.state_changed()
             log.info("assigned %d lanes: %s", len(mine), listed(sorted(lane.name for lane in self.lanes)))
@@ -112,11 +112,11 @@ class Lanes:
     async def _suspend(self) -> None:
         await asyncio.gather(*(lane.suspend() for lane in self._lanes.values()))
 
-    async def _dismiss(self, place: Partition) -> None:
+    async def _dismiss(self, key: LaneKey) -> None:
         """Close a lane that went to another worker. Its counts stay, and its ring, should it come back soon."""
-        lane = self._lanes.pop(place)
+        lane = self._lanes.pop(key)
         await lane.close()
-        self.tables.keep(place, lane.opening.table)
+        self.tables.keep(key, lane.opening.table)
         self.totals.keep(lane)
 
     async def stop(self) -> None:
@@ -139,7 +139,7 @@ class Lanes:
 
     async def measure_lag(self) -> None:
         """Ask how far each lane is behind, and whether the cluster still fits it."""
-        await self.lags.measure(self._lanes, self._map.halves)
+        await self.lags.measure(self._lanes, self._map.inputs())
 
     async def look_at_topics(self) -> None:
         """Ask whether the topics of all addresses are as they must be; open lanes of one whose are not stop."""
@@ -193,5 +193,5 @@ class Lanes:
 
     async def _explain_halves(self) -> None:
         await self.look_at_topics()
-        for place, reason in self.health.halves.items():
-            log.error("lane %s is not opened: %s", self._map.name(place), reason)
+        for key, reason in self.health.halves.items():
+            log.error("lane %s is not opened: %s", self._map.name(key), reason)

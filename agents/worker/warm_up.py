@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from agents.worker.lag import Partition
+from agents.worker.lag import LaneKey, Partition
 from agents.worker.lane_factory import LaneFactory
 from agents.worker.lane_map import listed
 
@@ -24,7 +24,7 @@ class WarmUp:
     async def restore(self, partitions: Iterable[Partition]) -> None:
         """Restore lanes, slowly at first: nobody waits for it, and their owners may need the same cores."""
         lanes = self._factory.lanes
-        mine = lanes.inputs(partitions)
+        mine = lanes.lanes_of(partitions)
         if mine:
             log.info("restoring %d lanes before they are ours: %s", len(mine), listed(map(lanes.name, mine)))
         self._factory.slices.rest(SLOWLY_S)
@@ -33,8 +33,8 @@ class WarmUp:
         finally:
             self._factory.slices.rest(0)
 
-    async def _restore_lane(self, place: Partition) -> None:
-        opening = self._factory.opening(place)
+    async def _restore_lane(self, key: LaneKey) -> None:
+        opening = self._factory.opening(key)
         try:
             await opening.warm_up()
         except BaseException as error:
@@ -44,4 +44,4 @@ class WarmUp:
             # The opening meets the same problem and reports it.
             log.info("lane %s cannot be restored before it is ours: %r", opening.name, error)
         else:
-            self._factory.tables.keep(place, opening.table)
+            self._factory.tables.keep(key, opening.table)

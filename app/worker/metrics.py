@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from agents.lane.lane import LaneState
-from agents.worker.lag import Partition
+from agents.worker.lag import LaneKey
 from agents.worker.lanes import Lanes
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
@@ -154,29 +154,29 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
         for name, text in _LANE_GAUGES.items()
     }
 
-    def add(place: Partition, **values: float | None) -> None:
+    def add(key: LaneKey, **values: float | None) -> None:
         for name, value in values.items():
             if value is not None:
-                families[name].add_metric(lanes.health.labels(place), value)
+                families[name].add_metric(lanes.health.labels(key), value)
 
-    def add_state(place: Partition, state: LaneState) -> None:
-        add(place, lane_open=float(state is LaneState.OPEN), lag_records=_or_nan(lanes.lags.of(place)))
-        families["lane_state"].add_metric([*lanes.health.labels(place), state.value], 1)
+    def add_state(key: LaneKey, state: LaneState) -> None:
+        add(key, lane_open=float(state is LaneState.OPEN), lag_records=_or_nan(lanes.lags.of(key)))
+        families["lane_state"].add_metric([*lanes.health.labels(key), state.value], 1)
 
     for lane in lanes.lanes:
-        place = (lane.opening.address.input_topic, lane.opening.partition)
+        key = lane.key
         ring = lane.opening.table.ring
-        add_state(place, lanes.health.state_of(lane)[0])
+        add_state(key, lanes.health.state_of(lane)[0])
         add(
-            place,
+            key,
             ring_ids=len(ring),
             ring_capacity_ids=ring.capacity,
             lane_other_rules=float(bool(lane.opening.rules_fault)),
             ring_covered_seconds=lane.seconds_covered(),
             lane_next_offset=lane.next,
         )
-    for place in lanes.health.halves:
-        add_state(place, LaneState.REFUSED)
+    for key in lanes.health.halves:
+        add_state(key, LaneState.REFUSED)
     return families.values()
 
 

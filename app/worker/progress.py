@@ -21,9 +21,7 @@ class ProgressLine:
     def next(self, lanes: Lanes, seconds: float) -> str:
         """The line after so many seconds."""
         open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
-        waiting = [
-            lanes.lags.of((lane.opening.address.input_topic, lane.opening.partition)) for lane in lanes.lanes
-        ]
+        waiting = [lanes.lags.of(lane.key) for lane in lanes.lanes]
         waiting += [lanes.lags.of(half) for half in lanes.health.halves]
         totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
         return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)

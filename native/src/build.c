@@ -28,7 +28,7 @@ void work_end(Work *work) {
     for (size_t i = 0; i < work->slots_count; i++) free(work->slots[i].buffer.bytes);
     free(work->chunk.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
-    free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
+    free(work->stretches), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
     Py_XDECREF(work->new_ids);
 }
 
@@ -133,7 +133,8 @@ static Batch *batch_for(Work *work, int32_t partition, int64_t time, size_t rest
     return batch;
 }
 
-static int build_record(Work *work, const Record *record, const Scan *scan) {
+/* `sequence`: of its ID, if it is accepted with a new one. */
+static int build_record(Work *work, const Record *record, const Scan *scan, const Name *place, int64_t sequence) {
     const Rules *rules = &work->rules;
     const uint8_t *bytes = work->places[record->buffer];
     Part key = {bytes + record->key, record->key_length}, value = {bytes + record->value, record->value_length};
@@ -142,11 +143,16 @@ static int build_record(Work *work, const Record *record, const Scan *scan) {
     Part name = {rules->source_header.bytes, (int32_t)rules->source_header.length};
     Part key_name = {rules->key_header.bytes, (int32_t)rules->key_header.length};
     int with_key = !same(key, scan->group);
-    int64_t source_length = rules->place.length + (int64_t)offset_length;
-    int32_t count = record->headers_count - scan->ours + 1 + with_key;
+    int with_sequence = rules->sequence_header.bytes != NULL && scan->verdict == ACCEPTED;
+    char number[20];
+    Part sequence_name = {rules->sequence_header.bytes, (int32_t)rules->sequence_header.length};
+    Part sequence_value = {(const uint8_t *)number, with_sequence ? (int32_t)digits(number, sequence) : 0};
+    int64_t source_length = place->length + (int64_t)offset_length;
+    int32_t count = record->headers_count - scan->ours + 1 + with_key + with_sequence;
     size_t rest = part_size(scan->group) + part_size(value) + varint_size(count) +
                   keep_headers(rules, bytes, record, scan, NULL) + part_size(name) + varint_size(source_length) +
-                  (size_t)source_length + (with_key ? part_size(key_name) + part_size(key) : 0);
+                  (size_t)source_length + (with_key ? part_size(key_name) + part_size(key) : 0) +
+                  (with_sequence ? part_size(sequence_name) + part_size(sequence_value) : 0);
     int32_t partition = scan->group.length < 0 ? work->spread : (int32_t)(scan->hash % (uint32_t)rules->targets);
     Batch *batch = batch_for(work, partition, record->timestamp, rest);
     if (batch == NULL) return 0;
@@ -158,25 +164,34 @@ static int build_record(Work *work, const Record *record, const Scan *scan) {
     keep_headers(rules, bytes, record, scan, to);
     put_part(to, name);
     put_varint(to, source_length);
-    put_bytes(to, rules->place.bytes, (size_t)rules->place.length);
+    put_bytes(to, place->bytes, (size_t)place->length);
     put_bytes(to, offset, offset_length);
     if (with_key) put_part(to, key_name), put_part(to, key);
+    if (with_sequence) put_part(to, sequence_name), put_part(to, sequence_value);
     if (to->failed) work->failed = 1;
     /* One that is too large even alone goes to quarantine, which is not decided here. */
     return !to->failed && (batch->count > 1 || to->length <= (size_t)rules->bytes_max);
 }
 
 int build_accepted(Work *work) {
-    for (Py_ssize_t i = 0; i < work->count; i++)
-        if (work->scans[i].verdict != DUPLICATE && !build_record(work, &work->records->records[i], &work->scans[i]))
+    const Stretch *stretch = work->stretches;
+    int64_t sequence = work->first;
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        const Scan *scan = &work->scans[i];
+        while (i >= stretch->end) stretch++;
+        if (scan->verdict != DUPLICATE && !build_record(work, &work->records->records[i], scan, &stretch->place, sequence))
             return 0;
+        sequence += scan->verdict == ACCEPTED;
+    }
     return 1;
 }
 
 /* Ring records of the new IDs, see tables/codec.py; and as one chunk: each value behind its length. */
 int build_slots(Work *work) {
     Batch *batch = NULL;
+    const Stretch *stretch = work->stretches;
     for (int32_t i = 0; i < work->ids_count; i++) {
+        while (work->owners[i] >= stretch->end) stretch++;
         const Record *record = &work->records->records[work->owners[i]];
         const uint8_t *id = work->ids[i].bytes;
         size_t id_length = (size_t)work->ids[i].length;
@@ -187,7 +202,7 @@ int build_slots(Work *work) {
         store_be16(value, (uint16_t)(RING_VALUE_BYTES + id_length));
         value[2] = FORMAT_VERSION;
         store_be64(value + 3, (uint64_t)sequence);
-        store_be32(value + 11, (uint32_t)work->rules.partition);
+        store_be32(value + 11, (uint32_t)stretch->partition);
         store_be64(value + 15, (uint64_t)record->offset);
         store_be64(value + 23, (uint64_t)record->timestamp);
         int64_t length = RING_VALUE_BYTES + (int64_t)id_length;

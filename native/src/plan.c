@@ -20,17 +20,37 @@ static int names_of(PyObject *tuple, Name *names, int *count, int most) {
 
 static int rules_of(PyObject *tuple, Rules *rules) {
     PyObject *ids, *ours, *special;
-    if (!PyArg_ParseTuple(tuple, "iO!z#y#O!O!y#y#y#iipinnO", &rules->id_from, &PyTuple_Type, &ids,
+    if (!PyArg_ParseTuple(tuple, "iO!z#y#O!O!y#y#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
                           &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
                           &rules->default_group.length, &PyTuple_Type, &ours, &PyTuple_Type, &special,
                           &rules->source_header.bytes, &rules->source_header.length, &rules->key_header.bytes,
-                          &rules->key_header.length, &rules->place.bytes, &rules->place.length, &rules->partition,
-                          &rules->homes, &rules->crc32, &rules->targets, &rules->batch_bytes, &rules->bytes_max,
-                          &rules->encode))
+                          &rules->key_header.length, &rules->sequence_header.bytes, &rules->sequence_header.length,
+                          &rules->lane, &rules->lanes, &rules->homes, &rules->crc32, &rules->targets,
+                          &rules->batch_bytes, &rules->bytes_max, &rules->encode))
         return 0;
     return names_of(ids, rules->ids, &rules->ids_count, NAMES_MAX) &&
            names_of(ours, rules->ours, &rules->ours_count, NAMES_MAX) &&
            names_of(special, rules->special, &rules->special_count, NAMES_MAX);
+}
+
+/* [(number of records, place of _RF_SOURCE up to the offset, partition)] */
+static int stretches_of(PyObject *list, Work *work) {
+    Py_ssize_t count = PyList_Size(list), end = 0;
+    work->stretches = malloc((size_t)(count + 1) * sizeof(Stretch));
+    if (work->stretches == NULL) return PyErr_NoMemory(), 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Stretch *stretch = &work->stretches[i];
+        Py_ssize_t records;
+        PyObject *item = PyList_GetItem(list, i);
+        if (!PyTuple_Check(item)) return PyErr_Format(PyExc_TypeError, "a stretch is a tuple"), 0;
+        if (!PyArg_ParseTuple(item, "ny#i", &records, &stretch->place.bytes, &stretch->place.length, &stretch->partition))
+            return 0;
+        if (records < 0) return PyErr_Format(PyExc_ValueError, "a stretch of less than no records"), 0;
+        stretch->end = end += records;
+    }
+    work->stretches_count = count;
+    if (end != work->count) return PyErr_Format(PyExc_ValueError, "stretches of %zd records, there are %zd", end, work->count), 0;
+    return 1;
 }
 
 static inline int is_name(const Name *name, const uint8_t *bytes, int32_t length) {
@@ -55,6 +75,11 @@ static inline int32_t read_length(const uint8_t **at) {
 static inline uint32_t hash_of(const Rules *rules, Part key) {
     return rules->crc32 ? crc32_zlib(key.bytes, (size_t)key.length)
                         : murmur2(key.bytes, (size_t)key.length) & 0x7fffffffu;
+}
+
+/* The home lane of a hash. */
+static inline int home_of(const Rules *rules, uint32_t hash) {
+    return (int)(hash % (uint32_t)rules->homes) % rules->lanes;
 }
 
 /* Of repeated headers the last counts. 0 = not plain. */
@@ -94,10 +119,10 @@ static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *r
     scan->digest = scan->id.length > ID_BYTES_MAX || (rules->id_from == FROM_VALUE && scan->id.length >= 0);
     if (scan->group.length >= 0) {
         scan->hash = hash_of(rules, scan->group);
-        return (int)(scan->hash % (uint32_t)rules->homes) == rules->partition;
+        return rules->lanes == 1 || home_of(rules, scan->hash) == rules->lane;
     }
-    if (scan->id.length < 0) return 1;
-    return !scan->digest && (int)(hash_of(rules, scan->id) % (uint32_t)rules->homes) == rules->partition;
+    if (rules->lanes == 1 || scan->id.length < 0) return 1;
+    return !scan->digest && home_of(rules, hash_of(rules, scan->id)) == rules->lane;
 }
 
 /* -- verdicts ------------------------------------------------------------------------------------------------- */
@@ -173,20 +198,20 @@ static int judge(Work *work) {
 /* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
 enum { RELEASED_FROM = 256 };
 
-/* plan(records, rules, IDs, capacity, head, floor, spread, now)
+/* plan(records, stretches, rules, IDs, capacity, head, floor, spread, now)
  *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *records, *rules, *result = NULL;
+    PyObject *records, *stretches, *rules, *result = NULL;
     Work work = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", RecordsType, &records, &PyTuple_Type, &rules, IdsType,
-                          &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL", RecordsType, &records, &PyList_Type, &stretches, &PyTuple_Type,
+                          &rules, IdsType, &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
         return NULL;
     if (!ids_there(work.sequences)) return NULL;
     work.records = (Records *)records;
     work.count = work.records->count;
     if (!rules_of(rules, &work.rules)) return NULL;
-    if (!work_begin(&work)) goto done;
+    if (!stretches_of(stretches, &work) || !work_begin(&work)) goto done;
     int plain = 1;
     PyThreadState *released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
     for (Py_ssize_t i = 0; i < work.count && plain; i++) {

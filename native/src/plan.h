@@ -29,11 +29,18 @@ typedef struct {
     int ids_count, ours_count, special_count;
     Name group_header; /* NULL = the key is the group */
     Name default_group, source_header, key_header;
-    Name place; /* of _RF_SOURCE, up to the offset */
-    int partition, homes, targets, crc32;
+    Name sequence_header; /* NULL = accepted records carry no sequence */
+    int lane, lanes, homes, targets, crc32;
     Py_ssize_t batch_bytes, bytes_max;
     PyObject *encode; /* makes the stored form of an ID that is kept as its digest */
 } Rules;
+
+/* Records of one input partition, of which a lane may have several. */
+typedef struct {
+    Py_ssize_t end; /* the number of the first record behind them */
+    Name place;     /* of _RF_SOURCE, up to the offset */
+    int partition;
+} Stretch;
 
 typedef struct {
     Part id, group;
@@ -46,6 +53,8 @@ typedef struct {
     Rules rules;
     Records *records;
     Py_ssize_t count;
+    Stretch *stretches;
+    Py_ssize_t stretches_count;
     PyObject *sequences;
     long long capacity, first, floor, now;
     int spread;

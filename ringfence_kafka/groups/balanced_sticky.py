@@ -25,6 +25,8 @@ class Unit:
     partitions: Sequence[int]
     members: Sequence[str]
     """Members that may have some of it; at least one."""
+    weight: int = 1
+    """What each of them counts where members are evened out over all units."""
 
 
 def _by_number(_member: str, item: UnitPartition) -> Any:
@@ -45,14 +47,14 @@ def balanced_sticky(
 
     Returns:
         Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. Where all may have
-        all, that holds of all units together too. Nothing moves that need not for that.
+        all, and all weigh the same, that holds of all units together too. Nothing moves that need not for that.
     """
     balance = _Balance(units, list(held), rank)
     for member, items in held.items():
         for item in sorted(items):
             if balance.is_free(item) and member in units[item.unit].members:
                 balance.give(item, member)
-    for name, unit in sorted(units.items()):
+    for name, unit in sorted(units.items(), key=lambda item: (-item[1].weight, item[0])):
         for number in unit.partitions:
             if balance.is_free(UnitPartition(name, number)):
                 balance.give(UnitPartition(name, number), balance.emptiest(name))
@@ -70,6 +72,7 @@ class _Balance:
     ) -> None:
         self._places = {member: place for place, member in enumerate(members)}
         self._rank = rank
+        self._weights = {name: unit.weight for name, unit in units.items()}
         self._owned: dict[str, dict[str, set[int]]] = {
             name: {member: set() for member in unit.members} for name, unit in units.items()
         }
@@ -86,7 +89,7 @@ class _Balance:
         """Assign a free partition."""
         self._free.remove(item)
         self._owned[item.unit][member].add(item.partition)
-        self._totals[member] += 1
+        self._totals[member] += self._weights[item.unit]
 
     def _load(self, unit: str, member: str) -> tuple[int, int, int]:
         return len(self._owned[unit][member]), self._totals[member], self._places[member]
@@ -106,7 +109,7 @@ class _Balance:
             self._move(unit, fullest, emptiest)
 
     def even_out_all(self) -> None:
-        """Move until no member has two more than another, as far as units stay as even as they are."""
+        """Move until no move makes the members more even, as far as units stay as even as they are."""
         while move := self._next_move():
             self._move(*move)
 
@@ -114,10 +117,12 @@ class _Balance:
         by_total = sorted(self._places, key=lambda member: (self._totals[member], self._places[member]))
         for full in reversed(by_total):
             for empty in by_total:
-                if self._totals[full] - self._totals[empty] <= 1:
+                more = self._totals[full] - self._totals[empty]
+                if more <= 1:
                     break
                 for name, owned in sorted(self._owned.items()):
-                    if full in owned and empty in owned and len(owned[full]) > len(owned[empty]):
+                    both = full in owned and empty in owned and len(owned[full]) > len(owned[empty])
+                    if both and more > self._weights[name]:
                         return name, full, empty
         return None
 
@@ -126,8 +131,8 @@ class _Balance:
         number = max(owned[giver], key=lambda number: self._rank(giver, UnitPartition(unit, number)))
         owned[giver].remove(number)
         owned[taker].add(number)
-        self._totals[giver] -= 1
-        self._totals[taker] += 1
+        self._totals[giver] -= self._weights[unit]
+        self._totals[taker] += self._weights[unit]
 
     def assigned(self) -> dict[str, list[UnitPartition]]:
         """Return the partitions of each member, sorted."""

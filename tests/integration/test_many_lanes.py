@@ -44,7 +44,7 @@ async def _assign(lanes: Bench, worker: Lanes) -> None:
 
 
 def _by_number(worker: Lanes) -> list[Lane]:
-    return sorted(worker.lanes, key=lambda item: item.opening.partition)
+    return sorted(worker.lanes, key=lambda item: item.opening.number)
 
 
 async def _feed(lanes: Bench, worker: Lanes, numbers: list[int], round_number: int) -> None:

@@ -18,8 +18,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "        if batch.topic != self._forward_topic:\n            self._place(",
-                "        if batch.topic:\n            self._place(",
+                "        if not forwarded and self._layout.lanes > 1:\n",
+                "        if self._layout.lanes > 1:\n",
             ),
         ),
         f"{_PATH_TESTS}::test_forwarded_is_never_forwarded_again",

@@ -32,9 +32,9 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, partition)",
+                "self._transactional_id = wire_names.transactional_id(lane.app_id, address.name, number)",
                 (
-                    'self._transactional_id = f"{wire_names.transactional_id(lane.app_id, address.name, partition)}-{id(self)}"'
+                    'self._transactional_id = f"{wire_names.transactional_id(lane.app_id, address.name, number)}-{id(self)}"'
                 ),
             ),
         ),
@@ -230,8 +230,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/worker/lane_map.py",
-                "                if not missing:\n",
-                "                if (topic, number) not in missing:\n",
+                "            elif topic in self._forwards and forward not in places:\n",
+                "            elif topic in self._forwards and not places:\n",
             ),
         ),
         "tests/integration/test_rings.py::test_half_a_lane_is_not_opened",

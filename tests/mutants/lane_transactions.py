@@ -20,7 +20,7 @@ _ROCKSDB_FIRST: Final = (
     Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position)\n", ""),
 )
 _ONE_TRANSACTION: Final = f"{_LANE_PATH_TESTS}::test_a_batch_is_one_transaction"
-_OFFSETS: Final = "{TopicPartition(batch.topic, batch.partition): outcome.end}"
+_OFFSETS: Final = "{TopicPartition(topic, partition): end for partition, end in ends.items()}"
 _TRANSACT: Final = f"""\
             bases = await producer.transact(
                 [*outputs, *state],
@@ -140,8 +140,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _LANE,
-                "            again = await self._opening.read_again(self._kept)\n",
-                "            again = self._kept\n",
+                "            again = await self._opening.read_again(kept)\n",
+                "            again = kept\n",
             ),
         ),
         f"{_LANE_PATH_TESTS}::test_failed_batch_is_read_again",

@@ -173,13 +173,13 @@ class Fuzz:
         self.plan(records)
 
     def plan(self, records: Any) -> None:
-        from agents.batch.batch import FetchedBatch
+        from agents.batch.batch import DueRecords, FetchedBatch
 
         if not len(records):
             return
         batch = FetchedBatch("orders", 0, records[0].offset, records[-1].offset + 1, records, 0)
         for world in self.worlds:
-            plan = world.native_path.plan(batch, records, world.core[0])
+            plan = world.native_path.plan([DueRecords(batch, records)], world.core[0])
             if plan is not None:
                 self.planned += 1
                 for output in plan.outputs:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Path
 from agents.decision.forwarding import headers_on_the_way
 from ringfence_kafka.config.load import validate
@@ -248,7 +248,9 @@ class World:
         begin = self.next[place]
         records = self.logs[place][begin : begin + self.dice.randint(1, 6)]
         batch = FetchedBatch(topic, lane, begin, begin + len(records), records, 0)
-        outcome = self.paths[lane].decide(batch, records, cast("LaneTable", self.tables[lane]), {})
+        outcome = self.paths[lane].decide(
+            [DueRecords(batch, records)], cast("LaneTable", self.tables[lane]), {}
+        )
         if self.dice.random() < 0.15:  # a crash: nothing of it ever was
             return True
         assert outcome.quarantined == []
@@ -258,7 +260,7 @@ class World:
         for item in outcome.forwarded:
             log = self.logs[FORWARD, item.home]
             log.append(Given(len(log), item.record.key, headers_on_the_way(item.record, item.source)))
-        self.next[place] = outcome.end
+        self.next[place] = outcome.ends[0]
         if self.dice.random() < 0.1:  # it is opened elsewhere
             self.tables[lane].hops = HopMemory.restored(self.capacity, self.changelogs[lane].items())
         return True

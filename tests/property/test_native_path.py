@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import native
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.batch.native_records import parse
 from agents.decision.decide import Outcome, Path
 from agents.output.build import Emitter, Outputs, TooLargeError
@@ -99,9 +99,9 @@ class World:
 
     def by_python(self, batch: FetchedBatch) -> Written:
         table, emitter, path = self.python
-        refused: dict[int, str] = {}
+        refused: dict[tuple[int, int], str] = {}
         while True:
-            outcome = path.decide(batch, list(batch.records), table, refused)
+            outcome = path.decide([DueRecords(batch, list(batch.records))], table, refused)
             try:
                 outputs = emitter.emit(outcome, self._builder)
             except TooLargeError as error:
@@ -109,14 +109,14 @@ class World:
                 emitter._spread -= 1
                 continue
             change = table.record(
-                outcome.checked, outcome.new_origins, {"orders": outcome.end}, {}, {}, outcome.judged
+                outcome.checked, outcome.new_origins, {"orders": outcome.ends[0]}, {}, {}, outcome.judged
             )
             state = changelog_batches(CHANGELOG, 0, table, change, self._builder)
             return _written(table, outcome, outputs, change, state)
 
     def by_core(self, batch: FetchedBatch) -> Written | None:
         table = self.core[0]
-        plan = self.native_path.plan(batch, batch.records, table)
+        plan = self.native_path.plan([DueRecords(batch, batch.records)], table)
         if plan is None:
             return None
         change = table.record_slots(plan.outcome.checked, plan.slots, {"orders": batch.end}, {}, {})

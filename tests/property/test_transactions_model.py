@@ -18,7 +18,7 @@ from aiokafka.record import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Outcome, Path
 from agents.output.build import Emitter, Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
@@ -226,9 +226,11 @@ class World:
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 8)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
-        refused: dict[int, str] = {}
+        refused: dict[tuple[int, int], str] = {}
         while True:
-            outcome = self.paths[lane].decide(batch, records, cast("LaneTable", self.tables[lane]), refused)
+            outcome = self.paths[lane].decide(
+                [DueRecords(batch, records)], cast("LaneTable", self.tables[lane]), refused
+            )
             try:
                 written = self._written(lane, outcome)
             except TooLargeError as error:
@@ -237,9 +239,9 @@ class World:
             break
         if self.dice.random() < 0.2:  # a crash: nothing of it ever was
             return
-        self._compare(topic, lane, records[: outcome.end - begin], written)
+        self._compare(topic, lane, records[: outcome.ends[0] - begin], written)
         self.tables[lane].apply(outcome)
-        self.next[topic, lane] = outcome.end
+        self.next[topic, lane] = outcome.ends[0]
         for name, partition, record in written:
             self._append(name, partition, record)
 

@@ -103,7 +103,7 @@ class Recovered(NamedTuple):
 
 async def write_back(
     table: LaneTable, lost: Lost, changelog: Changelog, producer: TransactionalProducer, next_offsets: Mapping[str, int],
-    topic_ids: Mapping[str, str], input_topic: str, group: str,
+    topic_ids: Mapping[str, str], inputs: Mapping[int, int], group: str,
 ) -> Recovered:  # fmt: skip
     """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
 
@@ -114,14 +114,14 @@ async def write_back(
         lost: From :func:`find_lost`; it must be usable.
         changelog: The new changelog.
         producer: The lane's, fenced.
-        next_offsets: By topic, the first offset that the lane is going to read.
+        next_offsets: The first offset of each input that the lane is going to read, as the meta record has it.
         topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
-        input_topic: Name of the input.
+        inputs: Of these, each partition of the input topic and its offset.
         group: ID of the workers' group.
     """
     stored = lost.stored.meta
     whole = all(next_offsets[offset] >= stored.next_offsets.get(offset, 0) for offset in next_offsets)
-    choice = _Choice(stored, changelog.partition, next_offsets[input_topic], forwarded=whole)
+    choice = _Choice(stored, inputs, forwarded=whole)
     kept = 0
 
     async def write(entries: Entries) -> None:
@@ -144,14 +144,13 @@ async def write_back(
 class _Choice:
     """Chooses the slots that go into the new changelog, and counts those that do not."""
 
-    def __init__(self, meta: Meta, lane: int, next_offset: int, *, forwarded: bool) -> None:
-        """``next_offset``: of the input; ``forwarded``: whether IDs of forwarded messages are kept."""
+    def __init__(self, meta: Meta, inputs: Mapping[int, int], *, forwarded: bool) -> None:
+        """``inputs``: offset of each input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
         self.forgotten = 0
         self._low = max(meta.floor, meta.head - meta.capacity)
         self._head = meta.head
         self._capacity = meta.capacity
-        self._lane = lane
-        self._next = next_offset
+        self._inputs = inputs
         self._forwarded = forwarded
 
     def kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
@@ -176,7 +175,8 @@ class _Choice:
         yield from older.items()
 
     def _is_processed(self, origin: codec.Origin) -> bool:
-        return origin.offset < self._next if origin.partition == self._lane else self._forwarded
+        following = self._inputs.get(origin.partition)
+        return self._forwarded if following is None else origin.offset < following
 
 
 def describe(lane: str, changelog: Changelog, found: Recovered) -> str:

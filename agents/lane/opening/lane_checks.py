@@ -1,9 +1,11 @@
 """Whether a lane may open: its topics, rights, partition counts and rules."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
-from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
+from agents.lane.assignment import Place
+from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.topic_facts import TopicFacts, ask_facts
 from agents.rules.agreement import Agreement
@@ -11,9 +13,14 @@ from agents.rules.lane_rules import rules_fault, rules_of
 from agents.topic_checks.changelog import newest_meta
 from agents.topic_checks.topics import count_faults
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.wording import first_of
 from tables.codec import FormatError, Meta
 from tables.restore import require_own
+
+MISSING_SHOWN: Final = 8
+"""A refusal names so many partitions."""
 
 
 class LaneChecks:
@@ -44,11 +51,11 @@ class LaneChecks:
         """
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            meta = await newest_meta(self._cluster, lane.changelog, lane.partition)
+            meta = await newest_meta(self._cluster, lane.changelog, lane.number)
         if meta is None:
             return
         try:
-            require_own(meta, lane.app_id, lane.address.name, f"{lane.changelog}/{lane.partition}")
+            require_own(meta, lane.app_id, lane.address.name, f"{lane.changelog}/{lane.number}")
         except ForeignChangelogError as error:
             raise self.refusal(error) from error
         self.require_counts(facts, meta)
@@ -58,18 +65,38 @@ class LaneChecks:
         """Return why a changelog that cannot be used refuses the lane."""
         if isinstance(error, FormatError):
             return LaneRefusedError(
-                f"{self._lane.changelog}/{self._lane.partition}: {error}: run the version that wrote it. The lane's messages wait, and "
+                f"{self._lane.changelog}/{self._lane.number}: {error}: run the version that wrote it. The lane's messages wait, and "
                 "none is lost"
             )
         return LaneRefusedError(str(error))
 
     def require_counts(self, facts: TopicFacts, meta: Meta | None) -> None:
-        """Raise LaneRefusedError if a topic has another partition count than the changelog says."""
-        faults = (
-            [] if meta is None else count_faults(self._lane.address, facts.counts, [meta], self._lane.targets)
-        )
-        if faults:
+        """Raise LaneRefusedError if the address has another number of lanes, or a topic of partitions, than the changelog says."""
+        if meta is None:
+            return
+        address = self._lane.address
+        if meta.lanes != address.lanes:
+            raise LaneRefusedError(_regroup(address, meta.lanes))
+        if faults := count_faults(address, facts.counts, [meta], self._lane.targets):
             raise LaneRefusedError("; ".join(faults))
+
+    def require_all_inputs(self, facts: TopicFacts, given: Collection[Place]) -> None:
+        """Make sure that the inputs of the lane that the group gave this worker are all there are.
+
+        Raises:
+            LaneRefusedError: another worker may have some of them.
+            PartitionsChangedError: the group knows of partitions that were not there a moment ago.
+        """
+        lane = self._lane
+        due = set(lane.inputs(facts.counts[lane.address.input_topic]))
+        if missing := sorted(due.difference(given)):
+            places = first_of([f"{topic}/{partition}" for topic, partition in missing], MISSING_SHOWN)
+            raise LaneRefusedError(
+                f"the group did not give this worker {places}, which the lane needs too. It opens when the group assigns them: new "
+                f"partitions within a minute; else run all workers of {lane.app_id} with the same addresses"
+            )
+        if not due.issuperset(given):
+            raise PartitionsChangedError(f"{lane.address.input_topic} has more partitions now")
 
     async def require_rules(self, meta: Meta | None) -> None:
         """Rules that the lane has recorded decide; before that all live workers must state the same."""
@@ -81,3 +108,13 @@ class LaneChecks:
         self.rules_fault = fault or ""
         if fault is not None:
             raise LaneRefusedError(fault)
+
+
+def _regroup(address: AddressSettings, recorded: int) -> str:
+    """Return why a lane of another number of lanes does not open, and the way out."""
+    before = f"lanes = {recorded}" if recorded else "a lane for each partition of the input"
+    now = f"lanes = {address.lanes}" if address.lanes else "no lanes, so a lane for each partition"
+    return (
+        f"the lanes of {address.name} began with {before}; this worker's file has {now}. Other lanes would not know the IDs. Messages wait, "
+        f"none is lost. Set lanes = {recorded or 0} again, or stop all workers and run 'ringfence rings regroup {address.name} --lanes {address.lanes}'"
+    )

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiokafka import TopicPartition
 
+from agents.lane.assignment import Place
 from agents.lane.cursor import Cursor
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
 from agents.lane.opening.changelog_recovery import Lost
@@ -17,7 +18,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.producer.transactional import TransactionalProducer
-from tables.codec import Meta
+from tables.codec import Meta, next_key
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -39,117 +40,116 @@ class StartOffsets:
         self._group_watch = group_watch
         self._is_persistent = is_persistent
         self._note = note
-        self._held: Mapping[str, Cursor] = {}
+        self._held: Mapping[Place, Cursor] = {}
 
     async def cursors(
         self, facts: TopicFacts, meta: Meta | None, lost: Lost | None = None
-    ) -> dict[str, Cursor]:
-        """Return where the lane continues, by topic.
+    ) -> dict[Place, Cursor]:
+        """Return where the lane continues in each of its inputs.
 
         Args:
             facts: The lane's topics.
             meta: The newest meta record that the lane's table knows.
             lost: The changelog was deleted, and RocksDB is as far as it was.
         """
-        topics = (self._lane.address.input_topic, self._lane.forward_topic)
-        found = await asyncio.gather(*(self._cursor(topic, facts, meta, lost) for topic in topics))
-        return dict(zip(topics, found, strict=True))
+        inputs = self._lane.inputs(facts.counts[self._lane.address.input_topic])
+        found = await asyncio.gather(*(self._cursor(place, facts, meta, lost) for place in inputs))
+        return dict(zip(inputs, found, strict=True))
 
-    def hold(self, cursors: Mapping[str, Cursor]) -> None:
+    def hold(self, cursors: Mapping[Place, Cursor]) -> None:
         """Keep the cursors of an opening: they say what this process commits last."""
         self._held = cursors
 
-    async def _cursor(self, topic: str, facts: TopicFacts, meta: Meta | None, lost: Lost | None) -> Cursor:
+    async def _cursor(self, place: Place, facts: TopicFacts, meta: Meta | None, lost: Lost | None) -> Cursor:
         meta = meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            noted = await self._cluster.groups.committed(topic, self._lane.partition)
+            noted = await self._cluster.groups.committed(*place)
             if (
                 lost is not None
                 and noted is not None
-                and noted.offset <= lost.stored.meta.next_offsets.get(topic, 0)
+                and noted.offset <= (lost.stored.meta.next_of(*place) or 0)
             ):
                 # RocksDB may be ahead of a cluster that was restored from a copy: only the cluster says which outputs are there.
                 committed: int | None = noted.offset
             else:
-                committed = await self._trusted(topic, noted, meta)
+                committed = await self._trusted(place, noted, meta)
         if lost is not None:
-            own = {} if committed is None else {topic: committed}
+            own = {} if committed is None else {next_key(*place, lost.stored.meta.lanes): committed}
             meta = lost.stored.meta._replace(
                 next_offsets=own if lost.meta is None else lost.meta.next_offsets
             )
-        next_offset = await self._next(topic, committed, facts, meta)
+        next_offset = await self._next(place, committed, facts, meta)
         distrusts = noted is not None and committed != noted.offset
         return Cursor(
             self._lane.name,
-            topic,
-            self._lane.partition,
+            *place,
             next_offset,
-            facts.topic_ids[topic],
+            facts.topic_ids[place[0]],
             next_offset if distrusts else committed,
             distrusts=distrusts,
         )
 
-    async def _trusted(self, topic: str, noted: Committed | None, meta: Meta | None) -> int | None:
+    async def _trusted(self, place: Place, noted: Committed | None, meta: Meta | None) -> int | None:
         """Return the group's offset. One that a foreign consumer committed is not followed: the changelog knows better."""
-        recorded = meta.next_offsets.get(topic) if meta else None
+        recorded = meta.next_of(*place) if meta else None
         if noted is None or self._group_watch is None:
             return None if noted is None else noted.offset
-        held = self._held.get(topic)
+        held = self._held.get(place)
         if held is not None and noted.offset == held.next:
             return noted.offset  # this process committed it, also where the changelog has lost its tail
-        why = await self._group_watch.distrust(topic, self._lane.partition, noted, recorded)
+        why = await self._group_watch.distrust(*place, noted, recorded)
         if not why:
             return noted.offset
-        before = self._group_watch.before(topic, self._lane.partition) if recorded is None else None
+        before = self._group_watch.before(*place) if recorded is None else None
         log.error(
             "lane %s: the offset %d of the group %s for %s/%d is not followed: %s; the lane continues at %s",
-            self._lane.name, noted.offset, self._lane.app_id, topic, self._lane.partition, why,
+            self._lane.name, noted.offset, self._lane.app_id, *place, why,
             f"{recorded}, where its changelog is" if recorded is not None
             else "the start of the log" if before is None else before.offset,
         )  # fmt: skip
         return recorded if before is None else before.offset
 
-    async def set_back(self, producer: TransactionalProducer, cursors: Mapping[str, Cursor]) -> None:
+    async def set_back(self, producer: TransactionalProducer, cursors: Mapping[Place, Cursor]) -> None:
         """Commit where the lane is where the group says otherwise: lags, and the lane's own comparisons, go by the group."""
         offsets = {
-            TopicPartition(topic, self._lane.partition): cursor.next
-            for topic, cursor in cursors.items()
-            if cursor.distrusts
+            TopicPartition(*place): cursor.next for place, cursor in cursors.items() if cursor.distrusts
         }
         if offsets:
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 await producer.transact([], offsets, self._lane.app_id)
 
-    def _note_empty(self, topic: str, committed: int, meta: Meta | None) -> None:
+    def _note_empty(self, place: Place, committed: int, meta: Meta | None) -> None:
         """Note for status that the changelog knows nothing of a lane that has processed messages."""
-        lane = self._lane
+        lane, (topic, partition) = self._lane, place
         if meta is None and topic == lane.address.input_topic and self._is_persistent():
             self._note(
-                f"its changelog {lane.changelog}/{lane.partition} is empty, and the lane has processed {topic}/{lane.partition} up to "
+                f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed {topic}/{partition} up to "
                 f"{committed}. The IDs from before are lost: a message that comes again is accepted again"
             )
 
-    def _beyond_the_end(self, topic: str, end: int, committed: int | None, recorded: int | None) -> str:
+    def _beyond_the_end(self, at: Place, end: int, committed: int | None, recorded: int | None) -> str:
         """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
-        place = f"{topic}/{self._lane.partition}"
+        topic, partition = at
+        place = f"{topic}/{partition}"
         if committed is not None and committed > end and recorded is not None and recorded <= end:
             return (
                 f"{place} ends at {end}, but the offset of group {self._lane.app_id} is {committed}; the lane has processed up to {recorded}. "
                 "Somebody moved the offset. Nothing is lost: stop all workers, run 'kafka-consumer-groups.sh --reset-offsets --group "
-                f"{self._lane.app_id} --topic {topic}:{self._lane.partition} --to-offset {recorded} --execute', and start them"
+                f"{self._lane.app_id} --topic {topic}:{partition} --to-offset {recorded} --execute', and start them"
             )
         return (
             f"{place} ends at {end}, but this lane has processed up to {max(committed or 0, recorded or 0)}: it lost its tail. New "
             f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
         )
 
-    async def _next(self, topic: str, committed: int | None, facts: TopicFacts, meta: Meta | None) -> int:
+    async def _next(self, place: Place, committed: int | None, facts: TopicFacts, meta: Meta | None) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
-        recorded = meta.next_offsets.get(topic) if meta else None
+        topic, partition = place
+        recorded = meta.next_of(topic, partition) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start, end = await asyncio.gather(
-                self._cluster.offsets.log_start(topic, self._lane.partition),
-                self._cluster.offsets.high_watermark(topic, self._lane.partition),
+                self._cluster.offsets.log_start(topic, partition),
+                self._cluster.offsets.high_watermark(topic, partition),
             )
             if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
                 log.warning(
@@ -162,13 +162,13 @@ class StartOffsets:
                 return start
             next_offset = max(known)
             if next_offset > end:
-                raise LaneRefusedError(self._beyond_the_end(topic, end, committed, recorded))
+                raise LaneRefusedError(self._beyond_the_end(place, end, committed, recorded))
             if committed is not None and committed > (recorded or 0):
-                self._note_empty(topic, committed, meta)
+                self._note_empty(place, committed, meta)
                 log.warning(
                     "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, or somebody "
                     "moved the group's offset; resends of what lies between are accepted",
-                    self._lane.name, topic, self._lane.partition, committed, self._lane.changelog, recorded or 0,
+                    self._lane.name, topic, partition, committed, self._lane.changelog, recorded or 0,
                 )  # fmt: skip
             if committed is None and next_offset:
                 # The group's offsets have expired; the changelog's have not.

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from agents.lane.cursor import next_offsets
 from agents.lane.errors import QUESTION_LIMIT_S
 from agents.lane.opening.changelog_recovery import (
     Changelog,
@@ -82,6 +83,7 @@ class TableOpening:
             app=self._lane.app_id,
             address=self._lane.address.name,
             rules=self._checks.rules,
+            lanes=self._lane.address.lanes,
         )
         return LaneTable(self._settings.state_dir / self._lane.name, options, self._slices)
 
@@ -127,7 +129,7 @@ class TableOpening:
         """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
         bounds = await self._changelog_bounds(facts.delete_retention_s)
         topic_id = facts.topic_ids[self._lane.changelog]
-        changelog = Changelog(self._lane.changelog, self._lane.partition, topic_id, bounds)
+        changelog = Changelog(self._lane.changelog, self._lane.number, topic_id, bounds)
         name = self._lane.address.name
         lost = await find_lost(self.table, changelog, self._reader, self._lane.app_id, name)
         if lost is None:
@@ -136,10 +138,8 @@ class TableOpening:
             self._note(describe_unusable(self._lane.name, changelog, lost))
             return bounds
         ids = lost.stored.meta.topic_ids
-        if ids.get(self._lane.address.input_topic, "") not in {
-            "",
-            facts.topic_ids[self._lane.address.input_topic],
-        }:
+        topic = self._lane.address.input_topic
+        if ids.get(topic, "") not in {"", facts.topic_ids[topic]}:
             return bounds  # the input is another one, too: somebody began anew
         self._checks.require_counts(facts, lost.stored.meta)
         cursors = await self.starts.cursors(facts, self.table.meta, lost)
@@ -148,9 +148,9 @@ class TableOpening:
             lost,
             changelog,
             producer,
-            {topic: cursor.next for topic, cursor in cursors.items()},
+            next_offsets(cursors, self._lane.address.lanes),
             facts.topic_ids,
-            self._lane.address.input_topic,
+            {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic},
             self._lane.app_id,
         )
         self._note(describe(self._lane.name, changelog, found))
@@ -158,7 +158,7 @@ class TableOpening:
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
         """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
-        found = await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
+        found = await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
         meta = self.table.meta
         limits = self._own_limits if meta is None else recorded_limits(meta)
         unlike = (
@@ -176,16 +176,16 @@ class TableOpening:
         await self.table.dispose()
         self.table = self._new_table(limits)
         self.table.keep_in_memory(in_memory)
-        return await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
+        return await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
 
     async def warm_up(self) -> Restored:
         """Restore what is committed now, while another worker has the lane: its RocksDB is then a prefix of the changelog, as any."""
         facts = await self._checks.facts()
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            start = await self._cluster.offsets.log_start(self._lane.changelog, self._lane.partition)
-            end = await self._cluster.offsets.stable_end(self._lane.changelog, self._lane.partition)
+            start = await self._cluster.offsets.log_start(self._lane.changelog, self._lane.number)
+            end = await self._cluster.offsets.stable_end(self._lane.changelog, self._lane.number)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
-        _, restored = await self.table.open(self._reader, self._lane.changelog, self._lane.partition, bounds)
+        _, restored = await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
         log.info(
             "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
             self._lane.name, restored.records, restored.seconds, describe_store(restored, self.table),
@@ -195,7 +195,7 @@ class TableOpening:
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start, end = await asyncio.gather(
-                self._cluster.offsets.log_start(self._lane.changelog, self._lane.partition),
-                self._cluster.offsets.high_watermark(self._lane.changelog, self._lane.partition),
+                self._cluster.offsets.log_start(self._lane.changelog, self._lane.number),
+                self._cluster.offsets.high_watermark(self._lane.changelog, self._lane.number),
             )
             return ChangelogBounds(start, end, delete_retention_s)

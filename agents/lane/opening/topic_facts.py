@@ -26,7 +26,7 @@ class TopicFacts:
     delete_retention_s: float
     """Of the changelog: how long a tombstone stays."""
     topic_ids: dict[str, str]
-    """Kafka's own IDs of the input, the forward topic and the changelog."""
+    """Kafka's own IDs of the input, the forward topic if there is one, and the changelog."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -51,7 +51,8 @@ async def ask_facts(cluster: Cluster, lane: LaneIdentity, denied: Callable[[], S
     faults = [*topic_faults(app_id, address, existing), *target_faults(address, targets, existing), *denied()]
     if faults:
         raise LaneRefusedError("; ".join(faults))
-    topic_ids = await cluster.topics.ids([address.input_topic, lane.forward_topic, lane.changelog])
+    forward = [] if address.lanes == 1 else [lane.forward_topic]
+    topic_ids = await cluster.topics.ids([address.input_topic, *forward, lane.changelog])
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},
         {name: topic.message_bytes_max for name, topic in existing.items()},

@@ -9,7 +9,7 @@ from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Units
 from agents.decision.ids_and_groups import IdReader, is_envelope
 from agents.decision.item import RESENT, Item
-from agents.decision.partitioner import Partitioner
+from agents.decision.partitioner import HomeLanes, Partitioner
 from agents.output.build import Emitter, Outputs, TooLargeError
 from app.commands.repair.records import Header, RedriveOptions, Refused, place_of
 from ringfence_kafka.admin.topics import TopicDescription
@@ -202,8 +202,8 @@ class SizeCheck:
         self._bridged = bridged
         self._reader = IdReader(address)
         self._units = Units(address, others)
-        self._home = Partitioner(target.partitions, address.partitioner)
         self._layout = LaneLayout.of(address.lanes, target.partitions)
+        self._home = HomeLanes(self._layout, address.partitioner)
 
     def refusal(self, published: Published) -> str:
         """Return why it is not published; empty = it is."""
@@ -212,7 +212,7 @@ class SizeCheck:
         source = wire_names.source(self._target.name, published.partition) + b"%d" % record.offset
         (own_id,), _, _ = self._reader.ids([record])
         (group,) = self._reader.groups([record])
-        item = Item(record, source, own_id, group, own_id)
+        item = Item(record, source, own_id, group, own_id, published.partition)
         if is_envelope(record):
             if self._bridged:
                 return ""  # which addresses its parts may go to is not known here
@@ -220,20 +220,21 @@ class SizeCheck:
                 unit = self._units.open(record, own_id)
             except MalformedEnvelopeError:
                 return ""  # the lane reports it, and may have other limits
-            item = Item(record, source, own_id, record.key, unit.lead, unit)
-        home = published.partition
+            item = Item(record, source, own_id, record.key, unit.lead, published.partition, unit)
+        lane = home = self._layout.lane_of(published.partition)
         if item.group is not None:
             home = self._home[item.group]
         elif item.lead is not None:
             home = self._home[item.lead[1:]]
         outcome = Outcome(Checked([Verdict.UNCHECKED], [None], 0, [], []), [item])
-        lane = self._layout.lane_of(home)
-        if lane != self._layout.lane_of(published.partition) and not self._bridged:
-            outcome.forwarded.append(Item(record, source, own_id, item.group, item.lead, home=lane))
+        if home != lane and not self._bridged:
+            outcome.forwarded.append(
+                Item(record, source, own_id, item.group, item.lead, published.partition, home=home)
+            )
         try:
             self._emitter.emit(outcome, empty_batch)
         except TooLargeError as error:
-            return f"{error.reasons[record.offset]}: {_WAY_OUT}"
+            return f"{error.reasons[item.place]}: {_WAY_OUT}"
         return ""
 
 

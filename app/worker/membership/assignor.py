@@ -43,7 +43,7 @@ class LaneAssignor(faust_parts.Assignor):
         }
         topics = {topic for value in members.values() for topic in value.subscription}
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        return deal(joined, self.app.parts.group.topics_together, counts, unusable)
+        return deal(joined, self.app.parts.group.lane_topics, counts, unusable)
 
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
@@ -55,5 +55,5 @@ class LaneAssignor(faust_parts.Assignor):
                 return set()
             url = self.stated(member.metadata).url
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)
-        given = deal(joined, self.app.parts.group.topics_together, counts)[_NEWCOMER]
+        given = deal(joined, self.app.parts.group.lane_topics, counts)[_NEWCOMER]
         return {(topic, number) for topic, numbers in given.items() for number in numbers}

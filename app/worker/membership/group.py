@@ -10,6 +10,7 @@ from agents.lane.errors import QUESTION_LIMIT_S
 from agents.rules.member_statements import UNUSABLE, encode, own_statement
 from app.worker.fetch.transport import BatchConsumerThread, Place
 from app.worker.membership import static_membership
+from app.worker.membership.lane_assignment import LaneTopics
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.config.settings import Settings
 
@@ -18,8 +19,8 @@ class GroupMembership:
     """This worker as a member of its group."""
 
     def __init__(self, settings: Settings) -> None:
-        self.topics_together: Final[Sequence[Collection[str]]] = static_membership.lanes(settings)
-        """The topics of each address, whose partitions of one number go to one worker."""
+        self.lane_topics: Final[Sequence[LaneTopics]] = static_membership.lane_topics(settings)
+        """The topics of each address, whose partitions make up its lanes."""
         self._rules = encode(own_statement(settings))
         self._unusable = False
         self._thread: BatchConsumerThread | None = None

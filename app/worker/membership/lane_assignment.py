@@ -1,11 +1,12 @@
 """Balanced, sticky assignment of lanes to workers.
 
-A lane is a partition of all topics of an address. Faust's own assignor goes by topics of one partition count: it gives partition 0
+A lane owns partitions of its input topic and one of its forward topic, if there is one. It counts by its partitions. Faust's own assignor goes by topics of one partition count: it gives partition 0
 of all of them to one worker, so that of ten addresses with four partitions each a fifth worker gets nothing. It also depends on
 the order in which members are named, so nobody can predict it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
 
@@ -14,9 +15,38 @@ Joined = tuple[str, Collection[str], Collection[Partition]]
 """URL, topics and partitions of a member."""
 
 
+class LaneTopics(NamedTuple):
+    """Topics whose partitions make up the lanes of an address."""
+
+    input: str
+    forward: str = ""
+    """Its partition p is lane p's; empty = there is no such topic."""
+    lanes: int = 0
+    """Partition p of the input is lane p modulo this; 0 = each partition is a lane."""
+
+    @property
+    def names(self) -> list[str]:
+        """The topics that there are."""
+        return [self.input, self.forward] if self.forward else [self.input]
+
+    def lane_of(self, topic: str, partition: int) -> int:
+        """Return the lane of a partition of one of these topics."""
+        return partition % self.lanes if self.lanes and topic == self.input else partition
+
+    def partitions_of(self, topic: str, lane: int, count: int) -> list[int]:
+        """Return the partitions of a topic with so many that a lane owns."""
+        if self.lanes and topic == self.input:
+            return list(range(lane, count, self.lanes))
+        return [lane] if lane < count else []
+
+    def lane_count(self, counts: Mapping[str, int], there: Iterable[str]) -> int:
+        """Return how many lanes the topics that are there have."""
+        return self.lanes or max(counts[topic] for topic in there)
+
+
 def deal(
     joined: Mapping[str, Joined],
-    pairs: Iterable[Collection[str]],
+    addresses: Iterable[LaneTopics],
     counts: Mapping[str, int],
     unusable: Collection[str] = (),
 ) -> dict[str, dict[str, list[int]]]:
@@ -24,7 +54,7 @@ def deal(
 
     Args:
         joined: Members.
-        pairs: The topics of each address.
+        addresses: The topics of each address.
         counts: Partitions of each topic.
         unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
     """
@@ -38,34 +68,47 @@ def deal(
     else:
         nothing = {}
     members = sorted(joined, key=lambda member: (joined[member][0], member))
-    units, topics = units_of({member: joined[member][1] for member in members}, pairs, counts)
-    unit_of = {topic: name for name, items in topics.items() for topic in items}
+    units, groups = units_of({member: joined[member][1] for member in members}, addresses, counts)
+    unit_of = {topic: name for name, group in groups.items() for topic in group.there}
     held = {
         member: {
-            UnitPartition(unit_of[topic], number) for topic, number in joined[member][2] if topic in unit_of
+            UnitPartition(unit_of[topic], groups[unit_of[topic]].topics.lane_of(topic, number))
+            for topic, number in joined[member][2]
+            if topic in unit_of
         }
         for member in members
     }
     dealt: dict[str, dict[str, list[int]]] = {member: {} for member in members}
     for member, lanes in balanced_sticky(units, held).items():
-        for name, number in lanes:
-            for topic in topics[name]:
-                if number < counts[topic]:
-                    dealt[member].setdefault(topic, []).append(number)
+        for name, lane in lanes:
+            for topic in groups[name].there:
+                if numbers := groups[name].topics.partitions_of(topic, lane, counts[topic]):
+                    dealt[member].setdefault(topic, []).extend(numbers)
+    for topics in dealt.values():
+        for numbers in topics.values():
+            numbers.sort()
     return dealt | nothing
 
 
+class TopicGroup(NamedTuple):
+    """Topics that go together."""
+
+    topics: LaneTopics
+    there: list[str]
+    """Those that exist and that somebody subscribes to."""
+
+
 def units_of(
-    subscribed: Mapping[str, Collection[str]], pairs: Iterable[Collection[str]], counts: Mapping[str, int]
-) -> tuple[dict[str, Unit], dict[str, list[str]]]:
+    subscribed: Mapping[str, Collection[str]], addresses: Iterable[LaneTopics], counts: Mapping[str, int]
+) -> tuple[dict[str, Unit], dict[str, TopicGroup]]:
     """Units, and the topics of each.
 
     Other topics go together if the same members subscribe to them and they have as many partitions: they may be an address of
-    a member with more addresses than this worker. So do those of a pair that nobody subscribes to as a whole.
+    a member with more addresses than this worker. So do those of an address that nobody subscribes to as a whole.
 
     Args:
         subscribed: Topics of each member.
-        pairs: Topics that are known to go together.
+        addresses: Topics that are known to go together.
         counts: Partitions of each topic. A topic without partitions is left out.
     """
     takers: dict[str, tuple[str, ...]] = {
@@ -74,19 +117,21 @@ def units_of(
         if counts.get(topic)
     }
     units: dict[str, Unit] = {}
-    topics: dict[str, list[str]] = {}
-    for pair in pairs:
-        there = sorted(topic for topic in pair if topic in takers)
+    groups: dict[str, TopicGroup] = {}
+    for address in addresses:
+        there = sorted(topic for topic in address.names if topic in takers)
         whole = [member for member in subscribed if all(member in takers[topic] for topic in there)]
         if there and whole:
-            units[there[0]] = Unit(range(max(counts[topic] for topic in there)), whole)
-            topics[there[0]] = there
-    known = {topic for names in topics.values() for topic in names}
+            lanes = address.lane_count(counts, there)
+            weight = max(1, round(counts.get(address.input, 0) / lanes))
+            units[there[0]] = Unit(range(lanes), whole, weight)
+            groups[there[0]] = TopicGroup(address, there)
+    known = {topic for group in groups.values() for topic in group.there}
     others: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for topic, members in takers.items():
         if topic not in known:
             others.setdefault((members, counts[topic]), []).append(topic)
     for (members, partitions), other in others.items():
         units[other[0]] = Unit(range(partitions), members)
-        topics[other[0]] = other
-    return units, topics
+        groups[other[0]] = TopicGroup(LaneTopics(other[0]), other)
+    return units, groups

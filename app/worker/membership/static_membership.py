@@ -5,6 +5,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError
 
+from app.worker.membership.lane_assignment import LaneTopics
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
@@ -21,13 +22,17 @@ def group_instance(settings: Settings) -> str | None:
 
 def subscribed(settings: Settings) -> set[str]:
     """All topics that a worker reads as a member of its group."""
-    return {topic for lane in lanes(settings) for topic in lane}
+    return {topic for address in lane_topics(settings) for topic in address.names}
 
 
-def lanes(settings: Settings) -> list[tuple[str, str]]:
-    """Input and forward topic of each address: their partitions of one number are a lane."""
+def lane_topics(settings: Settings) -> list[LaneTopics]:
+    """Return the topics of each address that a worker reads."""
     return [
-        (address.input_topic, wire_names.forward_topic(settings.app.id, address.name))
+        LaneTopics(
+            address.input_topic,
+            "" if address.lanes == 1 else wire_names.forward_topic(settings.app.id, address.name),
+            address.lanes,
+        )
         for address in settings.addresses
     ]
 

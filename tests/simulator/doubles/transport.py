@@ -187,7 +187,7 @@ class SimulatedConsumer:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1
         self.rewound_by[place] = next(
-            (lane._doing for lane in self._lanes.lanes if lane.opening.partition == place.partition), None
+            (lane._doing for lane in self._lanes.lanes if lane.opening.number == place.partition), None
         )
         self._empty.pop(place, None)
         if self._rewound.get(place) == offset and self._at_work(place):
@@ -197,7 +197,7 @@ class SimulatedConsumer:
         return self._seeks[place]
 
     def _at_work(self, place: Place) -> bool:
-        return any(lane.opening.partition == place.partition and lane._busy for lane in self._lanes.lanes)
+        return any(lane.opening.number == place.partition and lane._busy for lane in self._lanes.lanes)
 
     async def _act(self, place: Place) -> None:
         buffer, filled = self._buffers[place], self._filled[place]

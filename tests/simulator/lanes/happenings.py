@@ -122,7 +122,7 @@ class LaneHappenings(Happenings):
             for process in world.processes
             if process.lanes is not None and process.consumer is not None
             for lane in process.lanes.lanes
-            if lane.opening.partition == partition
+            if lane.opening.number == partition
         ]
         lanes = [lane for lane, _ in owned]
         transactions = world.cluster.transactions.known
@@ -139,9 +139,7 @@ class LaneHappenings(Happenings):
     def _has_fetched(lane: Lane, consumer: SimulatedConsumer) -> bool:
         """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
         doing = lane._doing
-        fetched = (
-            doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.partition)) is doing
-        )
+        fetched = doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.number)) is doing
         return lane.state in AT_WORK or lane._opened is not None or fetched
 
     def _opens(self, network: Network) -> bool:

@@ -105,7 +105,7 @@ class LaneWorld(World):
             and process.consumer is not None
             and process.consumer.generation == generation
             for lane in process.lanes.lanes
-            if lane.opening.partition == partition and lane.state is LaneState.OPEN
+            if lane.opening.number == partition and lane.state is LaneState.OPEN
         ]
 
     def rests(self) -> bool:
@@ -135,7 +135,7 @@ class LaneWorld(World):
         return max(
             [
                 committed,
-                *(lane.cursors[topic].next for lane in self.owners(partition) if topic in lane.cursors),
+                *(lane.cursors[topic, partition].next for lane in self.owners(partition) if lane.cursors),
             ]
         )
 

@@ -14,7 +14,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Outcome, Path
 from agents.output.build import Emitter, Outputs
 from ringfence_kafka.config.load import validate
@@ -116,19 +116,21 @@ class BridgedRun:
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 6)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
         path, table = self._paths[lane], cast("LaneTable", self._tables[lane])
-        outcome = path.decide(batch, records, table, {})
+        outcome = path.decide([DueRecords(batch, records)], table, {})
         large = [
             item.record
             for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True)
             if verdict is not Verdict.DUPLICATE and _is_large(item.record.headers)
         ]
         if large:
-            outcome = path.decide(batch, records, table, {record.offset: "too large" for record in large})
+            outcome = path.decide(
+                [DueRecords(batch, records)], table, {(lane, record.offset): "too large" for record in large}
+            )
         if self.dice.random() < 0.2:  # a crash: nothing of it ever was
             return
         written = self._written(lane, outcome)
         self._tables[lane].apply(outcome)
-        self.next[topic, lane] = outcome.end
+        self.next[topic, lane] = outcome.ends[0]
         for place, record in written:
             self._append(place, record)
 

@@ -214,9 +214,9 @@ def test_meta_round_trip(meta: Meta) -> None:
 
 def test_meta_of_another_version() -> None:
     """A later version's record is refused; the text names both versions."""
-    value = json.dumps({"format": 3, **META._asdict()}).encode()
+    value = json.dumps({"format": 4, **META._asdict()}).encode()
 
-    with pytest.raises(FormatError, match="meta record of format 3; this version reads formats 1 and 2"):
+    with pytest.raises(FormatError, match="meta record of format 4; this version reads formats 1 to 3"):
         codec.decode_meta(value)
 
 
@@ -230,11 +230,24 @@ def test_meta_of_a_lane_that_noted_hops() -> None:
     assert codec.decode_meta(json.dumps({"format": 2, **plain}).encode()) == META._replace(bridged=True)
 
 
-FIELDS = tuple(field for field in Meta._fields if field != "bridged")
+FIELDS = tuple(field for field in Meta._fields if field not in {"bridged", "lanes"})
+
+
+def test_meta_of_a_lane_of_several_partitions() -> None:
+    """Format 3 has the number of lanes, says itself whether hops were noted, and has offsets by partition."""
+    meta = META._replace(lanes=2, next_offsets={"orders/0": 77, "orders/2": 5}, bridged=True)
+    value = codec.encode_meta(meta)
+
+    assert json.loads(value)["format"] == 3
+    assert codec.decode_meta(value) == meta
+    assert (meta.next_of("orders", 2), meta.next_of("orders", 1)) == (5, None)
+    assert (META.next_of("orders", 3), META.next_of("other", 3)) == (77, None)
+    with pytest.raises(FormatError, match="lacks bridged, lanes"):
+        codec.decode_meta(json.dumps({"format": 3, **json.loads(_without("rules"))} | {"format": 3}).encode())
 
 
 def _without(key: str) -> bytes:
-    data = {"format": 1, **META._asdict()}
+    data = {"format": 1} | {name: value for name, value in META._asdict().items() if name in FIELDS}
     del data[key]
     return json.dumps(data).encode()
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from agents.batch.batch import FetchedBatch, Record
+from agents.batch.batch import DueRecords, FetchedBatch, Record
 from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import MALFORMED, headers_on_the_way
 from agents.decision.item import Item
@@ -84,7 +84,8 @@ def _decide(
     end = records[-1].offset + 1 if records else 0
     batch = FetchedBatch(topic, partition, 0, end, records, 0)
     table = Table() if table is None else table
-    return path.decide(batch, records, cast("LaneTable", table), {} if refused is None else refused)
+    places = {(partition, offset): reason for offset, reason in (refused or {}).items()}
+    return path.decide([DueRecords(batch, records)], cast("LaneTable", table), places)
 
 
 def _keys(home: int, count: int, partitioner: str = "murmur2") -> list[bytes]:

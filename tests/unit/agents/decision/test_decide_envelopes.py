@@ -8,7 +8,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision import envelope_parts
 from agents.decision.decide import Outcome, Path
 from agents.decision.partitioner import Partitioner
@@ -92,9 +92,8 @@ class Lane:
     ) -> Outcome:
         """Of one batch; nothing is applied."""
         batch = FetchedBatch(topic, HERE, 0, records[-1].offset + 1, records, 0)
-        return self._path.decide(
-            batch, records, cast("LaneTable", self.table), {} if refused is None else refused
-        )
+        places = {(HERE, offset): reason for offset, reason in (refused or {}).items()}
+        return self._path.decide([DueRecords(batch, records)], cast("LaneTable", self.table), places)
 
     def verdicts(self, *records: Given) -> list[Verdict]:
         """Of one batch, which is applied."""
@@ -204,9 +203,8 @@ def test_key_decides_under_a_group_header(group_header: str) -> None:
     address = validate({"addresses": [{"name": "transfers", "group_header": group_header}]}).addresses[0]
     path = Path(address, HERE, LANES, FORWARD)
     records = [envelope(0, part(), key=AT_HOME, region=AWAY), envelope(1, part(), key=AWAY, region=AT_HOME)]
-    outcome = path.decide(
-        FetchedBatch("transfers", HERE, 0, 2, records, 0), records, cast("LaneTable", Table()), {}
-    )
+    batch = FetchedBatch("transfers", HERE, 0, 2, records, 0)
+    outcome = path.decide([DueRecords(batch, records)], cast("LaneTable", Table()), {})
 
     assert offsets(outcome.here) == [0]
     assert offsets(outcome.forwarded) == [1]
@@ -390,10 +388,12 @@ def test_part_too_large_for_its_topic() -> None:
     with pytest.raises(TooLargeError) as refused:
         emitted(lane, lane.decide(record))
 
-    assert refused.value.reasons[0].startswith("part 2/2: ")
-    assert "payments.accepted takes max.message.bytes = 10000" in refused.value.reasons[0]
+    assert refused.value.reasons[HERE, 0].startswith("part 2/2: ")
+    assert "payments.accepted takes max.message.bytes = 10000" in refused.value.reasons[HERE, 0]
 
-    outcome = lane.decide(record, refused=dict(refused.value.reasons))
+    outcome = lane.decide(
+        record, refused={offset: reason for (_, offset), reason in refused.value.reasons.items()}
+    )
 
     assert (outcome.checked.new_ids, len(outcome.quarantined)) == ([], 1)
 
@@ -406,10 +406,12 @@ def test_known_and_too_large(value: str) -> None:
     with pytest.raises(TooLargeError) as refused:
         emitted(lane, lane.decide(first, record))
 
-    assert list(refused.value.reasons) == [1]
-    assert refused.value.reasons[1].startswith("part 2/2: ")
+    assert list(refused.value.reasons) == [(HERE, 1)]
+    assert refused.value.reasons[HERE, 1].startswith("part 2/2: ")
 
-    outcome = lane.decide(first, record, refused=dict(refused.value.reasons))
+    outcome = lane.decide(
+        first, record, refused={offset: reason for (_, offset), reason in refused.value.reasons.items()}
+    )
     emitted(lane, outcome)
 
     assert offsets(outcome.quarantined) == [1]
@@ -427,7 +429,7 @@ def test_first_of_the_parts_that_are_too_large() -> None:
     with pytest.raises(TooLargeError) as refused:
         emitted(lane, lane.decide(record))
 
-    assert refused.value.reasons[0].startswith("part 2/4: ")
+    assert refused.value.reasons[HERE, 0].startswith("part 2/4: ")
 
 
 def test_reason_fits_its_header() -> None:
@@ -458,13 +460,13 @@ def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     outcome = lane.decide(*records)
 
-    assert outcome.end == 3
+    assert outcome.ends[0] == 3
     assert offsets(outcome.here) == [0, 1]
     assert offsets(outcome.forwarded) == [2]
 
     rest = lane.decide(*records[3:])
 
-    assert rest.end == 6
+    assert rest.ends[0] == 6
     assert offsets(rest.here) == [3, 5]
 
 
@@ -474,7 +476,7 @@ def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     lane = Lane()
     outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
 
-    assert (outcome.end, offsets(outcome.here)) == (2, [1])
+    assert (outcome.ends[0], offsets(outcome.here)) == (2, [1])
     assert envelope_parts.PARTS_MAX > 5
 
 

@@ -311,7 +311,7 @@ def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
         _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)
     )
 
-    assert outcome.end == 1
+    assert outcome.ends[0] == 1
     assert outcome.judged.known == [False]
     lane.table.apply(outcome)
     assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
@@ -413,7 +413,7 @@ def _decided(lane: Lane, *records: Given) -> tuple[Outcome, list[Out]]:
         try:
             outs = emitted(lane, outcome)
         except TooLargeError as error:
-            refused |= error.reasons
+            refused |= {offset: reason for (_, offset), reason in error.reasons.items()}
             continue
         lane.table.apply(outcome)
         return outcome, outs

@@ -6,7 +6,7 @@ import pytest
 
 from agents.lane import state_folder
 from agents.lane.state_folder import GIVE_UP_S, IDS_IN_MEMORY_MAX, RECENT_S, USABLE_S, StateFolder
-from app.worker.membership.lane_assignment import deal
+from app.worker.membership.lane_assignment import LaneTopics, deal
 from tables.rocksdb.store import Store
 
 ERROR = OSError("no space left")
@@ -87,7 +87,7 @@ def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> Non
     """A worker that cannot write its state gets none, unless nobody can."""
     topics = ("orders", "app-orders-forward")
     joined = {name: (f"http://{name}", topics, ()) for name in ("a", "b")}
-    dealt = deal(joined, [topics], dict.fromkeys(topics, 8), unusable)
+    dealt = deal(joined, [LaneTopics(*topics)], dict.fromkeys(topics, 8), unusable)
 
     assert {member: len(items.get("orders", ())) for member, items in dealt.items()} == expected
 
@@ -95,7 +95,7 @@ def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> Non
 def test_a_worker_with_other_topics_is_not_left_out() -> None:
     """Nobody else reads its address."""
     joined = {"a": ("http://a", ("orders", "bills"), ()), "b": ("http://b", ("orders",), ())}
-    dealt = deal(joined, [("orders",), ("bills",)], {"orders": 1, "bills": 1}, {"a"})
+    dealt = deal(joined, [LaneTopics("orders"), LaneTopics("bills")], {"orders": 1, "bills": 1}, {"a"})
 
     assert dealt["a"]["bills"] == [0]
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.lane import tracing
 from agents.lane.tracing import LINKS_MAX, batch_span
 
@@ -17,6 +18,10 @@ class Given(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     timestamp: int = 0
+
+
+def _due(partition: int, records: list[Any]) -> list[DueRecords]:
+    return [DueRecords(FetchedBatch("orders", partition, 0, 9, records, 0), records)]
 
 
 def _parent(trace: int) -> bytes:
@@ -52,7 +57,7 @@ def test_linked(exporter: Any) -> None:
         Given(4, (("traceparent", None), ("other", b"1"))),
         Given(5),
     ]
-    with batch_span("orders-3", "orders", 3, records):
+    with batch_span("orders-3", _due(3, records)):
         pass
     (span,) = exporter.get_finished_spans()
 
@@ -68,9 +73,7 @@ def test_bounded(exporter: Any) -> None:
     """A batch of thousands is linked to as many as a span holds."""
     with batch_span(
         "orders-0",
-        "orders",
-        0,
-        [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)],
+        _due(0, [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)]),
     ):
         pass
     (span,) = exporter.get_finished_spans()
@@ -80,7 +83,7 @@ def test_bounded(exporter: Any) -> None:
 
 def test_failure(exporter: Any) -> None:
     """What is raised is told by the span, and goes on as it is."""
-    with pytest.raises(OSError, match="away"), batch_span("orders-0", "orders", 0, [Given(0)]):
+    with pytest.raises(OSError, match="away"), batch_span("orders-0", _due(0, [Given(0)])):
         raise OSError("away")
     (span,) = exporter.get_finished_spans()
 
@@ -91,9 +94,9 @@ def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch is done all the same, and what fails fails as ever."""
     monkeypatch.setattr(tracing, "_trace", None)
     done = []
-    with batch_span("orders-0", "orders", 0, []):
+    with batch_span("orders-0", _due(0, [])):
         done.append(1)
-    with pytest.raises(OSError, match="away"), batch_span("orders-0", "orders", 0, []):
+    with pytest.raises(OSError, match="away"), batch_span("orders-0", _due(0, [])):
         raise OSError("away")
 
     assert done == [1]

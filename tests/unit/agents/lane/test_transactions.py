@@ -4,26 +4,24 @@ from typing import Any, cast
 
 import pytest
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.lane import transactions
-from agents.lane.cursor import Cursor
 from agents.lane.open import Opened, Opening
 from agents.lane.transactions import Transactions
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 
 def _opening() -> Opening:
     address = validate({"addresses": [{"name": "orders"}]}).addresses[0]
-    opening: Any = SimpleNamespace(chained=False, name="orders-0", address=address, group_id="ringfence")
+    opening: Any = SimpleNamespace(
+        chained=False, name="orders-0", number=0, address=address, group_id="ringfence"
+    )
     return cast("Opening", opening)
 
 
 def _made() -> Transactions:
     return Transactions(_opening(), Counter())
-
-
-def _batch() -> FetchedBatch:
-    return FetchedBatch("orders", 0, 0, 9, [], 0)
 
 
 def test_many_that_go_to_quarantine(
@@ -33,13 +31,13 @@ def test_many_that_go_to_quarantine(
     now = 100.0
     monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)
     lane = _made()
-    lane._say_refused(_batch(), {})
-    lane._say_refused(_batch(), {3: "too large", 4: "too large"})
-    lane._say_refused(_batch(), {5: "too large", 6: "too large", 7: "too large"})
+    lane._say_refused("orders", {})
+    lane._say_refused("orders", {(0, 3): "too large", (0, 4): "too large"})
+    lane._say_refused("orders", {(0, 5): "too large", (0, 6): "too large", (0, 7): "too large"})
     now += transactions.SAY_REFUSED_S
-    lane._say_refused(_batch(), {8: "odd"})
+    lane._say_refused("orders", {(0, 8): "odd"})
     now += transactions.SAY_REFUSED_S
-    lane._say_refused(_batch(), {9: "odd"})
+    lane._say_refused("orders", {(0, 9): "odd"})
 
     assert caplog.messages == [
         "lane orders-0: orders/0/3 goes to quarantine: too large, and so did 1 more since the last such line",
@@ -62,11 +60,15 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
 
     table: Any = SimpleNamespace(position=0, meta=None, apply=lambda *_: None)
     opened: Any = SimpleNamespace(
-        table=table, producer=SimpleNamespace(transact=transact), epoch=1, partition_counts=Counter()
+        table=table,
+        producer=SimpleNamespace(transact=transact),
+        epoch=1,
+        layout=LaneLayout(1, 1),
+        cursors={("orders", 0): SimpleNamespace(done=lambda _: None)},
     )
     change: Any = SimpleNamespace(meta=SimpleNamespace(capacity=9))
     state: Any = SimpleNamespace(builder=SimpleNamespace(record_count=lambda: 1))
-    outcome: Any = SimpleNamespace(end=9)
+    outcome: Any = SimpleNamespace(ends=[9])
     took: list[float] = []
     lane = Transactions(_opening(), Counter(), took=took.append)
     monkeypatch.setattr("agents.lane.transactions._points", lambda *_: [])
@@ -75,13 +77,12 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
         return outcome, [], change, [state]
 
     monkeypatch.setattr(lane, "_plan", plan)
-    monkeypatch.setattr(lane, "_count", lambda *_: None)
-    cursor: Any = SimpleNamespace(done=lambda _: None)
+    monkeypatch.setattr(lane, "_outcomes", SimpleNamespace(add=lambda *_: None))
     monkeypatch.setattr(lane, "_prime", _nothing)
     record: Any = object()
 
     batch = FetchedBatch("orders", 0, 0, 9, [record], 0, asked_at=asked_at)
-    assert await lane._transact(batch, [record], cast("Opened", opened), cast("Cursor", cursor)) == 9
+    assert await lane._transact([DueRecords(batch, [record])], cast("Opened", opened)) == {0: 9}
 
     assert took == [1.0]
 

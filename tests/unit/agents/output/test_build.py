@@ -93,7 +93,7 @@ def _outcome(
     """What the path says of records of ``orders``, partition 3: accepted and grouped by key, unless told otherwise."""
     verdicts = [ACCEPTED] * len(records) if verdicts is None else verdicts
     here = [
-        Item(record, b"orders/3/%d" % record.offset, None, group, None, original=original)
+        Item(record, b"orders/3/%d" % record.offset, None, group, None, 3, original=original)
         for record, group, original in zip_longest(
             records, [record.key for record in records] if groups is None else groups, originals
         )
@@ -102,11 +102,13 @@ def _outcome(
 
 
 def _forward(outcome: Outcome, home: int, record: Given) -> None:
-    outcome.forwarded.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, home=home))
+    outcome.forwarded.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, home=home))
 
 
 def _refuse(outcome: Outcome, record: Given, reason: str) -> None:
-    outcome.quarantined.append(Item(record, b"orders/3/%d" % record.offset, None, None, None, reason=reason))
+    outcome.quarantined.append(
+        Item(record, b"orders/3/%d" % record.offset, None, None, None, 3, reason=reason)
+    )
 
 
 def _emit(
@@ -493,7 +495,7 @@ def test_too_large(topic: str) -> None:
     with pytest.raises(TooLargeError) as raised:
         emitter.emit(outcome, _builders(2_000))
 
-    assert sorted(raised.value.reasons) == [11, 14]
+    assert sorted(raised.value.reasons) == [(3, 11), (3, 14)]
     for reason in raised.value.reasons.values():
         size, _, rest = reason.partition(" ")
         assert int(size) > 3_000
@@ -513,7 +515,7 @@ def test_all_that_is_too_large_is_named_at_once() -> None:
     with pytest.raises(TooLargeError) as raised:
         _emitter(bytes_max=limits, duplicates="divert").emit(outcome, _builders(2_000))
 
-    assert sorted(raised.value.reasons) == [0, 2, 3]
+    assert sorted(raised.value.reasons) == [(3, 0), (3, 2), (3, 3)]
 
 
 def test_just_fits() -> None:

@@ -1,6 +1,6 @@
 """How far lanes are behind: asked for all at once, and of whom there is a doubt by itself."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -58,8 +58,8 @@ class Standing:
     def __post_init__(self) -> None:
         self.cursors = (
             {
-                INPUT: Cursor("o", INPUT, self.number, self.next, "id", self.next),
-                FORWARD: Cursor("o", FORWARD, self.number, 5, "id", 5),
+                (INPUT, self.number): Cursor("o", INPUT, self.number, self.next, "id", self.next),
+                (FORWARD, self.number): Cursor("o", FORWARD, self.number, 5, "id", 5),
             }
             if self.opened
             else {}
@@ -69,7 +69,7 @@ class Standing:
         return Lane.fits(cast("Lane", self), ends, committed)
 
     @property
-    def _cursors(self) -> dict[str, Cursor]:
+    def _cursors(self) -> dict[Partition, Cursor]:
         return self.cursors
 
     async def compare(self) -> None:
@@ -88,8 +88,13 @@ def _answers(count: int = 1) -> Answers:
 
 async def _measure(answers: Answers, *lanes: Standing, halves: Collection[Partition] = ()) -> LaneLags:
     lags = LaneLags(cast("Any", answers))
-    await lags.measure({(INPUT, lane.number): cast("Lane", lane) for lane in lanes}, halves)
+    await _measure_by(lags, lanes, halves)
     return lags
+
+
+async def _measure_by(lags: LaneLags, lanes: Iterable[Standing], halves: Iterable[Partition] = ()) -> None:
+    keys = {(INPUT, lane.number): cast("Lane", lane) for lane in lanes}
+    await lags.measure(keys, {key: [key] for key in (*keys, *halves)})
 
 
 async def test_a_thousand_lanes_are_three_questions() -> None:
@@ -166,7 +171,7 @@ async def test_what_is_not_told_has_no_lag() -> None:
     lags = await _measure(answers, *lanes)
     first = [lags.of((INPUT, number)) for number in range(3)]
     answers.away = True
-    await lags.measure({(INPUT, lane.number): cast("Lane", lane) for lane in lanes}, [])
+    await _measure_by(lags, lanes)
 
     assert first == [0, None, None]
     assert [lags.of((INPUT, number)) for number in range(3)] == [None] * 3

@@ -54,7 +54,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     async def warm_up(self: Opening) -> Restored:
         asked.append(self)
         slowly.append(lanes._factory.slices.rests)
-        if self.partition == 2:
+        if self.number == 2:
             raise TimeoutError
         return Restored(0, 0.0, reused=False)
 
@@ -63,7 +63,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     await lanes.warm_up.restore([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
     opening, other = lanes._factory.opening(PLACE), lanes._factory.opening(("orders", 2))
 
-    assert [opening.partition for opening in asked] == [1, 2]
+    assert [opening.number for opening in asked] == [1, 2]
     assert (slowly, lanes._factory.slices.rests) == (
         [True, True],
         False,
@@ -95,16 +95,16 @@ async def test_memory_of_a_batch(
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))
     gone = weakref.ref(memory)
-    parts: list[FetchedBatch | None] = [batch, batch, None]
+    parts: list[list[FetchedBatch]] = [[batch], [batch], []]
     freed: list[int] = []
 
-    async def take() -> FetchedBatch | None:
+    async def take() -> list[FetchedBatch]:
         now = gone()
         freed.append(-1 if now is None else now.freed)
         return parts.pop(0)
 
-    async def run(part: FetchedBatch, *_: Any) -> FetchedBatch | None:
-        return part if len(parts) == 2 else None
+    async def run(part: list[FetchedBatch], *_: Any) -> list[FetchedBatch]:
+        return part if len(parts) == 2 else []
 
     monkeypatch.setattr(lane, "_take", take)
     monkeypatch.setattr(lane.transactions, "run", run)

@@ -19,13 +19,10 @@ def test_how_far_a_lane_is() -> None:
     table = SimpleNamespace(ring=_Ring())
 
     def lane(number: int, following: int) -> Any:
-        opening = SimpleNamespace(
-            address=SimpleNamespace(input_topic="orders"),
-            partition=number,
-            table=table,
-            rules_fault="" if number else "why",
+        opening = SimpleNamespace(table=table, rules_fault="" if number else "why")
+        return SimpleNamespace(
+            key=("orders", number), opening=opening, next=following, seconds_covered=lambda: None
         )
-        return SimpleNamespace(opening=opening, next=following, seconds_covered=lambda: None)
 
     lanes: Any = SimpleNamespace(
         lanes=[lane(0, 17), lane(1, 0)],

@@ -74,6 +74,7 @@ def test_defaults() -> None:
         },
         "address_defaults": {
             "partitions": 4,
+            "lanes": 0,
             "replication_factor": 0,
             "id_cache_size": 20_000,
             "duplicate_id_headers": ("_AMQ_DUPL_ID", "_HQ_DUPL_ID"),
@@ -373,7 +374,7 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
             "x",
             (
                 "unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
+                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, lanes, partitioner, partitions, "
                 "persist_id_cache, replication_factor"
             ),
         ),

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from agents.batch.batch import FetchedBatch
+from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision import decide, envelope
 from agents.decision.partitioner import Partitioner
 from app.commands.send import json_lines, send
@@ -204,8 +204,7 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
     lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
     arrived = Given(0, record.key, list(record.headers), record.value)
     outcome = lane.decide(
-        FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0),
-        [arrived],
+        [DueRecords(FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0), [arrived])],
         cast("LaneTable", Table()),
         {},
     )

@@ -1,14 +1,17 @@
 """Which worker gets which lanes."""
 
-from app.worker.membership.lane_assignment import Joined, deal, units_of
+from app.worker.membership.lane_assignment import Joined, LaneTopics, deal, units_of
+
+PAIR = LaneTopics("in", "forward")
 
 
 def test_topics_that_go_together() -> None:
     """Those of an address. What only others know goes by its subscribers and its count, and what is missing is left out."""
     subscribed = {"one": {"in", "forward", "gone"}, "two": {"in", "forward", "more", "more-forward", "odd"}}
     counts = {"in": 8, "forward": 4, "more": 3, "more-forward": 3, "odd": 2, "gone": 0}
-    units, topics = units_of(subscribed, [("in", "forward"), ("gone", "gone-forward")], counts)
+    units, groups = units_of(subscribed, [PAIR, LaneTopics("gone", "gone-forward")], counts)
 
+    topics = {name: group.there for name, group in groups.items()}
     assert sorted(map(sorted, topics.values())) == [["forward", "in"], ["more", "more-forward"], ["odd"]]
     assert {
         tuple(sorted(topics[name])): (unit.partitions, *unit.members) for name, unit in units.items()
@@ -21,11 +24,9 @@ def test_topics_that_go_together() -> None:
 
 def test_halves_that_nobody_has_both_of() -> None:
     """Each is given to somebody all the same, who says what is missing."""
-    units, topics = units_of(
-        {"one": {"in"}, "two": {"forward"}}, [("in", "forward")], {"in": 2, "forward": 2}
-    )
+    units, groups = units_of({"one": {"in"}, "two": {"forward"}}, [PAIR], {"in": 2, "forward": 2})
     assert {name: unit.members for name, unit in units.items()} == {"in": ("one",), "forward": ("two",)}
-    assert topics == {"in": ["in"], "forward": ["forward"]}
+    assert {name: group.there for name, group in groups.items()} == {"in": ["in"], "forward": ["forward"]}
 
 
 def test_a_half_that_has_grown() -> None:
@@ -34,7 +35,7 @@ def test_a_half_that_has_grown() -> None:
         "m1": ("http://a", {"in", "forward"}, {("in", 0), ("forward", 0)}),
         "m2": ("http://b", {"in", "forward"}, {("in", 1), ("forward", 1)}),
     }
-    assert deal(joined, [("in", "forward")], {"in": 4, "forward": 2}) == {
+    assert deal(joined, [PAIR], {"in": 4, "forward": 2}) == {
         "m1": {"in": [0, 2], "forward": [0]},
         "m2": {"in": [1, 3], "forward": [1]},
     }
@@ -44,7 +45,36 @@ def test_order_is_that_of_urls() -> None:
     """Member IDs are dice."""
     topics, counts = {"in", "forward"}, {"in": 1, "forward": 1}
     for first, second in (("m1", "m2"), ("m2", "m1")):
-        dealt = deal(
-            {first: ("http://b", topics, ()), second: ("http://a", topics, ())}, [("in", "forward")], counts
-        )
+        dealt = deal({first: ("http://b", topics, ()), second: ("http://a", topics, ())}, [PAIR], counts)
         assert dealt == {first: {}, second: {"in": [0], "forward": [0]}}
+
+
+def test_lanes_of_several_partitions() -> None:
+    """A lane goes to one worker with all its partitions, and its partition of the forward topic."""
+    topics = ("in", "forward")
+    joined: dict[str, Joined] = {name: (f"http://{name}", topics, ()) for name in ("a", "b")}
+    dealt = deal(joined, [LaneTopics("in", "forward", 2)], {"in": 5, "forward": 2})
+
+    assert dealt == {"a": {"in": [0, 2, 4], "forward": [0]}, "b": {"in": [1, 3], "forward": [1]}}
+    held: dict[str, Joined] = {
+        "a": ("http://a", topics, {("in", 1), ("in", 3), ("forward", 1)}),
+        "b": ("http://b", topics, {("in", 0), ("in", 2), ("forward", 0)}),
+    }
+    assert deal(held, [LaneTopics("in", "forward", 2)], {"in": 5, "forward": 2}) == {
+        "a": {"in": [1, 3], "forward": [1]},
+        "b": {"in": [0, 2, 4], "forward": [0]},
+    }
+
+
+def test_lanes_count_by_their_partitions() -> None:
+    """A worker with the one lane of twelve partitions gets less of the others."""
+    addresses = [
+        LaneTopics("large", lanes=1),
+        *(LaneTopics(f"small-{index}", lanes=1) for index in range(12)),
+    ]
+    counts = {address.input: 1 for address in addresses} | {"large": 12}
+    joined: dict[str, Joined] = {name: (f"http://{name}", list(counts), ()) for name in ("a", "b")}
+    dealt = deal(joined, addresses, counts)
+
+    assert [sorted(topics) for topics in dealt.values()] == [["large"], sorted(set(counts) - {"large"})]
+    assert dealt["a"] == {"large": list(range(12))}
