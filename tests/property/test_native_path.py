@@ -25,7 +25,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from tables.change import Change, TableOptions
-from tables.codec import Slot, encode_id
+from tables.codec import Slot, encode_id, next_key
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
 from tables.table import LaneTable
@@ -97,11 +97,12 @@ class World:
         kind = CompressedBatch if self.form.compression else BatchBuilder
         return kind(self.form.bytes_max, self.form.compression, is_transactional=1)
 
-    def by_python(self, batch: FetchedBatch) -> Written:
+    def by_python(self, *batches: FetchedBatch) -> Written:
         table, emitter, path = self.python
+        due = [DueRecords(batch, list(batch.records)) for batch in batches]
         refused: dict[tuple[int, int], str] = {}
         while True:
-            outcome = path.decide([DueRecords(batch, list(batch.records))], table, refused)
+            outcome = path.decide(due, table, refused)
             try:
                 outputs = emitter.emit(outcome, self._builder)
             except TooLargeError as error:
@@ -109,27 +110,33 @@ class World:
                 emitter._spread -= 1
                 continue
             change = table.record(
-                outcome.checked, outcome.new_origins, {"orders": outcome.ends[0]}, {}, {}, outcome.judged
+                outcome.checked, outcome.new_origins, _nexts(batches, outcome), {}, {}, outcome.judged
             )
             state = changelog_batches(CHANGELOG, 0, table, change, self._builder)
             return _written(table, outcome, outputs, change, state)
 
-    def by_core(self, batch: FetchedBatch) -> Written | None:
+    def by_core(self, *batches: FetchedBatch) -> Written | None:
         table = self.core[0]
-        plan = self.native_path.plan([DueRecords(batch, batch.records)], table)
+        plan = self.native_path.plan([DueRecords(batch, batch.records) for batch in batches], table)
         if plan is None:
             return None
-        change = table.record_slots(plan.outcome.checked, plan.slots, {"orders": batch.end}, {}, {})
+        change = table.record_slots(plan.outcome.checked, plan.slots, _nexts(batches, plan.outcome), {}, {})
         state = self.native_path.closed_by_meta(plan.state, change)
         return _written(table, plan.outcome, plan.outputs, change, state)
 
-    def follow_python(self, batch: FetchedBatch) -> Written:
+    def follow_python(self, *batches: FetchedBatch) -> Written:
         """With the core's lane, what the path in Python says: as after the core has left it a batch."""
         self.python, kept = (*self.core[:2], self.core[2]), self.python
         try:
-            return self.by_python(batch)
+            return self.by_python(*batches)
         finally:
             self.python = kept
+
+
+def _nexts(batches: Sequence[FetchedBatch], outcome: Outcome) -> dict[str, int]:
+    return {
+        next_key("orders", batch.partition, 1): end for batch, end in zip(batches, outcome.ends, strict=True)
+    }
 
 
 def _filled(index: Index, low: int, floor: int) -> Index:
@@ -223,8 +230,8 @@ times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[FetchedBatch]:
-    """Of one input, one behind the other."""
+def batches(draw: st.DrawFn, partition: int = 0) -> list[FetchedBatch]:
+    """Batches of one partition, one behind the other."""
     found, offset = [], draw(st.sampled_from([0, 95, 10**12]))
     for _ in range(draw(st.integers(1, 4))):
         records, begin = [], offset
@@ -236,8 +243,16 @@ def batches(draw: st.DrawFn) -> list[FetchedBatch]:
             offset += 1
         parsed = parse(stored(records), 0, [], lambda _codec, _data: None)
         those = parsed[0] if parsed is not None else records
-        found.append(FetchedBatch("orders", 0, begin, offset, those, 0))
+        found.append(FetchedBatch("orders", partition, begin, offset, those, 0))
     return found
+
+
+@st.composite
+def transactions(draw: st.DrawFn) -> list[list[FetchedBatch]]:
+    """Batches of up to three partitions, by the transaction that they go into."""
+    partitions = [draw(batches(number)) for number in [0, 2, 12][: draw(st.sampled_from([1, 1, 2, 3]))]]
+    longest = max(map(len, partitions))
+    return [[some[place] for some in partitions if place < len(some)] for place in range(longest)]
 
 
 @st.composite
@@ -253,6 +268,7 @@ def worlds(draw: st.DrawFn) -> World:
         ),
         "partitioner": draw(st.sampled_from(["murmur2", "crc32"])),
         "duplicates": "divert" if draw(SELDOM) else "drop",
+        "lanes": draw(st.sampled_from([0, 0, 1, 2])),
     }
     form = BatchForm(draw(st.sampled_from([512 * 1024, 400, 700])), draw(st.sampled_from([0, 0, 0, 1, 4])))
     counts = 2 if draw(SELDOM) else 1, draw(st.integers(1, 5))
@@ -266,15 +282,15 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @settings(derandomize=True, max_examples=400, deadline=None)
-@given(worlds(), batches())
-def test_same_bytes(world: World, those: list[FetchedBatch]) -> None:
+@given(worlds(), transactions())
+def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
     """Outputs, changelog, slots, ring, counts; and what the core leaves to Python leaves both lanes equal too."""
     with patch("time.time", lambda: NOW_S):
-        for batch in those:
-            reference = world.by_python(batch)
-            core = world.by_core(batch)
+        for some in those:
+            reference = world.by_python(*some)
+            core = world.by_core(*some)
             if core is None:
-                core = world.follow_python(batch)
+                core = world.follow_python(*some)
             elif reference.quarantined:
                 raise AssertionError("the core has done what it does not know")
 

@@ -1,6 +1,7 @@
 """What waits for a lane is in order, and as little as possible apart."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,3 +108,21 @@ def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
 
     assert went == came
     assert all(value == sorted(value) for value in went.values())
+
+
+def _of(partition: int, begin: int, end: int) -> FetchedBatch:
+    return replace(batch(begin, end), partition=partition)
+
+
+def test_a_transaction_takes_what_all_partitions_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One batch of each partition, as many records as a transaction may have; a forwarded batch goes alone."""
+    monkeypatch.setattr("agents.batch.inbox.BATCH_RECORDS_MAX", 10)
+    mail = Inbox()
+    first = [_of(0, 0, 4), _of(1, 0, 4), batch(0, 1, FORWARD), _of(2, 0, 4), _of(0, 9, 10), _of(3, 0, 2)]
+
+    assert [mail.add(item) for item in first] == [True, True, True, True, False, True]
+    assert mail.take() == [first[0], first[1], first[5]]
+    assert mail.add(first[4])
+    assert mail.take() == [first[2]]
+    assert mail.take() == [first[3], first[4]]
+    assert not mail
