@@ -155,7 +155,7 @@ class _Contest:
         try:
             return self._perform(job, name)
         finally:
-            topics.delete(self._source, [worker.output, worker.forward, *worker.more_topics])
+            topics.delete(self._source, [worker.output, *worker.more_topics])
 
     def _bridge(self, contender: str, name: str, server: str) -> Run:
         output = f"{name}-bridged"

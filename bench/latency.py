@@ -48,6 +48,8 @@ class Version(NamedTuple):
     """Of a checkout."""
     target_ms: int = 0
     """0 = its own default."""
+    lanes: int = 0
+    """Of the address; 0 = a lane for each partition."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -86,9 +88,7 @@ def run(
                 found.steady.setdefault(name, []).append(steady)
                 say(f"  {name}: {_line(steady)}")
             if load.backlog:
-                done = _backlog(
-                    broker, folder, load, versions[name].root, f"latency-{next(numbers)}", expected
-                )
+                done = _backlog(broker, folder, load, versions[name], f"latency-{next(numbers)}", expected)
                 found.backlog.setdefault(name, []).append(done)
                 say(f"  {name}: {done.rate:,.0f} messages/s, {done.cpu_s_per_million:.2f} CPU s a million")
     return found
@@ -106,7 +106,7 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
     bootstrap, plan = broker.bootstrap_servers, load.plan
     topics.create(bootstrap, name, plan.partitions)
     worker = ringfence.prepare(
-        folder / name, bootstrap, name, name, load.ring, load.partitioner, plan.partitions
+        folder / name, bootstrap, name, name, load.ring, load.partitioner, plan.partitions, version.lanes
     )
     log = folder / name / "output.log"
     with contextlib.ExitStack() as resources:
@@ -127,7 +127,7 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, 
         child.stop()
     if len(seen) != traffic.originals:
         raise BenchError(f"{len(seen)} messages came out of {traffic.originals}")
-    topics.delete(bootstrap, [name, worker.output, worker.forward, *worker.more_topics])
+    topics.delete(bootstrap, [name, worker.output, *worker.more_topics])
     waits = sorted(item.seen_at - item.produced_at for item in seen if began <= item.produced_at < ended)
     messages = round(load.rate * (ended - began))
     return Steady(
@@ -165,21 +165,23 @@ def _until(condition: Callable[[], bool], otherwise: str, child: Child) -> None:
         time.sleep(_POLL_S)
 
 
-def _backlog(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: str, expected: int) -> Run:
+def _backlog(
+    broker: EmbeddedBroker, folder: Path, load: Load, version: Version, name: str, expected: int
+) -> Run:
     """All that is in the topic, as fast as it goes."""
     plan, bootstrap = load.plan, broker.bootstrap_servers
     worker = ringfence.prepare(
-        folder / name, bootstrap, name, BACKLOG, load.ring, load.partitioner, plan.partitions
+        folder / name, bootstrap, name, BACKLOG, load.ring, load.partitioner, plan.partitions, version.lanes
     )
     job = Job(
-        name, worker.command, name, BACKLOG, worker.output, plan.partitions, plan.messages, worker.forward, folder=root
+        name, worker.command, name, BACKLOG, worker.output, plan.partitions, plan.messages, worker.forward, folder=version.root
     )  # fmt: skip
     done = perform(job, bootstrap, broker.pids, folder / name / "output.log")
     if done.outputs != expected or done.distinct_outputs != expected or done.out_of_order:
         raise BenchError(
             f"{done.outputs} messages came out of {expected}, {done.distinct_outputs} different, {done.out_of_order} out of order"
         )
-    topics.delete(bootstrap, [worker.output, worker.forward, *worker.more_topics])
+    topics.delete(bootstrap, [worker.output, *worker.more_topics])
     return done
 
 
@@ -211,6 +213,12 @@ def _backlog(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name:
     help="app.latency_target_ms; may be repeated, for a curve. Without it, its default.",
 )
 @click.option(
+    "--lanes",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Also an address with so many lanes, beside one with a lane for each partition. May be repeated.",
+)
+@click.option(
     "--beside",
     type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
     multiple=True,
@@ -226,6 +234,7 @@ def command(
     value_bytes: int,
     rounds: int,
     targets: tuple[int, ...],
+    lanes: tuple[int, ...],
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
     """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
@@ -238,6 +247,7 @@ def command(
         for target in targets or (0,)
     }
     versions |= {f"{target} ms": Version(ROOT, target) for target in targets} or {HERE: Version(ROOT)}
+    versions |= {f"lanes = {number}": Version(ROOT, lanes=number) for number in lanes}
     with temporary_broker() as (broker, folder):
         found = run(broker, folder, load, versions, rounds, console.print)
     show(found, console)

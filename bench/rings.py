@@ -135,7 +135,7 @@ def run(
             )  # fmt: skip
             worked.append(_work(broker, folder, job, ids, address))
             say(f"  {worked[-1]}")
-        topics.delete(broker.bootstrap_servers, [address, worker.output, worker.forward, *worker.more_topics])
+        topics.delete(broker.bootstrap_servers, [address, worker.output, *worker.more_topics])
     return Found(ids, opened, worked)
 
 

@@ -95,7 +95,7 @@ def _worker(
         contender, worker.command, place.name, place.input, worker.output, plan.partitions, plan.messages // parts,
         worker.forward, parts=parts, environ=environ,
     )  # fmt: skip
-    return Ready(job, (worker.forward, *worker.more_topics))
+    return Ready(job, worker.more_topics)
 
 
 def _ringfence(place: Place) -> Ready:

@@ -15,7 +15,7 @@ _ASSIGNED: Final = re.compile(r"assigned (\d+) lanes: (.*)")
 _OPEN: Final = re.compile(
     r"lane (\S+) open: (\d+) changelog records restored in ([\d.]+) s \((?:RocksDB )?(\w+)[^)]*\)"
 )
-_CLOSED: Final = re.compile(r"lane (\S+) closed at offset (\d+)")
+_CLOSED: Final = re.compile(r"lane (\S+) closed at offsets? (\d+)")
 
 
 class Event(NamedTuple):

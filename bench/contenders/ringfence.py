@@ -23,7 +23,7 @@ class Worker:
     """To be run from the root of the project, after ``python``."""
     output: str
     forward: str
-    """Topic by which records travel to their home."""
+    """Topic by which records travel to their home; empty = there is none."""
     more_topics: tuple[str, ...]
     """What else was created for it."""
 
@@ -36,10 +36,19 @@ def prepare(
     ring: int,
     partitioner: str = "murmur2",
     partitions: int = 4,
+    lanes: int = 0,
 ) -> Worker:
     """Write the configuration, create the topics that are not there.
 
-    ``partitioner``: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
+    Args:
+        folder: For configuration and state.
+        bootstrap: The broker.
+        app_id: The app.
+        address: Name of the address.
+        ring: IDs that lanes of one partition remember; one of several has room for as many of each.
+        partitioner: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
+        partitions: Of the input.
+        lanes: Of the address; 0 = a lane for each partition.
 
     Raises:
         BenchError: they could not be created.
@@ -58,8 +67,9 @@ data_dir = "{folder / "data"}"
 partitions = {partitions}
 [[addresses]]
 name = "{address}"
-id_cache_size = {ring}
+id_cache_size = {ring * partitions // lanes if lanes else ring}
 partitioner = "{partitioner}"
+lanes = {lanes}
 """,
         "utf-8",
     )
@@ -75,9 +85,14 @@ partitioner = "{partitioner}"
     )
     if done.returncode != 0:
         raise BenchError(f"topics create ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    forward = "" if lanes == 1 else wire_names.forward_topic(app_id, address)
     return Worker(
         ("-m", "app", "worker", "--config", str(config), "--web-port", str(ports.choose(HOST))),
         wire_names.accepted_topic(address),
-        wire_names.forward_topic(app_id, address),
-        (wire_names.changelog_topic(app_id, address), wire_names.quarantine_topic(address)),
+        forward,
+        (
+            wire_names.changelog_topic(app_id, address),
+            wire_names.quarantine_topic(address),
+            *([forward] if forward else []),
+        ),
     )

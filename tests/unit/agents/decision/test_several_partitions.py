@@ -50,13 +50,16 @@ class Lane:
         self._path = Path(address, 0, PARTITIONS, FORWARD)
         self._emitter = Emitter(address, FORWARD, outputs)
 
-    def decide(self, refused: dict[tuple[int, int], str] | None = None, **batches: list[Given]) -> Outcome:
+    def decide(self, **batches: list[Given]) -> Outcome:
+        return self.decide_again({}, **batches)
+
+    def decide_again(self, refused: dict[tuple[int, int], str], /, **batches: list[Given]) -> Outcome:
         due = []
         for name, records in batches.items():
             number = int(name.removeprefix("p"))
             end = records[-1].offset + 1 if records else 50
             due.append(DueRecords(FetchedBatch("orders", number, 0, end, records, 0), records))
-        return self._path.decide(due, cast("LaneTable", self.table), refused or {})
+        return self._path.decide(due, cast("LaneTable", self.table), refused)
 
     def emitted(self, outcome: Outcome, topic: str) -> list[dict[str, bytes | None]]:
         """The headers of what goes to a topic, in order."""
@@ -171,7 +174,7 @@ def test_too_large_in_one_partition() -> None:
     batches = {"p0": [record(3, b"a", b"0")], "p1": [large]}
     with pytest.raises(TooLargeError) as refused:
         lane.emitted(lane.decide(**batches), "orders.accepted")
-    outcome = lane.decide(refused.value.reasons, **batches)
+    outcome = lane.decide_again(refused.value.reasons, **batches)
 
     assert list(refused.value.reasons) == [(1, 3)]
     assert [item.source for item in outcome.here] == [b"orders/0/3"]
