@@ -35,7 +35,7 @@ FORMAT_VERSION: Final = 1
 FORMAT_BRIDGED: Final = 2
 """Of the meta record of a lane that has noted hops: what does not know them must not open it."""
 FORMAT_LANES: Final = 3
-"""Of the meta record of a lane whose address sets ``lanes``: its offsets are by partition."""
+"""Format of the meta record of a lane whose address sets ``lanes``: its offsets are by partition."""
 
 KIND_META: Final = b"\x00"
 KIND_RING: Final = b"\x01"

@@ -12,8 +12,8 @@ MAIL_MAX: Final = 2
 class Inbox:
     """The batches of one lane. A batch that continues where one of its partition ends is joined to it.
 
-    A transaction costs the same for one record as for a hundred. So a lane that is behind catches up by larger transactions, and a lane of
-    several partitions takes what all of them have.
+    A transaction costs the same for one record as for a hundred. A lane that is behind therefore catches up by larger transactions, and a
+    lane of several partitions takes what all of them have.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of the records of a transaction: forward, verdict, divert, quarantine. Decides; writes nothing."""
+"""Decisions about the records of a transaction: forward, verdict, divert, quarantine. Writes nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -62,7 +62,7 @@ class Item(msgspec.Struct, gc=False):
 
     @property
     def place(self) -> Place:
-        """Where it was read."""
+        """Partition and offset of the record."""
         return self.partition, self.record.offset
 
     def refuse(self, reason: str) -> None:

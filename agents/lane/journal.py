@@ -14,9 +14,9 @@ from tables.codec import Meta
 
 FORMAT: Final = 1
 FORMAT_GROWN: Final = 2
-"""Of a growth: a run that does not know it must not pass over it."""
+"""Format of a growth: a run that does not know it must not pass over it."""
 FORMAT_LANES: Final = 3
-"""Of a lane whose address sets ``lanes``: ``next`` is by ``<topic>/<partition>``, and ``lanes`` has their number."""
+"""Format of a lane whose address sets ``lanes``: ``next`` is by ``<topic>/<partition>``, and ``lanes`` has their number."""
 PARTITION: Final = 0
 """The journal has one: its order is that of all."""
 

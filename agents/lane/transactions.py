@@ -88,7 +88,7 @@ class Transactions:
             ownership: The right to it.
 
         Returns:
-            What is left of the batches, for transactions of its own.
+            The rest of the batches, for the next transaction.
 
         Raises:
             Exception: nothing is known of the outcome; the opening is to be discarded and the batches to be run again.

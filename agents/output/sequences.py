@@ -1,6 +1,6 @@
 """Sequence numbers of accepted IDs, for ``_RF_SEQ``. Pure.
 
-The ring gives each new ID of a lane the next number. So the header shows the order in which a lane of several partitions accepted them.
+The ring gives each new ID of a lane the next number. The header therefore shows the order in which a lane accepted IDs.
 """
 
 from collections import Counter

@@ -45,7 +45,7 @@ def prepare(
         bootstrap: The broker.
         app_id: The app.
         address: Name of the address.
-        ring: IDs that lanes of one partition remember; one of several has room for as many of each.
+        ring: IDs that lanes of one partition remember. Lanes of several remember twice as many of each, as they do not read them in step.
         partitioner: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
         partitions: Of the input.
         lanes: Of the address; 0 = a lane for each partition.
@@ -67,7 +67,7 @@ data_dir = "{folder / "data"}"
 partitions = {partitions}
 [[addresses]]
 name = "{address}"
-id_cache_size = {ring * partitions // lanes if lanes else ring}
+id_cache_size = {2 * ring * partitions // lanes if lanes else ring}
 partitioner = "{partitioner}"
 lanes = {lanes}
 """,

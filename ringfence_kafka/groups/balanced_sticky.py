@@ -26,7 +26,7 @@ class Unit:
     members: Sequence[str]
     """Members that may have some of it; at least one."""
     weight: int = 1
-    """What each of them counts where members are evened out over all units."""
+    """Load of each of them, for the balance over all units."""
 
 
 def _by_number(_member: str, item: UnitPartition) -> Any:
@@ -46,8 +46,8 @@ def balanced_sticky(
         rank: A member gives up its partition with the highest rank first.
 
     Returns:
-        Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. Where all may have
-        all, and all weigh the same, that holds of all units together too. Nothing moves that need not for that.
+        Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. If all may have
+        all and all weigh the same, that holds of all units together too. Nothing moves that need not for that.
     """
     balance = _Balance(units, list(held), rank)
     for member, items in held.items():

@@ -93,7 +93,7 @@ def test_one_lane_forwards_nothing() -> None:
 
 
 def test_home_is_a_lane() -> None:
-    """Of two lanes each is the home of about half of the groups, whatever partition they came in."""
+    """Each of two lanes is the home of about half of the groups, whatever partition they came in."""
     groups = [b"%d" % number for number in range(200)]
     outcome = Lane(2).decide(
         p0=[record(number, group, None) for number, group in enumerate(groups[:100])],
@@ -154,7 +154,7 @@ def test_no_sequence_without_detection_or_lanes(lanes: int) -> None:
 
 
 def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes behind it waits for the next transaction, in its partition and in those behind it."""
+    """The records behind it wait for the next transaction, in its partition and in those behind it."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 3)
     outcome = Lane(1).decide(
         p0=[envelope(0, None, b"1", b"2")],
