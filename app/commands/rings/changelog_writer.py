@@ -3,15 +3,16 @@
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from agents.lane import journal
 from agents.output.changelog import batches_of
 from agents.topic_checks.topics import missing_journal
+from app.commands.rings.joined_rings import Entry
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
-from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
+from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta
 
@@ -66,6 +67,10 @@ class OwnedLane:
             builder, self._app_id, event, name, self._number, capacities, following, topic_ids
         )
 
+    def builder(self) -> Builder:
+        """Return an empty record batch of this producer."""
+        return self._producer.builder()
+
     async def write(
         self, entries: Iterable[tuple[bytes, bytes | None]], journal_records: Sequence[Outgoing] = ()
     ) -> None:
@@ -78,8 +83,32 @@ class OwnedLane:
         """
         changelog = wire_names.changelog_topic(self._app_id, self._address)
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
-        async with asyncio.timeout(WRITE_LIMIT_S):
-            await self._producer.transact([*batches, *journal_records], {}, self._app_id)
+        await self.write_batches([*batches, *journal_records])
+
+    async def write_batches(self, batches: Sequence[Outgoing], limit_s: float = WRITE_LIMIT_S) -> None:
+        """Write record batches in one transaction. Raises as :meth:`write` does."""
+        async with asyncio.timeout(limit_s):
+            await self._producer.transact(batches, {}, self._app_id)
+
+
+def dated_batches(
+    topic: str, partition: int, entries: Iterable[Entry], new_builder: NewBuilder, oldest_ms: int = 0
+) -> list[Outgoing]:
+    """Return batches of changelog records that keep the time of their acceptance, but are no older than ``oldest_ms``."""
+    batches, builder = [], new_builder()
+    for key, value, timestamp in entries:
+        record: dict[str, Any] = {
+            "timestamp": None if timestamp is None else max(timestamp, oldest_ms),
+            "key": key,
+            "value": value,
+            "headers": [],
+        }
+        if builder.append(**record) is None:
+            batches.append(Outgoing(topic, partition, builder))
+            builder = new_builder()
+            builder.append(**record)
+    batches.append(Outgoing(topic, partition, builder))
+    return batches
 
 
 def lanes_record(

@@ -3,6 +3,7 @@
 import click
 
 from app.commands.options import JSON, YES, addresses_option
+from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import silence_clients
 
@@ -83,3 +84,34 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
     from app.commands.rings import adopt
 
     return adopt.adopt(settings, address, yes=yes)
+
+
+@rings.command("regroup")
+@click.argument("address")
+@click.option(
+    "--lanes",
+    type=click.IntRange(0, MAX_PARTITIONS),
+    required=True,
+    help="How many lanes it is to have; 0 = a lane for each partition.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
+)
+@YES
+@JSON
+@addresses_option
+def rings_regroup(
+    settings: Settings, address: str, lanes: int, dry_run: bool, yes: bool, as_json: bool
+) -> int:
+    """Write the rings of ADDRESS anew for another number of lanes. Run it before workers start with another value of lanes.
+
+    A lane gets the IDs of all former lanes whose partitions it owns, and the newest id_cache_size stay; where a lane is divided, each new one gets
+    all of them. Offsets and what came over bridges move along.
+
+    Let workers judge what was forwarded, and stop them. It goes on where it ended, if it is run again; until its end no worker opens a lane.
+
+    With --dry-run workers may run. Exit code 1 then: something is in the way.
+    """
+    from app.commands.rings import regroup
+
+    return regroup.regroup(settings, address, lanes, dry_run=dry_run, as_json=as_json, yes=yes)

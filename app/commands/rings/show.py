@@ -148,11 +148,23 @@ class LaneView:
         cluster: Cluster,
         number: int,
         partitions: Sequence[int] = (),
+        *,
+        dated: bool = False,
     ) -> None:
-        """``number``: of the lane, and of its changelog partition; ``partitions``: those of the input that it owns."""
+        """Read nothing yet.
+
+        Args:
+            settings: The configuration.
+            address: The address.
+            cluster: The cluster.
+            number: Of the lane, and of its changelog partition.
+            partitions: Partitions of the input that the lane owns.
+            dated: Keep the timestamps of ring records, too.
+        """
         self.number = number
         self.partitions = partitions
         self.lane = wire_names.lane_name(address.name, number)
+        self._dated = dated
         self._kafka = settings.kafka
         self._topic = wire_names.changelog_topic(settings.app.id, address.name)
         self._cluster = cluster
@@ -161,6 +173,7 @@ class LaneView:
             require_own(meta, settings.app.id, address.name, f"{self._topic}/{number}")
 
         self._restore = Restore(None, 0, resident=True, check=check)
+        self._timestamps: dict[bytes, tuple[int, int]] = {}
         self._next: int | None = None
 
     async def read_on(self) -> Restore:
@@ -176,11 +189,25 @@ class LaneView:
 
         async def consume(records: Sequence[Any]) -> None:
             self._restore.consume(records)
+            if self._dated:
+                self._note_timestamps(records)
 
         self._next = await LogReader(self._kafka).read_range(
             self._topic, self.number, self._next, end, consume
         )
         return self._restore
+
+    def _note_timestamps(self, records: Sequence[Any]) -> None:
+        for record in records:
+            if record.key[:1] == codec.KIND_RING and record.value is not None:
+                sequence = codec.sequence_of(record.value)
+                if sequence >= self._timestamps.get(record.key, (-1, 0))[0]:
+                    self._timestamps[record.key] = sequence, record.timestamp
+
+    @property
+    def accepted_at(self) -> dict[bytes, int]:
+        """Timestamp of each ring record that was read, by its key, in milliseconds since the epoch."""
+        return {key: timestamp for key, (_, timestamp) in self._timestamps.items()}
 
 
 class Snapshot(NamedTuple):

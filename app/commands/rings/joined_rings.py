@@ -1,0 +1,209 @@
+"""The ring and the hop memory of a lane that gets what several former lanes know. Pure."""
+
+import heapq
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from app.commands.rings.regroup_plan import Regrouping
+from tables import codec
+from tables.codec import Meta, Origin, Route, next_key
+from tables.hops import OFFSETS_MAX, Held
+
+Records = dict[bytes, bytes]
+
+
+class Entry(NamedTuple):
+    """A changelog record that is to be written."""
+
+    key: bytes
+    value: bytes | None
+    """None = tombstone."""
+    timestamp: int | None = None
+    """Milliseconds since the epoch; None = now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The present content of a changelog partition."""
+
+    meta: Meta | None = None
+    slots: Records = field(default_factory=dict)
+    """Ring records, key → value."""
+    accepted_at: Mapping[bytes, int] = field(default_factory=dict)
+    """Timestamp of each ring record, by its key."""
+    hops: Records = field(default_factory=dict)
+
+
+class _Known(NamedTuple):
+    """An ID of a former lane. Tuples compare as their acceptances came."""
+
+    accepted_at: int
+    lane: int
+    sequence: int
+    id: bytes
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class NewLane:
+    """What is written into the changelog partition of a lane."""
+
+    meta: Meta
+    entries: list[Entry]
+    """All records but the meta record, which comes last."""
+    ids: int
+    capacity_before: int
+    """The largest of its former lanes."""
+
+
+def _known(lane: int, content: Content) -> Iterator[_Known]:
+    """The live IDs of a ring by sequence. Where a clock went back, a later ID is as old as the one before it."""
+    meta = content.meta
+    if meta is None:
+        return
+    low, latest = max(meta.floor, meta.head - meta.capacity, 0), 0
+    slots = {
+        slot.sequence: (slot, content.accepted_at.get(key, 0))
+        for key, value in content.slots.items()
+        if low <= (slot := codec.decode_ring(key, value)).sequence < meta.head
+    }
+    for sequence in sorted(slots):
+        slot, accepted_at = slots[sequence]
+        latest = max(latest, accepted_at)
+        yield _Known(latest, lane, sequence, slot.id, slot.origin)
+
+
+def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
+    """The newest IDs of several rings, the oldest first; an ID of several lanes once, as old as its last acceptance."""
+    found: dict[bytes, _Known] = {}
+    for item in heapq.merge(*(_known(lane, content) for lane, content in contents.items())):
+        found.pop(item.id, None)
+        found[item.id] = item
+    return list(found.values())[-capacity:] if capacity else []
+
+
+def _hops(contents: Iterable[Content], capacity: int) -> Records:
+    """The hop memories of several lanes as one.
+
+    All that was forwarded is judged, so each lane has seen what lies below the highest floor of a route.
+    """
+    found: dict[Route, tuple[int, set[int]]] = {}
+    for content in contents:
+        for record in content.hops.items():
+            route, floor, runs = codec.decode_hops(*record)
+            known_floor, above = found.get(route, (0, set()))
+            above.update(Held.restored(floor, runs, OFFSETS_MAX).above)
+            found[route] = (max(floor, known_floor), above)
+    most = min(capacity, OFFSETS_MAX) or OFFSETS_MAX
+    return {
+        codec.hops_key(route): codec.hops_value(
+            floor, sorted(item for item in above if item >= floor)[-most:]
+        )
+        for route, (floor, above) in found.items()
+    }
+
+
+def new_lane(
+    regrouping: Regrouping,
+    lane: int,
+    contents: Mapping[int, Content],
+    own: Content,
+    *,
+    capacity: int,
+    input_topic: str,
+    forwarded: tuple[str, int] | None,
+    topic_ids: Mapping[str, str],
+) -> NewLane:
+    """Return the records of a new lane.
+
+    Sequences go on above those of all its former lanes, so what its changelog partition held before is dead.
+
+    Args:
+        regrouping: The plan.
+        lane: The new lane.
+        contents: The former lanes whose IDs it gets.
+        own: The present content of its changelog partition.
+        capacity: IDs that it remembers.
+        input_topic: The input of the address.
+        forwarded: The forward topic, and the end of the lane's partition of it, which is judged; None = there is none.
+        topic_ids: Kafka's own IDs of the present topics that the records may not have.
+    """
+    metas = [content.meta for content in contents.values() if content.meta is not None]
+    first = metas[0]
+    known = _newest(contents, capacity)
+    if lane in contents and own.meta is not None and _same(own, own.meta, known, capacity):
+        slots: list[Entry] = []
+        head, floor, older = own.meta.head, own.meta.floor, own.meta.older
+    else:
+        base = max([meta.head for meta in (*metas, own.meta) if meta is not None] + [_highest(own) + 1])
+        slots = _slots(known, own, capacity, base)
+        head, floor, older = base + len(known), base, []
+    hops = _hops(contents.values(), capacity)
+    offsets = {}
+    for partition in regrouping.wanted.partitions_of(lane):
+        meta = contents[regrouping.former.lane_of(partition)].meta
+        if meta is not None and (offset := meta.next_of(input_topic, partition)) is not None:
+            offsets[next_key(input_topic, partition, regrouping.after)] = offset
+    ids = {topic: id_ for meta in metas for topic, id_ in meta.topic_ids.items()}
+    if forwarded is not None:
+        topic, end = forwarded
+        offsets[next_key(topic, lane, regrouping.after)] = end
+        ids |= {topic: topic_ids[topic]}
+    ages = [meta.max_age_ms for meta in metas if meta.rules] or [0]
+    meta = first._replace(
+        capacity=capacity,
+        head=head,
+        floor=floor,
+        next_offsets=offsets,
+        partition_counts={
+            **{topic: count for meta in metas for topic, count in meta.partition_counts.items()},
+            input_topic: regrouping.partitions,
+        },
+        incarnation=secrets.token_hex(8),
+        older=older,
+        persistent=all(meta.persistent for meta in metas),
+        topic_ids=ids,
+        bridged=any(meta.bridged for meta in metas) or bool(own.meta and own.meta.bridged),
+        max_age_ms=max(ages) if all(ages) else 0,
+        rules=next((meta.rules for meta in metas if meta.rules), {}),
+        lanes=regrouping.after,
+    )
+    entries = [*slots, *_changes(own.hops, hops)]
+    return NewLane(meta, entries, len(known), max(meta.capacity for meta in metas))
+
+
+def _same(own: Content, meta: Meta, known: Sequence[_Known], capacity: int) -> bool:
+    """Whether a ring stays as it is."""
+    present = [(item.id, item.origin) for item in _known(0, own)]
+    return meta.capacity == capacity and present == [(item.id, item.origin) for item in known]
+
+
+def _highest(own: Content) -> int:
+    return max(map(codec.sequence_of, own.slots.values()), default=-1)
+
+
+def _slots(known: Sequence[_Known], own: Content, capacity: int, base: int) -> list[Entry]:
+    entries = [
+        Entry(
+            codec.ring_key(capacity, base + place),
+            codec.ring_value(base + place, item.id, item.origin),
+            item.accepted_at,
+        )
+        for place, item in enumerate(known)
+    ]
+    written = {entry.key for entry in entries}
+    return [*(Entry(key, None) for key in own.slots if key not in written), *entries]
+
+
+def _changes(present: Records, wanted: Records) -> list[Entry]:
+    left = [Entry(key, None) for key in present if key not in wanted]
+    return [*left, *(Entry(key, value) for key, value in wanted.items() if present.get(key) != value)]
+
+
+def ended(meta: Meta, lanes: int) -> Meta:
+    """Return the record of a lane that there is no more: nothing of its ring is alive."""
+    return meta._replace(
+        floor=meta.head, next_offsets={}, older=[], incarnation=secrets.token_hex(8), lanes=lanes
+    )

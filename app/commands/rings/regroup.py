@@ -1,0 +1,297 @@
+"""``ringfence rings regroup``: another number of lanes for an address whose lanes have begun.
+
+A lane owns partitions of the input, and its ring knows the IDs whose home they are. The new rings are written from the old ones: a lane gets the
+IDs of all former lanes whose partitions it owns, by the time of their acceptance, and the newest ``id_cache_size`` of them stay. A slot does not
+say whose home it is, so where a lane is divided each of its successors gets all. :mod:`app.commands.rings.regrouping` has the steps.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+from aiokafka.errors import KafkaError
+
+from agents.topic_checks.changelog import newest_metas
+from agents.topic_checks.lanes import is_marked, shown_lanes
+from app.commands.confirmation import confirmed
+from app.commands.rings.changelog_writer import OwnedLane, dated_batches, lanes_record, require_journal
+from app.commands.rings.joined_rings import Content
+from app.commands.rings.pending_input import anything, first_unjudged
+from app.commands.rings.regroup_plan import (
+    RegroupError,
+    Regrouping,
+    described,
+    document,
+    foretell,
+    plan,
+)
+from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
+from app.commands.rings.show import LaneView
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.group_admin import NO_MEMBERS
+from ringfence_kafka.admin.topics import LONG_MAX, missing
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.process.step_progress import Steps, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
+from tables.codec import META_KEY, Meta, encode_meta
+
+SHOWN_LIMIT_S: Final = 15.0
+WRITE_LIMIT_S: Final = 55.0
+"""For the transaction of all rings: brokers abort one that is open for a minute."""
+_MINUTE_MS: Final = 60_000
+AGAIN: Final = "run this again: it goes on where it ended"
+
+
+def regroup(
+    settings: Settings,
+    name: str,
+    lanes: int,
+    *,
+    dry_run: bool = False,
+    as_json: bool = False,
+    yes: bool = True,
+) -> int:
+    """Give an address another number of lanes. Safe to repeat, wherever it ended.
+
+    Args:
+        settings: The configuration.
+        name: The address.
+        lanes: Lanes that it is to have; 0 = a lane for each partition of the input.
+        dry_run: Change nothing; print what would be done, and what is in the way.
+        as_json: Print a document at the end.
+        yes: Do not ask.
+
+    Returns:
+        The exit code: 0; of a dry run 1 if something is in the way.
+
+    Raises:
+        RegroupError: it is not possible; or workers run, or forwarded records are left to judge.
+        MissingTopicError: a topic does not exist.
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    failpoints.install_from_environment()
+    address = settings.configured(name)
+    say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
+
+    async def run(progress: Steps) -> tuple[Regrouping, list[str], dict[int, int]]:
+        async with Cluster(settings.kafka, settings.app.id) as cluster:
+            verb = _Verb(settings, address, cluster, say, progress)
+            return await verb.regroup(lanes, dry_run=dry_run, yes=yes)
+
+    try:
+        with steps() as progress, observed(progress.add):
+            regrouping, obstacles, sizes = asyncio.run(run(progress))
+    except FencedError as error:
+        raise _worker_came(settings) from error
+    except (KafkaError, LogStalledError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
+        ) from error
+    if as_json:
+        click.echo(json.dumps(document(regrouping, obstacles, sizes, dry_run=dry_run), indent=2))
+    return int(bool(obstacles))
+
+
+def _worker_came(settings: Settings) -> RegroupError:
+    return RegroupError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
+
+
+class _Verb:
+    """The regrouping of one address, as an operator sees it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        cluster: Cluster,
+        say: Callable[[str], object],
+        progress: Steps,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._cluster = cluster
+        self._say = say
+        self._progress = progress
+        self._changelog = wire_names.changelog_topic(settings.app.id, address.name)
+        self._forward = wire_names.forward_topic(settings.app.id, address.name)
+
+    async def regroup(
+        self, lanes: int, *, dry_run: bool, yes: bool
+    ) -> tuple[Regrouping, list[str], dict[int, int]]:
+        """Regroup, or only look. Return the plan, what is in its way, and the IDs of each ring that was written."""
+        name = self._address.name
+        self._progress.begin(f"looking at the lanes of {name}")
+        counts = await self._counts()
+        metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
+        regrouping = plan(self._address, counts[self._address.input_topic], metas, lanes)
+        running, left = ("", "") if regrouping.done else await self._look(regrouping, metas)
+        obstacles = [text for text in (running, left) if text]
+        self._progress.end()
+        if dry_run:
+            if not regrouping.done:
+                foretell(regrouping, obstacles, self._say)
+            return regrouping, obstacles, {}
+        if left and not running and any(map(is_marked, metas.values())):
+            # Who else could judge it: run again, this finds lanes that work.
+            await self._regroup(regrouping).unmark()
+        if obstacles:
+            raise RegroupError("\n".join(obstacles))
+        if regrouping.done:
+            await self._give_all(regrouping, counts)
+            self._say(f"{name} has {shown_lanes(lanes)}, and its rings fit: nothing to do")
+            return regrouping, [], {}
+        before = shown_lanes(regrouping.before or 0)
+        confirmed(f"Write new rings for {name}, which has {before}, for {shown_lanes(lanes)}", yes=yes)
+        sizes = await self._carry_out(regrouping, counts)
+        self._progress.end()
+        for lane, size in sizes.items():
+            self._say(f"{described(regrouping, lane)}: {size:,} stay known")
+        self._say(
+            f"write lanes = {lanes} for {name} into the configuration, run 'ringfence topics check', and start the workers, all with this "
+            "file"
+        )
+        return regrouping, [], sizes
+
+    async def _counts(self) -> dict[str, int]:
+        source = self._address.input_topic
+        counts = await self._cluster.topics.partition_counts([source, self._changelog, self._forward])
+        for role, topic in (("input topic", source), ("changelog", self._changelog)):
+            if topic not in counts:
+                raise MissingTopicError(missing(role, self._address.name, topic))
+        await require_journal(self._settings, self._cluster)
+        return counts
+
+    async def _look(self, regrouping: Regrouping, metas: dict[int, Meta]) -> tuple[str, str]:
+        """Return that workers run, and what is forwarded and not judged; empty = nothing is in the way."""
+        await self._cluster.groups.await_coordinator()
+        running = ""
+        if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
+            running = (
+                f"workers of {self._settings.app.id} run (its group is {state}), and a ring changes for all at once: stop all of them by "
+                "SIGTERM; a worker that was killed counts until its session ends"
+            )
+        left = await self._forwarded_left(regrouping, metas)
+        if left:
+            left += (
+                f": forwarded records are judged by the lanes that there are. Let workers with {shown_lanes(regrouping.before or 0)} run until "
+                "'ringfence status' shows a lag of 0 while producers and bridges are stopped, stop them, and run this again"
+            )
+        return running, left
+
+    async def _forwarded_left(self, regrouping: Regrouping, metas: dict[int, Meta]) -> str:
+        """Return which forwarded records are not judged; empty = all are."""
+        if regrouping.before == 1:
+            return ""
+        count = (await self._cluster.topics.partition_counts([self._forward])).get(self._forward, 0)
+        for lane in range(min(regrouping.former.lanes, count)):
+            begin = await first_unjudged(self._cluster, self._forward, lane, metas.get(lane))
+            end = await self._cluster.offsets.high_watermark(self._forward, lane)
+            if begin < end and await anything(self._settings, self._forward, lane, begin, end):
+                return (
+                    f"lane {regrouping.name(lane)} has judged {self._forward}/{lane} up to {begin} of {end}"
+                )
+        return ""
+
+    async def _carry_out(self, regrouping: Regrouping, counts: dict[str, int]) -> dict[int, int]:
+        await self._give(self._changelog, counts, regrouping.wanted.lanes)
+        work = self._regroup(regrouping)
+        await work.mark()
+        # Nothing changes any more. What came between the look and the marks would wait for ever: no lane may open.
+        metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
+        running, left = await self._look(regrouping, metas)
+        if left:
+            await work.unmark()
+            raise RegroupError(left)
+        if running:
+            raise _worker_came(self._settings)
+        await self._give_all(regrouping, counts)
+        return await work.write(counts[self._changelog], await self._forwarded(regrouping, counts))
+
+    def _regroup(self, regrouping: Regrouping) -> Regroup:
+        changelogs = _Changelogs(self._settings, self._address, self._cluster, regrouping)
+        return Regroup(self._address, self._settings.app.id, regrouping, changelogs, self._progress)
+
+    async def _give_all(self, regrouping: Regrouping, counts: dict[str, int]) -> None:
+        lanes = regrouping.wanted.lanes
+        await self._give(self._changelog, counts, lanes)
+        if regrouping.after != 1 and self._forward in counts:
+            await self._give(self._forward, counts, lanes)
+
+    async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
+        if counts[topic] < wanted:
+            await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
+            self._say(f"{topic}  {counts[topic]} partitions, now {wanted}")
+            counts[topic] = wanted
+
+    async def _forwarded(self, regrouping: Regrouping, counts: dict[str, int]) -> Forwarded | None:
+        if regrouping.after == 1 or self._forward not in counts:
+            return None
+        identity = await self._cluster.topics.identity(self._forward)
+        lanes = range(min(regrouping.wanted.lanes, counts[self._forward]))
+        ends = await asyncio.gather(
+            *(self._cluster.offsets.high_watermark(self._forward, lane) for lane in lanes)
+        )
+        return Forwarded(self._forward, identity.topic_id, dict(zip(lanes, ends, strict=True)))
+
+
+class _Changelogs:
+    """The changelog of an address on a cluster."""
+
+    def __init__(
+        self, settings: Settings, address: AddressSettings, cluster: Cluster, regrouping: Regrouping
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._cluster = cluster
+        self._lanes = regrouping.after
+        self._topic = wire_names.changelog_topic(settings.app.id, address.name)
+        self._views: dict[int, LaneView] = {}
+
+    async def content(self, number: int) -> Content:
+        """Return the present content of a partition; only what came since the last call is read."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._views[number] = LaneView(
+                self._settings, self._address, self._cluster, number, dated=True
+            )
+        restore = await view.read_on()
+        return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
+
+    async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
+        """Write a meta record as the lane itself. Raises RegroupError if its record is not ``former`` any more."""
+        async with OwnedLane(self._settings, self._address, number) as owned:
+            if (await self.content(number)).meta != former:
+                raise _worker_came(self._settings)
+            await owned.write([(META_KEY, encode_meta(meta))])
+
+    async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
+        """Write all of it in one transaction, as lane 0: whoever opens that lane, or regroups too, is the last one to write."""
+        oldest_ms = await self._oldest_ms()
+        app_id, name = self._settings.app.id, self._address.name
+        async with OwnedLane(self._settings, self._address, 0) as owned:
+            batches = [
+                batch
+                for number, entries in changes
+                for batch in dated_batches(self._topic, number, entries, owned.builder, oldest_ms)
+            ]
+            batches += [
+                lanes_record(owned.builder(), app_id, event, name, lane, (before, after), meta)
+                for event, lane, before, after, meta in events
+            ]
+            await owned.write_batches(batches, WRITE_LIMIT_S)
+
+    async def _oldest_ms(self) -> int:
+        """The oldest timestamp that the changelog takes."""
+        described = await self._cluster.topics.describe([self._topic])
+        topic = described.topics.get(self._topic)
+        before = {} if topic is None else topic.timestamps
+        now_ms = round(time.time() * 1000)
+        return max(0, now_ms + _MINUTE_MS - before.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))

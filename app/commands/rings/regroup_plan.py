@@ -1,0 +1,189 @@
+"""The plan of a regrouping: which lanes there were, which there are to be, and who gets what. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agents.topic_checks.lanes import is_marked, lanes_before, live, mark, shown_lanes
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from ringfence_kafka.wording import counted, first_of
+from tables.codec import Meta, next_key
+
+NAMES_MAX: Final = 8
+
+
+class RegroupError(RingfenceError):
+    """The address cannot have these lanes, or not now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regrouping:
+    """The lanes of an address before and after."""
+
+    address: str
+    partitions: int
+    """Partitions of the input."""
+    before: int | None
+    """``lanes`` of the address before; 0 = a lane for each partition; None = no lane has begun."""
+    after: int
+    """``lanes`` after it."""
+    done: bool
+    """Whether all lanes have rings for their partitions."""
+
+    @property
+    def former(self) -> LaneLayout:
+        """The layout before."""
+        return LaneLayout.of(self.before or 0, self.partitions)
+
+    @property
+    def wanted(self) -> LaneLayout:
+        """The layout after it."""
+        return LaneLayout.of(self.after, self.partitions)
+
+    def sources(self, lane: int) -> list[int]:
+        """Return the former lanes whose IDs may have their home in this lane."""
+        return self.former.lanes_of(self.wanted.partitions_of(lane))
+
+    @property
+    def touched(self) -> list[int]:
+        """All lanes before and after it. Those that are new come first: no record would keep a worker from opening them."""
+        new = range(self.former.lanes, self.wanted.lanes)
+        return [*new, *range(self.former.lanes)]
+
+    def name(self, lane: int) -> str:
+        """Return the name of a lane."""
+        return wire_names.lane_name(self.address, lane)
+
+
+def plan(address: AddressSettings, partitions: int, metas: Mapping[int, Meta], lanes: int) -> Regrouping:
+    """Return the regrouping of an address to ``lanes`` lanes; 0 = a lane for each partition.
+
+    Args:
+        address: The address.
+        partitions: Partitions of its input.
+        metas: The last meta record of each changelog partition.
+        lanes: Lanes that it is to have.
+
+    Raises:
+        RegroupError: that is not possible, or something else comes first.
+    """
+    name = address.name
+    if lanes > partitions:
+        raise RegroupError(
+            f"{address.input_topic} has {counted(partitions, 'partition')}, so {name} has at most as many lanes: choose --lanes "
+            f"{partitions} or fewer, or give the topic more partitions first: 'ringfence topics grow {name} --partitions {lanes}'"
+        )
+    own = live(metas)
+    counts = {lanes_before(meta) for meta in own.values()}
+    if len(counts) > 1:
+        raise RegroupError(
+            f"lanes of {name} have recorded different numbers of lanes ({', '.join(map(shown_lanes, sorted(counts)))}): which ring knows "
+            "what is not known. Set lanes to one of them, let workers open its lanes, and run this again"
+        )
+    before = next(iter(counts), None)
+    if before is not None:
+        _require_homes(address, partitions, before, own)
+        _require_alike(address, own)
+    done = before in {None, lanes} and not any(map(is_marked, metas.values()))
+    return Regrouping(address=name, partitions=partitions, before=before, after=lanes, done=done)
+
+
+def _require_homes(address: AddressSettings, partitions: int, before: int, metas: Mapping[int, Meta]) -> None:
+    now = LaneLayout.of(before, partitions)
+    for meta in metas.values():
+        recorded = meta.partition_counts.get(address.input_topic, partitions)
+        if not now.keeps_homes(LaneLayout.of(before, recorded)):
+            raise RegroupError(
+                f"{address.input_topic} has {partitions} partitions, it had {recorded} when the lanes of {address.name} began: IDs are no "
+                "longer where their groups are. Run 'ringfence topics check', do what it names, and run this again"
+            )
+
+
+def _require_alike(address: AddressSettings, metas: Mapping[int, Meta]) -> None:
+    """Lanes that are joined must go by the same rules, and read the same topics."""
+    rules = [meta.rules for meta in metas.values() if meta.rules]
+    if any(item != rules[0] for item in rules):
+        raise RegroupError(
+            f"lanes of {address.name} go by different rules, so their IDs do not compare: run 'ringfence rings adopt {address.name}', then "
+            "this again"
+        )
+    for what, records in (
+        ("topic IDs", [meta.topic_ids for meta in metas.values()]),
+        (
+            "partition counts",
+            [_without(meta.partition_counts, address.input_topic) for meta in metas.values()],
+        ),
+    ):
+        joined: dict[str, Any] = {}
+        for record in records:
+            joined = {**record, **joined}
+            if any(joined[topic] != value for topic, value in record.items()):
+                raise RegroupError(
+                    f"lanes of {address.name} have recorded different {what}: a topic was created again, and not all lanes have opened "
+                    "since. Let workers open all lanes, stop them, and run this again"
+                )
+
+
+def _without(record: Mapping[str, int], topic: str) -> dict[str, int]:
+    return {name: count for name, count in record.items() if name != topic}
+
+
+def marked(meta: Meta, lane: int, before: int) -> Meta:
+    """Return the record of a lane that is being regrouped: what it knows stays, and no worker opens it."""
+    offsets = meta.next_offsets
+    if not meta.lanes:
+        offsets = {next_key(topic, lane, 1): offset for topic, offset in offsets.items()}
+    return meta._replace(lanes=mark(before), next_offsets=offsets)
+
+
+def unmarked(meta: Meta) -> Meta:
+    """Return the record as it was before :func:`marked`."""
+    before, offsets = lanes_before(meta), meta.next_offsets
+    if not before:
+        offsets = {place.rpartition("/")[0]: offset for place, offset in offsets.items()}
+    return meta._replace(lanes=before, next_offsets=offsets)
+
+
+def foretell(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[str], object]) -> None:
+    """Print the work and its obstacles, a line each."""
+    if regrouping.before is not None:
+        for lane in range(regrouping.wanted.lanes):
+            say(f"would write  {described(regrouping, lane)}")
+        for lane in range(regrouping.wanted.lanes, regrouping.former.lanes):
+            say(f"would end    lane {regrouping.name(lane)}")
+    for obstacle in obstacles:
+        say(f"in the way   {obstacle}")
+
+
+def described(regrouping: Regrouping, lane: int) -> str:
+    """Return a new lane for a line: its partitions, and the former lanes whose IDs it gets."""
+    partitions = list(map(str, regrouping.wanted.partitions_of(lane)))
+    sources = list(map(regrouping.name, regrouping.sources(lane)))
+    which = "partition" if len(partitions) == 1 else "partitions"
+    return f"lane {regrouping.name(lane)}  {which} {first_of(partitions, NAMES_MAX)}  with the IDs of {first_of(sources, NAMES_MAX)}"
+
+
+def document(
+    regrouping: Regrouping, obstacles: Sequence[str], written: Mapping[int, int], *, dry_run: bool
+) -> dict[str, Any]:
+    """Return the same for programs. ``written``: IDs of each ring that was written."""
+    lanes = range(regrouping.wanted.lanes) if regrouping.before is not None and not regrouping.done else ()
+    return {
+        "dry_run": dry_run,
+        "address": regrouping.address,
+        "before": regrouping.before,
+        "after": regrouping.after,
+        "lanes": [
+            {
+                "lane": lane,
+                "partitions": list(regrouping.wanted.partitions_of(lane)),
+                "from": regrouping.sources(lane),
+                "size": written.get(lane),
+            }
+            for lane in lanes
+        ],
+        "in_the_way": list(obstacles),
+    }

@@ -1,0 +1,416 @@
+"""What a regrouping writes, and that it may end anywhere and be run again. The changelogs are logs in memory, read by the lanes' own restore."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from agents.lane.journal import RingEvent
+from agents.topic_checks.lanes import is_marked, lanes_before, live
+from agents.topic_checks.topics import count_faults
+from app.commands.rings.changelog_writer import lanes_record
+from app.commands.rings.joined_rings import Content, Entry
+from app.commands.rings.regroup_plan import (
+    RegroupError,
+    Regrouping,
+    described,
+    document,
+    marked,
+    plan,
+    unmarked,
+)
+from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
+from app.commands.rings.show import live_slots
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.process.step_progress import Steps
+from ringfence_kafka.producer.transactional import empty_batch
+from ringfence_kafka.protocol.hop import Source
+from ringfence_kafka.protocol.lane_layout import LaneLayout
+from tables import codec
+from tables.codec import Meta, Origin, Route, next_key
+from tables.hops import HopMemory
+from tables.restore import Restore
+
+CAPACITY = 6
+FORWARD = "rf-orders-forward"
+RULES = {"input_topic": "orders"}
+
+
+def _address(lanes: int = 0, size: int = CAPACITY) -> AddressSettings:
+    return AddressSettings.model_validate({"name": "orders", "lanes": lanes, "id_cache_size": size})
+
+
+class _Record(NamedTuple):
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+
+
+class _KilledError(Exception):
+    pass
+
+
+class _Logs:
+    """The changelog partitions, as :class:`app.commands.rings.regrouping.Changelogs`; a process with them may be killed at a write."""
+
+    def __init__(self, partitions: int) -> None:
+        self.logs: list[list[_Record]] = [[] for _ in range(partitions)]
+        self.journal: list[Event] = []
+        self.writes = 0
+        self.kill_at = -1
+        self.written_before = False
+        """Whether the write at which it is killed is done."""
+
+    def restored(self, number: int) -> Restore:
+        restore = Restore(None, 0, resident=True)
+        restore.consume(self.logs[number])
+        return restore
+
+    async def content(self, number: int) -> Content:
+        restore = self.restored(number)
+        latest: dict[bytes, tuple[int, int]] = {}
+        for record in self.logs[number]:
+            if record.key[:1] == codec.KIND_RING and record.value is not None:
+                item = codec.sequence_of(record.value), record.timestamp
+                latest[record.key] = max(item, latest.get(record.key, (-1, 0)))
+        return Content(
+            restore.meta, restore.occupants, {key: at for key, (_, at) in latest.items()}, restore.hops
+        )
+
+    async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
+        assert self.restored(number).meta == former
+        await self.write([Change(number, [Entry(codec.META_KEY, codec.encode_meta(meta))])])
+
+    async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
+        self.writes += 1
+        killed = self.writes == self.kill_at
+        if killed and not self.written_before:
+            raise _KilledError
+        for number, entries in changes:
+            self.append(number, entries)
+        self.journal += events
+        if killed:
+            raise _KilledError
+
+    def append(self, number: int, entries: Sequence[Entry]) -> None:
+        log = self.logs[number]
+        for key, value, timestamp in entries:
+            log.append(_Record(len(log), key, value, 10_000 if timestamp is None else timestamp))
+
+    def metas(self) -> dict[int, Meta]:
+        found = {number: self.restored(number).meta for number in range(len(self.logs))}
+        return {number: meta for number, meta in found.items() if meta is not None}
+
+    def ids(self, number: int) -> list[bytes]:
+        """Live IDs, the oldest first."""
+        slots = sorted(live_slots(self.restored(number)), key=lambda slot: slot.sequence)
+        return [slot.id[1:] for slot in slots]
+
+
+def _begun(lanes: int, partitions: int, logs: _Logs, accepted: Sequence[tuple[bytes, int, int]]) -> None:
+    """Lanes that have accepted IDs: each with its lane and its time."""
+    layout = LaneLayout.of(lanes, partitions)
+    for lane in range(layout.lanes):
+        own = [(id_, at) for id_, of, at in accepted if of == lane]
+        entries = [
+            Entry(
+                codec.ring_key(CAPACITY, sequence),
+                codec.ring_value(sequence, codec.encode_id(id_), Origin(lane, sequence, at)),
+                at,
+            )
+            for sequence, (id_, at) in enumerate(own)
+        ]
+        offsets = {
+            next_key("orders", partition, lanes): 100 + partition for partition in layout.partitions_of(lane)
+        }
+        offsets[next_key(FORWARD, lane, lanes)] = 5
+        meta = Meta(
+            CAPACITY, len(own), 0, offsets, {"orders": partitions, "orders.accepted": partitions}, f"i{lane}",
+            topic_ids={"orders": "o", FORWARD: "f"}, app="rf", address="orders", rules=RULES, lanes=lanes,
+        )  # fmt: skip
+        hops = {codec.hops_key(_route(lane)): codec.hops_value(lane, [lane + 1, lane + 3])}
+        if lanes:
+            meta = meta._replace(bridged=True)
+            entries += [Entry(key, value) for key, value in hops.items()]
+        logs.append(lane, [*entries, Entry(codec.META_KEY, codec.encode_meta(meta))])
+
+
+def _route(arrived: int) -> Route:
+    return Route(Source("bridge", "A" * 22, 0), arrived % 2)
+
+
+def _accepted(lanes: int, count: int = 20) -> list[tuple[bytes, int, int]]:
+    """IDs of all lanes by turns, a later one at a later time."""
+    return [(b"id-%d" % number, number % lanes, 1_000 + number) for number in range(count)]
+
+
+def _plan(logs: _Logs, partitions: int, lanes: int, size: int = CAPACITY) -> Regrouping:
+    return plan(_address(size=size), partitions, logs.metas(), lanes)
+
+
+async def _regroup(logs: _Logs, partitions: int, lanes: int, size: int = CAPACITY) -> Regrouping:
+    regrouping = _plan(logs, partitions, lanes, size)
+    if not regrouping.done:
+        work = Regroup(_address(size=size), "rf", regrouping, logs, Steps(None))
+        await work.mark()
+        ends = {lane: 50 + lane for lane in range(partitions)}
+        await work.write(len(logs.logs), None if lanes == 1 else Forwarded(FORWARD, "f2", ends))
+    return regrouping
+
+
+async def test_lanes_become_one() -> None:
+    """IDs by the time of their acceptance, the newest of all; offsets of all partitions; the others are over."""
+    logs = _Logs(4)
+    accepted = _accepted(4)
+    accepted[-1] = (b"id-3", 3, 1_019)  # accepted twice, by lanes that did not know of each other
+    _begun(0, 4, logs, accepted)
+
+    regrouping = await _regroup(logs, 4, 1)
+
+    assert logs.ids(0) == [b"id-14", b"id-15", b"id-16", b"id-17", b"id-18", b"id-3"]
+    meta = logs.metas()[0]
+    assert (meta.lanes, meta.capacity, meta.head - meta.floor) == (1, CAPACITY, CAPACITY)
+    assert meta.next_offsets == {"orders/0": 100, "orders/1": 101, "orders/2": 102, "orders/3": 103}
+    assert (meta.rules, meta.partition_counts) == (RULES, {"orders": 4, "orders.accepted": 4})
+    assert meta.floor >= 5  # _RF_SEQ goes on above what any former lane has given
+    for lane in (1, 2, 3):
+        assert logs.ids(lane) == []
+        assert (logs.metas()[lane].lanes, logs.metas()[lane].next_offsets) == (1, {})
+    assert logs.journal == [Event(RingEvent.REGROUPED, 0, 4, 1, meta)]
+    assert described(regrouping, 0) == (
+        "lane orders-0  partitions 0, 1, 2, 3  with the IDs of orders-0, orders-1, orders-2, orders-3"
+    )
+    assert _plan(logs, 4, 1).done
+
+
+async def test_one_lane_is_divided() -> None:
+    """Each new lane has all IDs; each has the offsets of its own partitions, and begins behind what was forwarded before."""
+    logs = _Logs(4)
+    _begun(1, 8, logs, _accepted(1))
+
+    await _regroup(logs, 8, 4)
+
+    for lane in range(4):
+        assert logs.ids(lane) == [b"id-%d" % number for number in range(14, 20)]
+        meta = logs.metas()[lane]
+        assert meta.next_offsets == {
+            f"orders/{lane}": 100 + lane, f"orders/{lane + 4}": 104 + lane, f"{FORWARD}/{lane}": 50 + lane,
+        }  # fmt: skip
+        assert (meta.lanes, meta.topic_ids) == (4, {"orders": "o", FORWARD: "f2"})
+    assert [event.lane for event in logs.journal] == [0, 1, 2, 3]
+    assert {meta.incarnation for meta in logs.metas().values()} & {"i0"} == set()
+
+
+async def test_there_and_back() -> None:
+    """A ring that was divided and joined again is what it was: copies keep the time of their acceptance."""
+    logs = _Logs(4)
+    _begun(1, 4, logs, _accepted(1))
+    before = logs.ids(0)
+
+    await _regroup(logs, 4, 4)
+    await _regroup(logs, 4, 2)
+    await _regroup(logs, 4, 1)
+
+    assert logs.ids(0) == before
+    assert logs.metas()[0].next_offsets == {f"orders/{partition}": 100 + partition for partition in range(4)}
+
+
+async def test_back_to_a_lane_for_each_partition() -> None:
+    """The records are those of before lanes had numbers of their own."""
+    logs = _Logs(4)
+    _begun(2, 4, logs, _accepted(2))
+
+    await _regroup(logs, 4, 0)
+
+    for lane in range(4):
+        meta = logs.metas()[lane]
+        assert (meta.lanes, meta.next_offsets) == (0, {"orders": 100 + lane, FORWARD: 50 + lane})
+        assert logs.ids(lane) == [b"id-%d" % number for number in range(8 + lane % 2, 20, 2)]
+
+
+async def test_another_size_at_the_same_time() -> None:
+    """The new size counts at once, and the journal has it: no opening would write it any more."""
+    logs = _Logs(4)
+    _begun(0, 4, logs, _accepted(4))
+
+    await _regroup(logs, 4, 1, size=100)
+
+    assert logs.ids(0) == [b"id-%d" % number for number in range(20)]
+    assert [event[:4] for event in logs.journal] == [
+        (RingEvent.REGROUPED, 0, 4, 1),
+        (RingEvent.RESIZED, 0, CAPACITY, 100),
+    ]
+
+
+CHANGES = [
+    pytest.param(partitions, before, after, id=f"{partitions}: {before} to {after}")
+    for partitions, before, after in [
+        (4, 0, 1), (4, 1, 4), (4, 1, 0), (6, 2, 3), (6, 3, 2), (12, 4, 6), (4, 0, 4), (4, 4, 0), (5, 3, 2),
+    ]
+]  # fmt: skip
+
+
+def _state(logs: _Logs) -> dict[int, object]:
+    """All that counts of the lanes: sequences and incarnations may differ."""
+    found: dict[int, object] = {}
+    for number, meta in logs.metas().items():
+        memory = HopMemory.restored(CAPACITY, logs.restored(number).hops.items())
+        routes = {route: (held.floor, [*held.above]) for route, held in memory.ways.items()}
+        found[number] = logs.ids(number), routes, meta._replace(head=0, floor=0, incarnation="")
+    return found
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("partitions", "before", "after"), CHANGES)
+async def test_killed_at_each_step(partitions: int, before: int, after: int, written: bool) -> None:
+    """Before and after each write: run again it ends in the same state; in between no file opens the address, once a lane is closed."""
+
+    def begun() -> _Logs:
+        logs = _Logs(partitions)
+        lanes = LaneLayout.of(before, partitions).lanes
+        _begun(before, partitions, logs, _accepted(lanes, 40))
+        return logs
+
+    whole, former = begun(), LaneLayout.of(before, partitions).lanes
+    await _regroup(whole, partitions, after)
+    assert whole.writes > 1
+    for kill_at in range(1, whole.writes + 1):
+        logs = begun()
+        logs.kill_at, logs.written_before = kill_at, written
+        with pytest.raises(_KilledError):
+            await _regroup(logs, partitions, after)
+        done = written and kill_at == whole.writes
+        if not done:
+            metas = logs.metas()
+            closed = any(is_marked(meta) for lane, meta in metas.items() if lane < former)
+            for lanes, refused in ((after, True), (before, closed)):
+                faults = count_faults(_address(lanes), {"orders": partitions}, live(metas).values())
+                assert bool(faults) is refused, (kill_at, lanes)
+        if not done:
+            assert logs.journal == []
+        logs.kill_at = -1
+        await _regroup(logs, partitions, after)
+        assert _state(logs) == _state(whole), kill_at
+        assert [event[:4] for event in logs.journal] == [event[:4] for event in whole.journal]
+
+
+async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
+    """Each lane by itself, old ones and new ones; what they know is still there, and so is the way back."""
+    logs = _Logs(6)
+    _begun(4, 12, logs, _accepted(4))
+    before, rings = logs.metas(), [logs.ids(lane) for lane in range(4)]
+    regrouping = _plan(logs, 12, 6)
+    work = Regroup(_address(), "rf", regrouping, logs, Steps(None))
+
+    await work.mark()
+
+    assert [is_marked(meta) for meta in logs.metas().values()] == [True] * 6
+    assert [lanes_before(meta) for meta in logs.metas().values()] == [4] * 6
+    assert [logs.ids(lane) for lane in range(4)] == rings
+    await work.unmark()
+    assert {lane: meta for lane, meta in logs.metas().items() if lane < 4} == before
+    assert plan(_address(), 12, logs.metas(), 4).done
+
+
+async def test_another_number_while_it_is_under_way() -> None:
+    """No ring is written before all of them are, so a regrouping may change its mind; what the first one began is over."""
+    logs = _Logs(4)
+    _begun(1, 4, logs, _accepted(1))
+    logs.kill_at = 7  # the marks, and rings of new lanes
+    with pytest.raises(_KilledError):
+        await _regroup(logs, 4, 4)
+    logs.kill_at = -1
+
+    await _regroup(logs, 4, 2)
+
+    assert [meta.lanes for meta in logs.metas().values()] == [2] * 4
+    assert [logs.ids(lane) for lane in (2, 3)] == [[], []]
+    await _regroup(logs, 4, 4)
+    assert [logs.ids(lane) for lane in range(4)] == [logs.ids(0)] * 4
+
+
+def test_ids_reach_their_homes() -> None:
+    """Whatever the hash: the lane where an ID is at home gets the IDs of the lane where it was."""
+    for partitions in range(1, 13):
+        for before, after in itertools.product(range(partitions + 1), repeat=2):
+            regrouping = Regrouping(
+                address="orders", partitions=partitions, before=before, after=after, done=False
+            )
+            for digest in range(partitions):
+                home = regrouping.wanted.lane_of(digest)
+                assert regrouping.former.lane_of(digest) in regrouping.sources(home)
+
+
+@pytest.mark.parametrize("lanes", [0, 3])
+def test_marks_can_be_taken_back(lanes: int) -> None:
+    """To the very record that was there."""
+    offsets = {next_key("orders", 2, lanes): 7, next_key(FORWARD, 2, lanes): 9}
+    meta = Meta(9, 5, 0, offsets, {"orders": 4}, "i", lanes=lanes)
+    closed = marked(meta, 2, lanes)
+
+    assert (closed.next_of("orders", 2), closed.next_of(FORWARD, 2)) == (7, 9)
+    assert unmarked(codec.decode_meta(codec.encode_meta(closed))) == meta
+
+
+async def test_hops_move_along() -> None:
+    """Of a route that several lanes know, the highest floor and all that came above it."""
+    logs = _Logs(4)
+    _begun(4, 4, logs, _accepted(4))
+
+    await _regroup(logs, 4, 1)
+
+    memory = HopMemory.restored(CAPACITY, logs.restored(0).hops.items())
+    assert {route.arrived: (held.floor, [*held.above]) for route, held in memory.ways.items()} == {
+        0: (2, [3, 5]),
+        1: (3, [4, 6]),
+    }
+    assert logs.metas()[0].bridged
+
+
+@pytest.mark.parametrize(
+    ("changes", "lanes", "said"),
+    [
+        ({}, 9, "choose --lanes 4 or fewer, or give the topic more partitions first"),
+        ({"partition_counts": {"orders": 3}}, 1, "it had 3 when the lanes of orders began"),
+        ({"partition_counts": {"orders.accepted": 9}}, 1, "recorded different partition counts"),
+        ({"topic_ids": {"orders": "x"}}, 1, "recorded different topic IDs"),
+        ({"rules": {"partitioner": "crc32"}}, 1, "rings adopt orders"),
+        ({"lanes": 3}, 1, "recorded different numbers of lanes"),
+    ],
+)
+def test_refused(changes: dict[str, object], lanes: int, said: str) -> None:
+    """With what comes first."""
+    logs = _Logs(4)
+    _begun(0, 4, logs, _accepted(4))
+    metas = logs.metas()
+    metas[1] = metas[1]._replace(**changes)  # type: ignore[arg-type]
+
+    with pytest.raises(RegroupError, match=said):
+        plan(_address(), 4, metas, lanes)
+
+
+def test_nothing_to_do() -> None:
+    """Lanes that have begun nothing, or have the number already."""
+    logs = _Logs(4)
+    assert plan(_address(), 4, {}, 2).done
+    _begun(2, 4, logs, _accepted(2))
+    regrouping = _plan(logs, 4, 2)
+    assert regrouping.done
+    assert document(regrouping, [], {}, dry_run=True)["lanes"] == []
+    assert not _plan(logs, 4, 4).done  # as many as partitions, and still another record
+
+
+def test_journal_record() -> None:
+    """Its offsets are by partition, also where lanes have no number any more."""
+    for lanes, offsets in ((2, {"orders/1": 7, "orders/3": 8}), (0, {"orders": 7})):
+        meta = Meta(9, 5, 0, offsets, {}, "i", topic_ids={"orders": "o", "other": "x"}, lanes=lanes)
+        sent = lanes_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)
+        raw = bytes(sent.builder._builder.build())
+        value = json.loads(raw[raw.index(b"{") : raw.rindex(b"}") + 1])
+
+        assert (value["format"], value["event"], value["lane"], value["lanes"]) == (3, "regrouped", 1, lanes)
+        assert value["next"] == ({"orders/1": 7, "orders/3": 8} if lanes else {"orders/1": 7})
+        assert value["topic_ids"] == {"orders": "o"}
