@@ -1,7 +1,6 @@
 """Writes the changelog of a lane as the lane itself; its former owner is fenced."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
@@ -14,7 +13,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
-from tables.codec import Meta
+from tables.codec import Meta, next_key
 
 WRITE_LIMIT_S: Final = 30.0
 
@@ -60,11 +59,8 @@ class OwnedLane:
         self, event: journal.RingEvent, name: str, capacities: tuple[int, int], meta: Meta
     ) -> Outgoing:
         """Return the journal's record of an event from the offsets of ``meta`` on. See :func:`agents.lane.journal.outgoing`."""
-        builder, following, topic_ids = self._producer.builder(), meta.next_offsets, meta.topic_ids
-        if meta.lanes:
-            return lanes_record(builder, self._app_id, event, name, self._number, capacities, meta)
-        return journal.outgoing(
-            builder, self._app_id, event, name, self._number, capacities, following, topic_ids
+        return journal_record(
+            self._producer.builder(), self._app_id, event, name, self._number, capacities, meta
         )
 
     def builder(self) -> Builder:
@@ -111,7 +107,7 @@ def dated_batches(
     return batches
 
 
-def lanes_record(
+def journal_record(
     builder: Builder,
     app_id: str,
     event: journal.RingEvent,
@@ -120,25 +116,10 @@ def lanes_record(
     capacities: tuple[int, int],
     meta: Meta,
 ) -> Outgoing:
-    """Return the journal's record of an event of a lane that owns several partitions, or did. Its offsets are by partition."""
-    before, after = capacities
-    following = (
-        meta.next_offsets
-        if meta.lanes
-        else {f"{topic}/{lane}": offset for topic, offset in meta.next_offsets.items()}
+    """Return the journal's record of an event of a lane. Offsets of a regrouping are by partition, whatever ``lanes`` is then."""
+    following = meta.next_offsets
+    if event is journal.RingEvent.REGROUPED and not meta.lanes:
+        following = {next_key(topic, lane, 1): offset for topic, offset in following.items()}
+    return journal.outgoing(
+        builder, app_id, event, address, lane, capacities, following, meta.topic_ids, meta.lanes
     )
-    topics = {place.rpartition("/")[0] for place in following}
-    value = {
-        "format": journal.FORMAT_LANES,
-        "event": event.value,
-        "address": address,
-        "lane": lane,
-        "lanes": meta.lanes,
-        "before": before,
-        "after": after,
-        "next": following,
-        "topic_ids": {topic: id_ for topic, id_ in meta.topic_ids.items() if topic in topics},
-    }
-    key = wire_names.lane_name(address, lane).encode()
-    builder.append(timestamp=None, key=key, value=json.dumps(value).encode(), headers=[])
-    return Outgoing(wire_names.journal_topic(app_id), journal.PARTITION, builder)

@@ -7,8 +7,7 @@ say whose home it is, so where a lane is divided each of its successors gets all
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import click
@@ -17,8 +16,8 @@ from aiokafka.errors import KafkaError
 from agents.topic_checks.changelog import newest_metas
 from agents.topic_checks.lanes import is_marked, shown_lanes
 from app.commands.confirmation import confirmed
-from app.commands.rings.changelog_writer import OwnedLane, dated_batches, lanes_record, require_journal
-from app.commands.rings.joined_rings import Content
+from app.commands.rings.changelog_writer import require_journal
+from app.commands.rings.lane_changelogs import AGAIN, LaneChangelogs, worker_came
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.regroup_plan import (
     RegroupError,
@@ -28,11 +27,10 @@ from app.commands.rings.regroup_plan import (
     foretell,
     plan,
 )
-from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
-from app.commands.rings.show import LaneView
+from app.commands.rings.regrouping import Forwarded, Regroup
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
-from ringfence_kafka.admin.topics import LONG_MAX, missing
+from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
 from ringfence_kafka.process import failpoints
@@ -41,13 +39,9 @@ from ringfence_kafka.producer.transactional import FencedError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogStalledError
 from ringfence_kafka.readers.read_counts import observed
-from tables.codec import META_KEY, Meta, encode_meta
+from tables.codec import Meta
 
 SHOWN_LIMIT_S: Final = 15.0
-WRITE_LIMIT_S: Final = 55.0
-"""For the transaction of all rings: brokers abort one that is open for a minute."""
-_MINUTE_MS: Final = 60_000
-AGAIN: Final = "run this again: it goes on where it ended"
 
 
 def regroup(
@@ -90,7 +84,7 @@ def regroup(
         with steps() as progress, observed(progress.add):
             regrouping, obstacles, sizes = asyncio.run(run(progress))
     except FencedError as error:
-        raise _worker_came(settings) from error
+        raise worker_came(settings) from error
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
@@ -98,10 +92,6 @@ def regroup(
     if as_json:
         click.echo(json.dumps(document(regrouping, obstacles, sizes, dry_run=dry_run), indent=2))
     return int(bool(obstacles))
-
-
-def _worker_came(settings: Settings) -> RegroupError:
-    return RegroupError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
 
 
 class _Verb:
@@ -211,12 +201,12 @@ class _Verb:
             await work.unmark()
             raise RegroupError(left)
         if running:
-            raise _worker_came(self._settings)
+            raise worker_came(self._settings)
         await self._give_all(regrouping, counts)
         return await work.write(counts[self._changelog], await self._forwarded(regrouping, counts))
 
     def _regroup(self, regrouping: Regrouping) -> Regroup:
-        changelogs = _Changelogs(self._settings, self._address, self._cluster, regrouping)
+        changelogs = LaneChangelogs(self._settings, self._address, self._cluster)
         return Regroup(self._address, self._settings.app.id, regrouping, changelogs, self._progress)
 
     async def _give_all(self, regrouping: Regrouping, counts: dict[str, int]) -> None:
@@ -240,58 +230,3 @@ class _Verb:
             *(self._cluster.offsets.high_watermark(self._forward, lane) for lane in lanes)
         )
         return Forwarded(self._forward, identity.topic_id, dict(zip(lanes, ends, strict=True)))
-
-
-class _Changelogs:
-    """The changelog of an address on a cluster."""
-
-    def __init__(
-        self, settings: Settings, address: AddressSettings, cluster: Cluster, regrouping: Regrouping
-    ) -> None:
-        self._settings = settings
-        self._address = address
-        self._cluster = cluster
-        self._lanes = regrouping.after
-        self._topic = wire_names.changelog_topic(settings.app.id, address.name)
-        self._views: dict[int, LaneView] = {}
-
-    async def content(self, number: int) -> Content:
-        """Return the present content of a partition; only what came since the last call is read."""
-        view = self._views.get(number)
-        if view is None:
-            view = self._views[number] = LaneView(
-                self._settings, self._address, self._cluster, number, dated=True
-            )
-        restore = await view.read_on()
-        return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
-
-    async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Write a meta record as the lane itself. Raises RegroupError if its record is not ``former`` any more."""
-        async with OwnedLane(self._settings, self._address, number) as owned:
-            if (await self.content(number)).meta != former:
-                raise _worker_came(self._settings)
-            await owned.write([(META_KEY, encode_meta(meta))])
-
-    async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write all of it in one transaction, as lane 0: whoever opens that lane, or regroups too, is the last one to write."""
-        oldest_ms = await self._oldest_ms()
-        app_id, name = self._settings.app.id, self._address.name
-        async with OwnedLane(self._settings, self._address, 0) as owned:
-            batches = [
-                batch
-                for number, entries in changes
-                for batch in dated_batches(self._topic, number, entries, owned.builder, oldest_ms)
-            ]
-            batches += [
-                lanes_record(owned.builder(), app_id, event, name, lane, (before, after), meta)
-                for event, lane, before, after, meta in events
-            ]
-            await owned.write_batches(batches, WRITE_LIMIT_S)
-
-    async def _oldest_ms(self) -> int:
-        """The oldest timestamp that the changelog takes."""
-        described = await self._cluster.topics.describe([self._topic])
-        topic = described.topics.get(self._topic)
-        before = {} if topic is None else topic.timestamps
-        now_ms = round(time.time() * 1000)
-        return max(0, now_ms + _MINUTE_MS - before.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))

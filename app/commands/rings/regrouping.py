@@ -44,6 +44,9 @@ class Event(NamedTuple):
 class Changelogs(Protocol):
     """The changelog partitions of one address."""
 
+    async def fence(self, lanes: Sequence[int]) -> None:
+        """End what former owners of these lanes have under way."""
+
     async def content(self, number: int) -> Content:
         """Return the present content of a partition."""
 
@@ -77,6 +80,7 @@ class Regroup:
         """Keep workers from opening any lane, before or after the regrouping."""
         plan, done = self.regrouping, 0
         self.progress.begin(f"closing lanes of {self.address.name}")
+        await self.changelogs.fence(plan.touched)
         self.progress.count(lambda: f"{done:,} of {counted(len(plan.touched), 'lane')}")
         for lane in plan.touched:
             former = (await self.changelogs.content(lane)).meta
@@ -95,6 +99,7 @@ class Regroup:
     async def unmark(self) -> None:
         """Let workers open the lanes as they were."""
         self.progress.begin(f"opening lanes of {self.address.name} again")
+        await self.changelogs.fence(self.regrouping.touched)
         for lane in reversed(self.regrouping.touched):
             meta = (await self.changelogs.content(lane)).meta
             if meta is not None and is_marked(meta):

@@ -10,7 +10,7 @@ import pytest
 from agents.lane.journal import RingEvent
 from agents.topic_checks.lanes import is_marked, lanes_before, live
 from agents.topic_checks.topics import count_faults
-from app.commands.rings.changelog_writer import lanes_record
+from app.commands.rings.changelog_writer import journal_record
 from app.commands.rings.joined_rings import Content, Entry
 from app.commands.rings.regroup_plan import (
     RegroupError,
@@ -63,6 +63,9 @@ class _Logs:
         self.kill_at = -1
         self.written_before = False
         """Whether the write at which it is killed is done."""
+
+    async def fence(self, lanes: Sequence[int]) -> None:
+        """Nobody else writes."""
 
     def restored(self, number: int) -> Restore:
         restore = Restore(None, 0, resident=True)
@@ -407,7 +410,7 @@ def test_journal_record() -> None:
     """Its offsets are by partition, also where lanes have no number any more."""
     for lanes, offsets in ((2, {"orders/1": 7, "orders/3": 8}), (0, {"orders": 7})):
         meta = Meta(9, 5, 0, offsets, {}, "i", topic_ids={"orders": "o", "other": "x"}, lanes=lanes)
-        sent = lanes_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)
+        sent = journal_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)
         raw = bytes(sent.builder._builder.build())
         value = json.loads(raw[raw.index(b"{") : raw.rindex(b"}") + 1])
 

@@ -1,0 +1,89 @@
+"""The changelog partitions of an address, as a regrouping reads and writes them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journal_record
+from app.commands.rings.joined_rings import Content
+from app.commands.rings.regroup_plan import RegroupError
+from app.commands.rings.regrouping import Change, Event
+from app.commands.rings.show import PARALLEL, LaneView
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import LONG_MAX
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.protocol import wire_names
+from tables.codec import META_KEY, Meta, encode_meta
+
+AGAIN: Final = "run this again: it goes on where it ended"
+WRITE_LIMIT_S: Final = 55.0
+"""For the transaction of all rings: brokers abort one that is open for a minute."""
+_MINUTE_MS: Final = 60_000
+
+
+def worker_came(settings: Settings) -> RegroupError:
+    """Return the error of a regrouping that is not alone."""
+    return RegroupError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
+
+
+class LaneChangelogs:
+    """The changelog of an address on a cluster."""
+
+    def __init__(self, settings: Settings, address: AddressSettings, cluster: Cluster) -> None:
+        self._settings = settings
+        self._address = address
+        self._cluster = cluster
+        self._topic = wire_names.changelog_topic(settings.app.id, address.name)
+        self._views: dict[int, LaneView] = {}
+
+    async def fence(self, lanes: Sequence[int]) -> None:
+        """End what former owners of these lanes have under way: a read would wait for it."""
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def fence_one(lane: int) -> None:
+            async with limit, OwnedLane(self._settings, self._address, lane):
+                pass
+
+        await asyncio.gather(*map(fence_one, lanes))
+
+    async def content(self, number: int) -> Content:
+        """Return the present content of a partition; only what came since the last call is read."""
+        view = self._views.get(number)
+        if view is None:
+            view = self._views[number] = LaneView(
+                self._settings, self._address, self._cluster, number, dated=True
+            )
+        restore = await view.read_on()
+        return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
+
+    async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
+        """Write a meta record as the lane itself. Raises RegroupError if its record is not ``former`` any more."""
+        async with OwnedLane(self._settings, self._address, number) as owned:
+            if (await self.content(number)).meta != former:
+                raise worker_came(self._settings)
+            await owned.write([(META_KEY, encode_meta(meta))])
+
+    async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
+        """Write all of it in one transaction, as lane 0: whoever opens that lane, or regroups too, is the last one to write."""
+        oldest_ms = await self._oldest_ms()
+        app_id, name = self._settings.app.id, self._address.name
+        async with OwnedLane(self._settings, self._address, 0) as owned:
+            batches = [
+                batch
+                for number, entries in changes
+                for batch in dated_batches(self._topic, number, entries, owned.builder, oldest_ms)
+            ]
+            batches += [
+                journal_record(owned.builder(), app_id, event, name, lane, (before, after), meta)
+                for event, lane, before, after, meta in events
+            ]
+            await owned.write_batches(batches, WRITE_LIMIT_S)
+
+    async def _oldest_ms(self) -> int:
+        """The oldest timestamp that the changelog takes."""
+        described = await self._cluster.topics.describe([self._topic])
+        topic = described.topics.get(self._topic)
+        before = {} if topic is None else topic.timestamps
+        now_ms = round(time.time() * 1000)
+        return max(0, now_ms + _MINUTE_MS - before.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))

@@ -1,0 +1,105 @@
+"""``rings regroup`` on a broker, between workers that ran before and run afterwards."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.worker import Running, WorkerProcess, configure, run_verb, wait_for, worker
+
+PARTITIONS = 4
+COUNT = 40
+
+
+def _config(folder: Path, bootstrap: str, name: str, lanes: int) -> Path:
+    folder.mkdir(exist_ok=True)
+    address: dict[str, Any] = {"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}
+    return configure(folder, bootstrap, name, [address | ({"lanes": lanes} if lanes else {})])
+
+
+def _send(bootstrap: str, topic: str, *, shift: int = 0) -> None:
+    """All IDs; with ``shift`` each under the group of another partition."""
+    for partition in range(PARTITIONS):
+        group = kafka.at_home(partition, PARTITIONS)
+        numbers = [number for number in range(COUNT) if (number + shift) % PARTITIONS == partition]
+        kafka.send(bootstrap, topic, [Sent(b"m-%d" % number, group) for number in numbers], partition)
+
+
+def _regroup(config: Path, name: str, lanes: int, *options: str, failpoints: str = "") -> tuple[int, str]:
+    done = run_verb(
+        "rings", "regroup", name, "--lanes", str(lanes), *options, "--config", str(config),
+        check=False, failpoints=failpoints,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def _shown(config: Path, name: str) -> list[tuple[int, list[int], int]]:
+    done = run_verb("rings", "show", name, "--json", "--config", str(config))
+    lanes = json.loads(done.stdout)["addresses"][name]
+    return [(lane["lane"], lane["partitions"], lane["size"]) for lane in lanes]
+
+
+def _through(bootstrap: str, process: WorkerProcess, addresses: list[dict[str, Any]], name: str) -> list[Got]:
+    """What was accepted, once all input is judged."""
+    wait_for(
+        lambda: kafka.consumed(bootstrap, name, name, PARTITIONS),
+        lambda: f"{process.health()}\n{process.log()}",
+    )
+    return Running(bootstrap, process, addresses, name).read(f"{name}.accepted", PARTITIONS)
+
+
+def test_regroup(bootstrap: str, tmp_path: Path) -> None:
+    """A lane for each partition, one lane, and back: killed before each commit and run again; no ID is forgotten."""
+    name = kafka.unique("regroup")
+    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+    apart = _config(tmp_path / "apart", bootstrap, name, 0)
+    together = _config(tmp_path / "together", bootstrap, name, 1)
+    with worker(apart, "w") as process:
+        _send(bootstrap, name)
+        away = kafka.at_home(1, PARTITIONS)
+        kafka.send(bootstrap, name, [Sent(b"forwarded", away)], 0)
+        assert len(Running(bootstrap, process, addresses, name).settled(name)) == COUNT + 1
+        code, said = _regroup(together, name, 1)
+        assert (code, f"workers of {name} run" in said) == (2, True), said
+        process.stop()
+    checked = run_verb("topics", "check", "--config", str(together), check=False)
+    assert f"'ringfence rings regroup {name} --lanes 1', or set lanes = 0" in checked.stdout, checked.stdout
+
+    code, said = _regroup(together, name, 1, "--dry-run")
+    assert (code, said.splitlines()[0]) == (
+        0,
+        f"would write  lane {name}-0  partitions 0, 1, 2, 3  with the IDs of {name}-0, {name}-1, {name}-2, {name}-3",
+    )
+    # Each but the last closes one lane more; the last is killed with all rings written.
+    for lane in (1, 2, 3, 0):
+        code, said = _regroup(together, name, 1, failpoints=f"before-commit:{name}-{lane}=kill")
+        assert code == -9, said
+    for config in (apart, together):
+        checked = run_verb("topics", "check", "--config", str(config), check=False)
+        assert f"a regrouping of the lanes of {name} has not ended" in checked.stdout, checked.stdout
+        refused = run_verb("worker", "--config", str(config), check=False)
+        assert (refused.returncode, "no lane opens before" in refused.stderr) == (1, True), refused.stderr
+    code, said = _regroup(together, name, 1, "--json")
+    assert code == 0, said
+    (lane,) = json.loads(said[said.index("{") : said.rindex("}") + 1])["lanes"]
+    assert lane == {"lane": 0, "partitions": [0, 1, 2, 3], "from": [0, 1, 2, 3], "size": COUNT + 1}
+    assert _shown(together, name) == [(0, [0, 1, 2, 3], COUNT + 1)]
+    assert run_verb("topics", "check", "--config", str(together)).stdout.splitlines()[-1].startswith("ok")
+    code, said = _regroup(together, name, 1)
+    assert (code, said.splitlines()[0]) == (0, f"{name} has lanes = 1, and its rings fit: nothing to do")
+
+    with worker(together, "w") as process:
+        _send(bootstrap, name, shift=1)
+        kafka.send(bootstrap, name, [Sent(b"one", kafka.at_home(3, PARTITIONS))], 3)
+        assert len(_through(bootstrap, process, addresses, name)) == COUNT + 2
+        process.stop()
+
+    code, said = _regroup(apart, name, 0)
+    assert code == 0, said
+    assert _shown(apart, name) == [(lane, [lane], COUNT + 2) for lane in range(PARTITIONS)]
+    with worker(apart, "w") as process:
+        _send(bootstrap, name, shift=2)
+        kafka.send(bootstrap, name, [Sent(b"new", kafka.at_home(2, PARTITIONS))], 2)
+        accepted = Running(bootstrap, process, addresses, name).settled(name)
+    assert len(accepted) == COUNT + 3
