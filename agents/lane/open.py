@@ -184,6 +184,8 @@ class Opening:
             self._checks.require_counts(facts, self.table.meta)
             await self._checks.require_rules(self.table.meta)
             cursors = await self._state.starts.cursors(facts, self.table.meta)
+            if self.table.meta is None and any(cursor.next for cursor in cursors.values()):
+                await self._checks.require_no_other_lanes(facts)
             await self._state.starts.set_back(producer, cursors)
             await self._tell_journal(producer, cursors, facts.topic_ids)
             await self._begin(cursors, ownership)

@@ -10,10 +10,9 @@ from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.topic_facts import TopicFacts, ask_facts
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import rules_fault, rules_of
-from agents.topic_checks.changelog import newest_meta
+from agents.topic_checks.changelog import newest_meta, other_lanes_faults
 from agents.topic_checks.topics import count_faults
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.wording import first_of
 from tables.codec import FormatError, Meta
@@ -74,10 +73,21 @@ class LaneChecks:
         """Raise LaneRefusedError if the address has another number of lanes, or a topic of partitions, than the changelog says."""
         if meta is None:
             return
-        address = self._lane.address
-        if meta.lanes != address.lanes:
-            raise LaneRefusedError(_regroup(address, meta.lanes))
-        if faults := count_faults(address, facts.counts, [meta], self._lane.targets):
+        if faults := count_faults(self._lane.address, facts.counts, [meta], self._lane.targets):
+            raise LaneRefusedError("; ".join(faults))
+
+    async def require_no_other_lanes(self, facts: TopicFacts) -> None:
+        """Make sure that a lane without a meta record is new: its partitions may have belonged to other lanes.
+
+        Raises:
+            LaneRefusedError: other lanes of the address began with another number of lanes.
+        """
+        lane = self._lane
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            faults = await other_lanes_faults(
+                self._cluster, lane.address, lane.changelog, facts.counts[lane.changelog]
+            )
+        if faults:
             raise LaneRefusedError("; ".join(faults))
 
     def require_all_inputs(self, facts: TopicFacts, given: Collection[Place]) -> None:
@@ -108,13 +118,3 @@ class LaneChecks:
         self.rules_fault = fault or ""
         if fault is not None:
             raise LaneRefusedError(fault)
-
-
-def _regroup(address: AddressSettings, recorded: int) -> str:
-    """Return why a lane of another number of lanes does not open, and the way out."""
-    before = f"lanes = {recorded}" if recorded else "a lane for each partition of the input"
-    now = f"lanes = {address.lanes}" if address.lanes else "no lanes, so a lane for each partition"
-    return (
-        f"the lanes of {address.name} began with {before}; this worker's file has {now}. Other lanes would not know the IDs. Messages wait, "
-        f"none is lost. Set lanes = {recorded or 0} again, or stop all workers and run 'ringfence rings regroup {address.name} --lanes {address.lanes}'"
-    )
