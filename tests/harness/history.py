@@ -126,7 +126,9 @@ class History:
     capacity: int
     """What the ring promises, in IDs a lane, throughout the run; 0 = off."""
     home: Callable[[bytes], int]
-    """Group, or ID, to home lane: by an implementation that is not Ringfence's."""
+    """Group, or ID, to the home partition: by an implementation that is not Ringfence's."""
+    lanes: int = 0
+    """Partition p belongs to lane p modulo this; 0 = each partition is a lane."""
     sends: list[Send] = field(default_factory=list)
     """Every attempt, or none at all: then the producers' side is not judged."""
     inputs: list[Record] = field(default_factory=list)

@@ -211,7 +211,8 @@ class System:
             self.source = self.origin.drain()
         inputs = [self._processed(workload.name) for workload in self.workloads]
         for workload in self.workloads:
-            self._processed(f"{APP_ID}-{workload.name}-forward")
+            if workload.lanes != 1:  # one lane forwards nothing
+                self._processed(f"{APP_ID}-{workload.name}-forward", workload.lanes)
         return [self._drained(*workload) for workload in zip(self.workloads, inputs, strict=True)]
 
     def _drained(self, workload: Workload, inputs: list[Record]) -> History:
@@ -220,6 +221,7 @@ class System:
             partitions=self.partitions,
             capacity=workload.capacity,
             home=workload.home(self.partitions),
+            lanes=workload.lanes,
             sends=[
                 send
                 for plan in workload.plans
@@ -234,16 +236,17 @@ class System:
             others={target: Target(f"{target}.accepted") for target in workload.targets},
         )
 
-    def _processed(self, topic: str) -> list[Record]:
-        """All records of a topic, once the workers have committed offsets behind the last."""
+    def _processed(self, topic: str, partitions: int = 0) -> list[Record]:
+        """All records of a topic, once the workers have committed offsets behind the last. ``partitions``: 0 = as inputs have."""
         records = self._read(topic)
-        ends = [0] * self.partitions
+        count = partitions or self.partitions
+        ends = [0] * count
         for record in records:
             ends[record.partition] = record.offset + 1
 
         def done() -> list[int]:
             self.supervise()
-            offsets = kafka.committed(self.bootstrap, APP_ID, topic, self.partitions)
+            offsets = kafka.committed(self.bootstrap, APP_ID, topic, count)
             return [max(0, offset) for offset in offsets]  # none is below all
 
         wait_for(

@@ -19,6 +19,7 @@ from tests.harness.checker.findings import Anomaly, Finding, counts
 from tests.harness.checker.hops import Bridged, said_once
 from tests.harness.checker.order import reordered
 from tests.harness.checker.ring import Originals, Standing, remembered
+from tests.harness.checker.sequences import Sequences
 from tests.harness.history import History, Outcome, Place, Send
 
 __all__ = ["Anomaly", "Finding", "check", "counts"]
@@ -29,14 +30,15 @@ _RANK: Final = {anomaly: number for number, anomaly in enumerate(Anomaly)}
 def check(history: History) -> list[Finding]:
     """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
     evidence = Evidence(history)
-    originals, bridged = Originals(evidence), Bridged(evidence)
+    originals, bridged, sequences = Originals(evidence), Bridged(evidence), Sequences(evidence)
     unfound, findings = _producers(evidence)
     if not any(history.log_starts.values()):
         findings += [_lost_send(send) for send in unfound]
     findings += evidence.phantoms
     findings += _fates(evidence, originals, bridged)
     findings += reordered(evidence)
-    findings += said_once([*bridged.again()], remembered(evidence, originals))
+    findings += said_once([*bridged.again()], remembered(evidence, originals, sequences))
+    findings += sequences.findings
     findings += corrupted(evidence)
     findings += _gaps(evidence, len(unfound))
     return sorted(findings, key=lambda item: _RANK[item.anomaly])

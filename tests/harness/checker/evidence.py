@@ -41,6 +41,8 @@ class Input:
     """Retention took the record; this one is made of what came of it."""
     parts: list[Part | None] | None = None
     """Of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
+    own_id: Hashable = None
+    """Of a transaction: that of its envelope, where it counts."""
     malformed: str = ""
     """Why an envelope, or what came over a bridge, is refused."""
     hop: Step | None = None
@@ -160,21 +162,25 @@ class Evidence:
         ids = tuple(dict.fromkeys(item for item in named if item is not None))
         if record.key is None and own is None and ids:
             lane = self._lane(record, None, ids[0])
-        return Input(record, ids, record.key, lane, parts=[*parts], hop=step)
+        own_id = own if ids else None
+        return Input(record, ids, record.key, lane, parts=[*parts], own_id=own_id, hop=step)
 
     def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
-        """Home: where the group, or without one the ID, hashes to; with neither, where it is."""
+        """Home: the lane of the partition where the group, or without one the ID, hashes to; with neither, of its own partition."""
         key = group
         if key is None:
             key = known.id if isinstance(known, transactions.Foreign) else known  # type: ignore[assignment]
             if key is None:
-                return record.partition
+                return self._lane_of(record.partition)
             if len(key) > ID_BYTES_MAX:
                 key = blake2b(key, digest_size=32).digest()
         lane = self._homes.get(key)
         if lane is None:
-            lane = self._homes[key] = self.history.home(key)
+            lane = self._homes[key] = self._lane_of(self.history.home(key))
         return lane
+
+    def _lane_of(self, partition: int) -> int:
+        return partition % self.history.lanes if self.history.lanes else partition
 
     def _attach(self, fate: Fate, records: Sequence[Record]) -> None:
         for record in sorted(records, key=itemgetter(0, 1, 2)):
@@ -257,7 +263,8 @@ class Evidence:
         count = transactions.number_of(record) if fate is Fate.ACCEPTED else None
         known = _restored(source, fate, record)
         if count is not None:
-            return Input(known, (), None, source.partition, deleted=True, parts=[None] * count[1])
+            lane = self._lane_of(source.partition)
+            return Input(known, (), None, lane, deleted=True, parts=[None] * count[1])
         found = self._input(known)
         found.deleted = True
         return found
@@ -273,6 +280,7 @@ def _restored(source: Place, fate: Fate, record: Record) -> Record:
         wire_names.HEADER_KEY,
         wire_names.HEADER_ORIGINAL,
         wire_names.HEADER_REASON,
+        wire_names.HEADER_SEQUENCE,
     }
     headers = tuple(header for header in record.headers if header[0] not in ours)
     return Record(*source, key, record.value, headers, record.timestamp)

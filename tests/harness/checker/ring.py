@@ -4,7 +4,8 @@ A ring of N holds the last N accepted IDs, so an ID is known while fewer than N 
 were is seen exactly where all that the lane accepted came from one input partition: its order is theirs. What is
 forwarded from another partition came in between at a moment that nobody saw. But a lane writes one transaction after
 the other, so its records are in its own order in each partition of the output; that bounds the number from above, and
-an ID is called FORGOTTEN only where even that bound lies within the promise.
+an ID is called FORGOTTEN only where even that bound lies within the promise. Where lanes have several partitions, accepted
+records tell the sequence numbers of their IDs, and so the number exactly.
 """
 
 from bisect import bisect_left
@@ -15,6 +16,7 @@ from itertools import accumulate, pairwise
 
 from tests.harness.checker.evidence import Evidence, Input, shown
 from tests.harness.checker.findings import Anomaly, Finding
+from tests.harness.checker.sequences import Sequences
 from tests.harness.history import Place
 
 Line = tuple[str, int]
@@ -135,7 +137,7 @@ class LaneOrder:
         return before, after
 
 
-def remembered(evidence: Evidence, originals: Originals) -> list[Finding]:
+def remembered(evidence: Evidence, originals: Originals, sequences: Sequences) -> list[Finding]:
     """IDs that were accepted more than once; two transactions that share several are one finding."""
     capacity = evidence.history.capacity
     if not originals.repeated or capacity == 0:
@@ -148,14 +150,18 @@ def remembered(evidence: Evidence, originals: Originals) -> list[Finding]:
             by_lane[accepted.lane].append(accepted)
         found = [_crossing(known, by_lane)] if len(by_lane) > 1 else []
         for lane, inputs in by_lane.items():
-            if len({accepted.record.partition for accepted in inputs}) == 1:
+            if all(sequences.first(item) is not None for item in inputs):
+                inputs.sort(key=lambda accepted: sequences.first(accepted) or 0)
+            elif len({accepted.record.partition for accepted in inputs}) == 1:
                 inputs.sort(key=lambda accepted: accepted.record.offset)
-            found += [
-                _repetition(
-                    lane, lanes[lane].between_max(one, other, known), one, other, lanes[lane].exact, capacity
-                )
-                for one, other in pairwise(inputs)
-            ]
+            for one, other in pairwise(inputs):
+                here, there = sequences.of(one, known), sequences.first(other)
+                exact = here is not None and there is not None
+                if here is not None and there is not None:
+                    between = there - here - 1
+                else:
+                    between = lanes[lane].between_max(one, other, known)
+                found.append(_repetition(lane, between, one, other, exact or lanes[lane].exact, capacity))
         findings |= {(finding.anomaly, finding.places): finding for finding in found}
     forgotten = {places for anomaly, places in findings if anomaly is Anomaly.FORGOTTEN}
     return [

@@ -33,10 +33,15 @@ class Workload:
     user_ids: str = ""
     """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
 
+    lanes: int = 0
+    """Key of the address; 0 = each partition is a lane."""
+
     def settings(self, partitions: int) -> dict[str, Any]:
         size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
+        lanes = {"lanes": self.lanes} if self.lanes else {}
         return {
             **size,
+            **lanes,
             "name": self.name,
             "partitions": partitions,
             "partitioner": self.partitioner,
@@ -45,7 +50,7 @@ class Workload:
         }
 
     def home(self, partitions: int) -> Callable[[bytes], int]:
-        """Where a group or an ID is at home, computed by others' code."""
+        """The partition where a group or an ID is at home, computed by others' code."""
         if self.partitioner == "crc32":
             return lambda name: zlib.crc32(name) % partitions
         return lambda name: (murmur2(name) & 0x7FFFFFFF) % partitions

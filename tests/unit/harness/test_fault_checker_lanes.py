@@ -1,0 +1,101 @@
+"""Checker of the fault tests, where a lane has several partitions: one ring for all of them, and sequence numbers."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.harness.checker.check import Anomaly
+from tests.harness.history import History, Record
+from tests.support.histories import A, B, C, D, accept, arrive, found, only, story
+
+
+def _numbered(*records: Record, first: int = 7) -> list[Record]:
+    """What one lane writes for these inputs, in its order."""
+    made, sequence = [], first
+    for record in accept(*records):
+        own = record.header("_AMQ_DUPL_ID") is not None
+        told = (("_RF_SEQ", b"%d" % sequence),) if own else ()
+        made.append(record._replace(headers=(*record.headers, *told)))
+        sequence += own
+    return made
+
+
+def _of_one_lane(inputs: list[Record], accepted: list[Record], **more: Any) -> History:
+    return story(inputs, accepted, lanes=1, **more)
+
+
+def test_one_ring_for_the_address() -> None:
+    """An ID under another group, in another partition, is a duplicate, and forgotten if it is accepted."""
+    here, there = arrive(0, A, b"g0"), arrive(0, A, b"g1", partition=1)
+
+    assert found(_of_one_lane([here, there], _numbered(here))) == {}
+    assert found(_of_one_lane([here, there], _numbered(there))) == {}
+    finding = only(_of_one_lane([here, there], _numbered(here, there)))
+    assert finding.anomaly is Anomaly.FORGOTTEN
+    assert finding.places == (there.place, here.place)
+    assert found(story([here, there], [*accept(here), *accept(there, partition=1)], lanes=2)) == {
+        "CORRUPTED": 2,
+        "CROSS-LANE": 1,
+    }
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
+def test_the_number_between_is_exact(capacity: int, expected: str) -> None:
+    """Whichever partitions of the output show it: sequence numbers tell it."""
+    inputs = [
+        arrive(0, A, None),
+        arrive(0, B, None, partition=1),
+        arrive(1, C, None, partition=1),
+        arrive(2, A, None, partition=1),
+        arrive(1, D, None),
+    ]
+    first, *others = _numbered(*inputs)
+    apart = [first, *(record._replace(partition=number % 2) for number, record in enumerate(others))]
+    mixed = [record._replace(offset=number) for number, record in enumerate(apart)]
+
+    assert found(_of_one_lane(inputs, mixed, capacity=capacity)) == {expected: 1}
+
+
+def _any(offset: int, partition: int) -> Record:
+    """One of ten IDs, with a group of its partition, or without one; or a record without ID."""
+    known = None if offset % 5 == 4 else b"%d" % (offset * 7 % 10)
+    return arrive(offset, known, (b"g%d" % partition, None)[offset % 2], partition)
+
+
+def test_any_interleaving_of_partitions_is_clean() -> None:
+    """Nulls among keys, records without ID, and resends that are dropped."""
+    rng = random.Random(7)
+    partitions = [[_any(offset, partition) for offset in range(60)] for partition in range(2)]
+    inputs = [record for records in partitions for record in records]
+    queues = [list(records) for records in partitions]
+    order, known = [], set()
+    while any(queues):
+        record = rng.choice([queue for queue in queues if queue]).pop(0)
+        id_ = record.header("_AMQ_DUPL_ID")
+        if id_ is None or id_ not in known:
+            order.append(record)
+            known.add(id_)
+
+    assert found(_of_one_lane(inputs, _numbered(*order), capacity=1_000)) == {}
+
+
+def test_numbers_that_no_lane_writes() -> None:
+    """Missing, used twice, or against the order of a partition."""
+    inputs = [arrive(0, A), arrive(1, B), arrive(0, C, b"g1", partition=1)]
+    good = _numbered(*inputs)
+
+    def told(number: int, text: bytes | None) -> dict[str, int]:
+        headers = [header for header in good[number].headers if header[0] != "_RF_SEQ"]
+        headers += [] if text is None else [("_RF_SEQ", text)]
+        accepted = [*good]
+        accepted[number] = good[number]._replace(headers=tuple(headers))
+        return found(_of_one_lane(inputs, accepted))
+
+    assert told(0, b"7") == {}
+    assert told(0, None) == told(0, b"x") == told(0, b"07") == {"CORRUPTED": 1}
+    assert told(2, b"8") == {"FORGOTTEN": 1}
+    assert told(1, b"3") == {"REORDERED": 1}
+    plain = replace(_of_one_lane(inputs, good), lanes=0)
+    assert found(plain) == {}
