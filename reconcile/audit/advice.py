@@ -135,7 +135,8 @@ def _across(audit: Audit) -> Iterator[str]:
     if found.cross_lane:
         yield (
             f"{counted(found.cross_lane, 'resend')} ({_share(found.cross_lane, found.resends)}) with another group than the original: "
-            "the home is another lane, and Ringfence cannot catch these (CROSS-LANE). Fix the producer: a resend keeps its key."
+            f"the home is another lane, and {audit.layout.lanes} lanes cannot catch these (CROSS-LANE). Fix the producer: a resend keeps its "
+            f"key. Or set lanes = 1: one ring for the whole address would know {found.cross_lane:,} more, if it is large enough."
         )
     if found.expired:
         yield (
@@ -180,6 +181,8 @@ def _partitioner(audit: Audit) -> Iterator[str]:
     if audit.topic.partitions == 1:
         yield "One partition is one lane: any partitioner will do, and one worker at a time does all the work."
         return
+    if audit.layout.lanes == 1:
+        yield "All partitions are one lane (lanes = 1): it knows the IDs of all groups, and one worker at a time does all the work."
     if not audit.sum("keyed"):
         yield "No record has a key: which partition it reached was chance."
     elif shares is not None:

@@ -17,6 +17,8 @@ def toml(audit: Audit) -> str:
         "id_cache_size": audit.recommended,
         "partitioner": audit.partitioner,
     }
+    if keys.lanes:
+        values["lanes"] = keys.lanes
     if audit.configured and audit.configured != audit.topic.name:
         values["input_topic"] = audit.topic.name
     if keys.duplicate_id_from != "header":

@@ -4,7 +4,7 @@
 it is the *moment*: the timestamp, never below that of an earlier offset. The first record of an ID is the
 first by moment, partition, offset.
 
-**Lanes.** The home of a record follows from its group, else from its ID, else from its partition.
+**Lanes.** The home of a record follows from its group, else from its ID, else from its partition. A lane may have several partitions.
 
 **Distance.** It is the number of IDs that an endless ring accepts in the lane from the original, included, up
 to the resend. Within the resend's partition it is exact, by offsets. Of other partitions all IDs count whose
@@ -26,6 +26,7 @@ from reconcile.audit.home_lane import home
 from reconcile.spark.columns import of_schema
 from reconcile.spark.schemas import ARRIVED, AUDITED_RESENDS
 from reconcile.spark.topic_reader import concatenated
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 _BEGIN, _NOW = Window.unboundedPreceding, Window.currentRow
 _PLACE = ["moment", "partition", "offset"]
@@ -40,12 +41,14 @@ class IDs(NamedTuple):
     max_age_ms: int = 0  # 0 = for ever
 
 
-def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> DataFrame:
+def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) -> DataFrame:
     """:data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`."""
+    partitions = layout.partitions
     # In one partition offsets are the order: no moment is needed, and no sort for it.
     in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     moment = F.max("timestamp").over(in_order) if partitions > 1 else F.lit(0).cast("bigint")
-    lane = F.coalesce(home(F.coalesce("group", "id"), partitions, partitioner), F.col("partition"))
+    at = F.coalesce(home(F.coalesce("group", "id"), partitions, partitioner), F.col("partition"))
+    lane = at if layout.lanes == partitions else (at % layout.lanes).cast("int")
     placed = records.select(
         "partition", "offset", "timestamp", moment.alias("moment"), "id",
         F.xxhash64("group").alias("group_digest"), lane.alias("lane"),

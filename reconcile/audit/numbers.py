@@ -71,11 +71,11 @@ class Counter:
 
     def _resends(self, audit: Audit, records: DataFrame) -> Audit:
         with kept(_arrived(audit, records, audit.sum("with_id"))) as arrived:
-            tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
+            tally = resend_counts.tallied(arrived, audit.layout.lanes, audit.first_ms, audit.last_ms)
             resent = sum(row["resends"] for row in tally.partitions)
             self.progress.count(counted(resent, "resend"))
             self.progress.begin(STEPS[3])
-            placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.topic.partitions)
+            placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.layout.lanes)
             found = self._measured(audit, arrived, placed)
         resends = {row["place"]: row["resends"] for row in tally.partitions}
         return replace(
@@ -95,8 +95,8 @@ class Counter:
         )
         there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
         with kept(_arrived(audit, records, there)) as arrived:
-            tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
-            placed = resend_counts.in_lanes(Resends(id_from), tally.lanes, audit.topic.partitions)
+            tally = resend_counts.tallied(arrived, audit.layout.lanes, audit.first_ms, audit.last_ms)
+            placed = resend_counts.in_lanes(Resends(id_from), tally.lanes, audit.layout.lanes)
             return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
@@ -114,14 +114,15 @@ class Counter:
     def _measured(self, audit: Audit, arrived: DataFrame, found: Resends) -> Resends:
         if not found.resends:
             return found
-        with kept(frames.resends(arrived, alone=not found.forwarded)) as resends:
+        alone = not found.forwarded and audit.layout.lanes == audit.layout.partitions
+        with kept(frames.resends(arrived, alone=alone)) as resends:
             return resend_counts.spreads(resends, found, audit.confidence, audit.settings.id_cache_size)
 
 
 def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
     max_age_ms = round(audit.settings.id_max_age * 1000)
     ids = frames.IDs(with_id, audit.records - with_id, max_age_ms)
-    return frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
+    return frames.arrived(records, audit.layout, audit.partitioner, ids)
 
 
 def dialect(keys: AddressDefaults) -> columns.Dialect:

@@ -26,8 +26,8 @@ class Tally:
     moments: list[Any]
 
 
-def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
-    """Count by lane, by partition, and by time between the two limits, in one pass."""
+def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tally:
+    """Count by lane, by partition, and by time between the two limits, in one pass. ``lanes``: how many there are."""
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
@@ -37,7 +37,7 @@ def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
         "records": F.lit(True), "with_id": F.col("has_id"), "ids": F.col("fresh"), "dropped": dropped,
         "resends": dropped | F.col("cross_lane") | F.col("expired"),
         "cross_lane": F.col("cross_lane"), "expired": F.col("expired"),
-        "forwarded": F.col("lane") != F.col("partition"),
+        "forwarded": F.col("lane") != F.col("partition") % lanes,
         "other_partition": F.col("other_partition"), "other_group": F.col("other_group"),
     }  # fmt: skip
     # A set's column is null in the rows of the others, so what is counted is worked out before.

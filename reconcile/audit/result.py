@@ -9,6 +9,7 @@ from reconcile.audit.partitioner import chosen
 from reconcile.audit.topic import Topic
 from reconcile.page.report_data import DAY_MS, Bin, GroupBin, LargeGroup, Moment
 from ringfence_kafka.config.settings import AddressDefaults
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 FORMAT: Final = 1
 SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
@@ -153,6 +154,11 @@ class Audit:
     bridges: Bridges = Bridges()
 
     @property
+    def layout(self) -> LaneLayout:
+        """The lanes that its address has, or would have. There are no more lanes than partitions."""
+        return LaneLayout.of(min(self.settings.lanes, self.topic.partitions), self.topic.partitions)
+
+    @property
     def records(self) -> int:
         """The number of records."""
         return sum(partition.records for partition in self.partitions)
@@ -181,7 +187,7 @@ class Audit:
     def lane_skew(self) -> float:
         """Records of the busiest lane, divided by the mean."""
         loads = [lane.records for lane in self.found.lanes]
-        return max(loads) * self.topic.partitions / sum(loads) if sum(loads) else 0.0
+        return max(loads) * self.layout.lanes / sum(loads) if sum(loads) else 0.0
 
     def sum(self, name: str) -> int:
         """A count of all partitions."""
@@ -237,6 +243,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         },
         "headers_seen": {"records": audit.headers_sample, "headers": [asdict(header) for header in audit.headers]},
         "ring": {
+            "lanes": audit.layout.lanes,
             "capacity": audit.settings.id_cache_size,
             "recommended": audit.recommended,
             "confidence": float(audit.confidence),
