@@ -25,12 +25,14 @@ from reconcile.cluster.survey import Survey
 from reconcile.page import advice, pages
 from reconcile.page.report_data import Figures
 from reconcile.run.frames.frames import Frames
+from reconcile.run.frames.journal import regrouped
 from reconcile.run.frames.scope import begin, records
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history import acknowledge as acknowledgement
 from reconcile.run.history import cut, id_store, retained, rules
 from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import results_folder
+from reconcile.run.history.rings import Rings
 from reconcile.run.outcome import carry_over, report_model, results
 from reconcile.run.outcome.terminal_report import progress as shown_progress
 from reconcile.run.outcome.terminal_report import show, terminal
@@ -189,6 +191,13 @@ def judge(
         runs.files,
         base,
     )
+    journal = wire_names.journal_topic(settings.app.id)
+    changes = regrouped(frames.events(journal, survey.journal, events_from))
+    numbered = [
+        Rings.of(address.lanes, len(cuts[address.name].input.spans), changes.get(number, ()))
+        for number, address in enumerate(settings.addresses)
+    ]
+    frames = replace(frames, rings=numbered)
     with shown_progress(spark, len(STEPS), Console(stderr=True)) as progress:
         judgement = Judge(
             workspace=Workspace(frames, number),
@@ -196,7 +205,7 @@ def judge(
             progress=progress,
             base=base,
             chain=runs.chain(base),
-            events=frames.events(wire_names.journal_topic(settings.app.id), survey.journal, events_from),
+            events=frames.events(journal, survey.journal, events_from),
             beyond=cut.backlog([cut.input for cut in cuts.values()], survey.stable),
             complete=carry_over.complete(settings, base, cuts),
             recent=recent,
@@ -223,18 +232,27 @@ def judge(
         "from_night": base.number if base else None,
     }
     held = report_model.held(base, judgement, {name: cut.input.recreated for name, cut in cuts.items()})
-    lanes = {name: len(cut.input.spans) for name, cut in cuts.items()}
+    lanes = {address.name: of.now for address, of in zip(settings.addresses, numbered, strict=True)}
     figures = report_model.figures(settings, document, judgement, rings, held, lanes)
     with steps() as progress:
         progress.begin("keeping results")
         progress.count(f"run {number}")
         results.keep(spark, runs.files, document, figures, out)
     finished = carry_over.finished_run(
-        settings, base, cuts, judgement, document, today, survey.journal_position, events_from, survey.cluster
+        settings,
+        base,
+        cuts,
+        judgement,
+        document,
+        today,
+        survey.journal_position,
+        events_from,
+        survey.cluster,
+        numbered,
     )
     runs.commit(replace(finished, leaves=retained.of(runs.files, today, number)))
     id_store.sweep(runs)
-    id_store.forget(runs, today, keep)
+    id_store.forget(runs, today, keep, dict(zip(cuts, numbered, strict=True)))
     return document
 
 

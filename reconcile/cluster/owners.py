@@ -10,7 +10,7 @@ from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.protocol import wire_names
 
 META_KEY: Final = b"\x00"  # of the record that ends each transaction in a changelog (docs/formats.md)
-FORMATS: Final = frozenset({1, 2})  # of such a record
+FORMATS: Final = frozenset({1, 2, 3})  # of such a record
 
 
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
@@ -54,5 +54,7 @@ def _parsed(value: bytes) -> tuple[tuple[str, str], Recorded]:
     meta = json.loads(value)
     if meta["format"] not in FORMATS:
         raise ValueError(f"format {meta['format']!r}")
-    recorded = Recorded(dict(meta.get("rules", {})), int(meta["capacity"]), int(meta["max_age_ms"]))
+    recorded = Recorded(
+        dict(meta.get("rules", {})), int(meta["capacity"]), int(meta["max_age_ms"]), int(meta.get("lanes", 0))
+    )
     return (str(meta["app"]), str(meta["address"])), recorded

@@ -48,7 +48,17 @@ class Survey:
         journal = wire_names.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
         names = list(dict.fromkeys([*(topic for role in roles.values() for topic in role.values()), journal]))
-        topics = cluster.describe(names)
+        # An address with one lane now may have forwarded records before its lanes were regrouped.
+        former = {
+            address.name: topic
+            for address in settings.addresses
+            if (topic := cut.former_forward(settings.app.id, address)) is not None
+        }
+        topics = cluster.describe([*names, *former.values()])
+        there = {name: topic for name, topic in former.items() if topic in topics and topics[topic].readable}
+        roles = {
+            name: role | ({"forward": there[name]} if name in there else {}) for name, role in roles.items()
+        }
         missing = [topic for topic in names if topic not in topics]
         if missing:
             raise MissingTopicError(
@@ -142,9 +152,10 @@ class Survey:
                 tuple(ends[topic, number] for number in numbers),
             )
             cuts[role] = replace(cut.cut_topic(topic, state, positions.get(key), seen.get(key, ())), key=key)
-        forward = roles["forward"]
+        forward = roles.get("forward")
+        forwards = range(self.topics[forward].partitions) if forward else ()
         return cut.AddressCut(
-            cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
-            tuple(self.committed[forward, index] or 0 for index in range(self.topics[forward].partitions)),
+            cuts["input"], cuts.get("forward"), cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
+            tuple(self.committed[str(forward), index] or 0 for index in forwards),
             journal,
         )  # fmt: skip

@@ -60,9 +60,11 @@ def outputs(
     # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
     part, named = nothing.cast("string"), nothing.cast("string")
     stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
+    sequence = nothing.cast("bigint")
     if fate == ACCEPTED:
         part, key = columns.header(wire_names.HEADER_PART).cast("string"), _input_key()
         passed = left_behind()
+        sequence = columns.header(wire_names.HEADER_SEQUENCE).cast("string").try_cast("bigint")
     if fate == DIVERTED:
         named = columns.header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
@@ -82,6 +84,7 @@ def outputs(
         columns.header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),
         named.alias("original"),
         part.alias("part_text"),
+        sequence.alias("sequence"),
     )
     placed = said.withColumns(
         {

@@ -10,11 +10,12 @@ ADDRESSES: Final = frozenset({"address", "part_address", "id_address", "out_addr
 """Columns with an address: its number among those that are configured, and its name in what is kept."""
 
 
-def _schema(**columns: types.DataType) -> types.StructType:
+def schema(**columns: types.DataType) -> types.StructType:
+    """A schema of these columns; each may be null."""
     return types.StructType([types.StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
-INPUTS: Final = _schema(
+INPUTS: Final = schema(
     address=INT,  # its number among the configured addresses
     partition=INT,
     offset=LONG,
@@ -35,7 +36,7 @@ INPUTS: Final = _schema(
 )
 """What came in."""
 
-AUDITED: Final = _schema(
+AUDITED: Final = schema(
     partition=INT,
     offset=LONG,
     timestamp=LONG,  # ms
@@ -51,7 +52,7 @@ AUDITED: Final = _schema(
 )
 """What stands in an audited topic."""
 
-ARRIVED: Final = _schema(
+ARRIVED: Final = schema(
     partition=INT,
     offset=LONG,
     timestamp=LONG,
@@ -70,7 +71,7 @@ ARRIVED: Final = _schema(
 )
 """Records as they reach their lanes; what is about resends is null or False for all others."""
 
-AUDITED_RESENDS: Final = _schema(
+AUDITED_RESENDS: Final = schema(
     partition=INT,
     offset=LONG,
     distance=LONG,  # IDs; null where Ringfence cannot know it
@@ -82,10 +83,10 @@ AUDITED_RESENDS: Final = _schema(
 )
 """Resends, and how far they are from what they repeat."""
 
-FORWARDS: Final = _schema(address=INT, partition=INT, offset=LONG, lane=INT, forward_offset=LONG)
+FORWARDS: Final = schema(address=INT, partition=INT, offset=LONG, lane=INT, forward_offset=LONG)
 """Inputs that were on their way to their home lane, and where."""
 
-OUTPUTS: Final = _schema(
+OUTPUTS: Final = schema(
     address=INT,
     partition=INT,  # of the input that it names; null where it names none
     offset=LONG,
@@ -102,13 +103,14 @@ OUTPUTS: Final = _schema(
     out_value_bytes=LONG,  # what a quarantine's stand-in says of the value's size
     out_headers_digest=LONG,
     out_passed_digest=LONG,  # of what is left of a bridge's headers; null = nothing
+    sequence=LONG,  # of its ID in the ring of its lane, as it says; null = it says nothing
     original=TEXT,  # what a diverted duplicate names as its original
     original_partition=INT,
     original_offset=LONG,
 )
 """What came out: accepted, diverted, quarantined."""
 
-EVIDENCE: Final = _schema(
+EVIDENCE: Final = schema(
     address=INT,
     partition=INT,
     offset=LONG,
@@ -127,6 +129,7 @@ EVIDENCE: Final = _schema(
     out_address=INT,
     out_partition=INT,
     out_offset=LONG,
+    sequence=LONG,  # that its ID got in the ring of its lane; null = no output shows it
     original=TEXT,
     original_partition=INT,
     original_offset=LONG,
@@ -157,7 +160,7 @@ EVIDENCE: Final = _schema(
 )
 """Inputs beside what came of them; a row an output, or a row an input of which no output tells."""
 
-IDS: Final = _schema(
+IDS: Final = schema(
     address=INT,  # in whose lane it was accepted
     id_address=INT,  # whose ID it is: another one's where it is that of a part
     id=BYTES,
@@ -172,12 +175,13 @@ IDS: Final = _schema(
     out_offset=LONG,
     group_digest=LONG,  # null = it is an envelope's own
     home_digest=LONG,
+    sequence=LONG,  # in the ring of its lane; null = nothing shows it
     position=LONG,  # how many IDs its lane had accepted before it, at least
     run=INT,
 )
 """Accepted IDs, with where and when."""
 
-HOPS: Final = _schema(
+HOPS: Final = schema(
     address=INT,
     lane=INT,
     hop_source=TEXT,
@@ -191,12 +195,13 @@ HOPS: Final = _schema(
 )
 """Hops that lanes know: the confirmed one of each route, and those above it."""
 
-FOLLOWED: Final = _schema(
+FOLLOWED: Final = schema(
     **{item.name: item.dataType for item in EVIDENCE},
     kept=FLAG,  # a run before has judged it
     accepted=FLAG,
     lost=FLAG,  # nothing came of it, so its lane need not know its hop
     capacity=LONG,  # of the lane's ring then; null = nothing tells
+    ring=INT,  # of the lane that judged it; ``lane`` has its hop now
     hop_epoch=INT,  # how often its lane had forgotten all hops before it
     kept_epoch=INT,  # how often it may have
     sure_epoch=INT,  # how often it may have forgotten some
@@ -215,7 +220,7 @@ FOLLOWED: Final = _schema(
 )
 """Evidence on records that came over bridges, and their parts, beside what their lanes knew."""
 
-RESENDS: Final = _schema(
+RESENDS: Final = schema(
     address=INT,
     lane=INT,
     distance=LONG,  # in IDs
@@ -224,10 +229,10 @@ RESENDS: Final = _schema(
 )
 """Resends of a run: how far from what they repeat."""
 
-NUMBERS: Final = _schema(address=INT, of=TEXT, at=LONG, a=LONG, b=LONG, c=LONG, d=LONG, name=BYTES)
+NUMBERS: Final = schema(address=INT, of=TEXT, at=LONG, a=LONG, b=LONG, c=LONG, d=LONG, name=BYTES)
 """Small results of different kinds, so that one job brings them all."""
 
-EVENTS: Final = _schema(
+EVENTS: Final = schema(
     address=INT,
     lane=INT,
     number=LONG,  # offset in the journal
@@ -237,13 +242,17 @@ EVENTS: Final = _schema(
     after=LONG,
     event=TEXT,
     of_hops=FLAG,  # not to the ring, but to what the lane knew of hops
+    nexts=types.ArrayType(LONG),  # by input partition, instead of input_next; null = the lane has one
+    lanes=INT,  # the key of its address then; null or 0 = a lane for each partition
 )
 """What happened to rings: of a lane, all its inputs below the two offsets were judged before it."""
 
-EMPTIED: Final = _schema(address=INT, lane=INT, input_next=LONG, forward_next=LONG)
+EMPTIED: Final = schema(
+    address=INT, lane=INT, input_next=LONG, forward_next=LONG, nexts=types.ArrayType(LONG)
+)
 """Where a lane stood when its ring was last emptied by order."""
 
-ANOMALIES: Final = _schema(
+ANOMALIES: Final = schema(
     anomaly=TEXT,
     address=INT,
     partition=INT,
@@ -263,18 +272,16 @@ ANOMALIES: Final = _schema(
 )
 """One anomaly a row."""
 
-SPANS: Final = _schema(
-    address=INT, partition=INT, origin=LONG, begin=LONG, read_from=LONG, cut=LONG, end=LONG
-)
+SPANS: Final = schema(address=INT, partition=INT, origin=LONG, begin=LONG, read_from=LONG, cut=LONG, end=LONG)
 """What the cut says of each input partition."""
 
-ACCEPTED_SPANS: Final = _schema(out_address=INT, out_partition=INT, out_begin=LONG)
+ACCEPTED_SPANS: Final = schema(out_address=INT, out_partition=INT, out_begin=LONG)
 """Where the last run ended in each partition of an accepted topic."""
 
-FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
+FORWARD_COMMITTED: Final = schema(address=INT, lane=INT, committed=LONG)
 """Up to where the home lanes have consumed their forward topic."""
 
-RULES: Final = _schema(
+RULES: Final = schema(
     address=INT,
     max_age_ms=LONG,
     largest=LONG,  # the largest ring that it can have had
@@ -290,9 +297,9 @@ RULES: Final = _schema(
 )
 """What an address promises, and whether the evidence is whole."""
 
-COUNTS: Final = _schema(address=TEXT, name=TEXT, count=LONG)  # what was counted, as it is kept
+COUNTS: Final = schema(address=TEXT, name=TEXT, count=LONG)  # what was counted, as it is kept
 
-GAPS: Final = _schema(
+GAPS: Final = schema(
     address=INT, partition=INT, offset=LONG, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT
 )
 """Stretches of partitions that are gone: of the input, or of another topic."""

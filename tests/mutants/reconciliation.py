@@ -16,7 +16,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "reconcile/run/history/rules.py",
-                ("        found += _doubts_of_lanes(number, address, cuts[address.name], addresses)\n"),
+                "        found += _doubts_of_lanes(number, address, cuts[address.name], addresses, rings[number])\n",
                 "",
             ),
         ),
@@ -33,6 +33,18 @@ MUTANTS: Final = (
             ),
         ),
         "tests/reconcile/finders/test_repeated_histories.py::test_known_verdicts",
+    ),
+    Mutant(
+        "run-counts-one-too-few-by-sequence-numbers",
+        "Two acceptances of an ID in a lane of several partitions look nearer than they were: what is allowed is called a fault.",
+        (
+            Patch(
+                "reconcile/anomalies/finders/ring_ranks.py",
+                'F.when(shown, F.col("sequence") - F.col("low"))',
+                'F.when(shown, F.col("sequence") - F.col("low") + 1)',
+            ),
+        ),
+        "tests/reconcile/finders/test_repeated.py::test_sequence_numbers_count_exactly",
     ),
     Mutant(
         "run-strays-counted-as-seconds",

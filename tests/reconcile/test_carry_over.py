@@ -10,12 +10,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
+from reconcile.run.frames import journal
 from reconcile.run.frames.frames import Frames
 from reconcile.run.history.cut import AddressCut, Position, Span, TopicCut
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.id_store import address_folder
 from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.run.history.renames import called, with_former
+from reconcile.run.history.rings import Regrouped, regroups
 from reconcile.run.history.rules import kept
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import (
@@ -104,7 +106,9 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
         rows = ({"address": name, "offset": number, "lane": 0, "forward_offset": 9} for name in NAMES)
         state.rows(schema, *rows).write.parquet(state.files.at(results_folder(number), "inputs"))
     base = _run(2, left={"a": 1, "007": 2})
-    state.cuts["007"].forward.recreated = True
+    forward = state.cuts["007"].forward
+    assert forward is not None
+    forward.recreated = True
 
     found = state.frames(base).inputs().collect()
     assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
@@ -178,7 +182,7 @@ def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: A
 def test_the_journal_is_read(state: State) -> None:
     """From where an address's events begin; a format that is not known is no reason to go on without."""
 
-    def journal(*formats: int) -> DataFrame:
+    def told_in(*formats: int) -> DataFrame:
         told = [
             (
                 offset,
@@ -201,12 +205,12 @@ def test_the_journal_is_read(state: State) -> None:
             StructType([IDS["offset"], StructField("value", StringType())]),
         )
 
-    found = state.frames().events_in(journal(1, 2), {"a": 1}).collect()
+    found = state.frames().events_in(told_in(1, 2), {"a": 1}).collect()
     assert sorted((row["address"], row["number"], row["input_next"]) for row in found) == [
         (0, 2, 3), (1, 1, 3), (1, 3, 3),
     ]  # fmt: skip
     with pytest.raises(Exception, match="of a later version of the workers"):
-        state.frames().events_in(journal(1, 3), {}).collect()
+        state.frames().events_in(told_in(1, 4), {}).collect()
 
 
 def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
@@ -217,12 +221,34 @@ def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
     ]  # fmt: skip
     told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": id_} for id_ in ids]
     schema = StructType([IDS["offset"], StructField("value", StringType())])
-    journal = small(state.spark, [(n, json.dumps(value)) for n, value in enumerate(told)], schema)
+    records = small(state.spark, [(n, json.dumps(value)) for n, value in enumerate(told)], schema)
 
-    found = state.frames().events_in(journal, {}).orderBy("number").collect()
+    found = state.frames().events_in(records, {}).orderBy("number").collect()
     assert [(row["input_next"], row["forward_next"]) for row in found] == [
         (3, 4), (3, 4), (3, 4), (0, 4), (3, 0),
     ]  # fmt: skip
+
+
+def test_what_the_journal_tells_of_lanes_of_several_partitions(state: State) -> None:
+    """Offsets are by partition there, of the forward topic too. What it does not name was not read, nor is what was created again."""
+    state.cuts["a"].input.spans *= 3
+    following = {"a-0/0": 3, "a-0/2": 5, "a-1/0": 4}
+    told = [
+        {"format": 3, "address": "a", "lane": 0, "lanes": 2, "next": following, "topic_ids": {"a-0": id_}}
+        for id_ in ("id", "gone")
+    ]
+    back = {
+        "format": 3, "event": "regrouped", "address": "a", "lane": 1, "lanes": 0, "before": 2, "after": 3, "next": {"a-0/1": 7},
+    }  # fmt: skip
+    schema = StructType([IDS["offset"], StructField("value", StringType())])
+    journal_records = [(n, json.dumps(value)) for n, value in enumerate([*told, back])]
+    events = state.frames().events_in(small(state.spark, journal_records, schema), {})
+
+    found = events.orderBy("number").collect()
+    assert [(row["nexts"], row["forward_next"], row["lanes"]) for row in found] == [
+        ([3, 0, 5], 4, 2), ([0, 0, 0], 4, 2), ([0, 7, 0], 0, 0),
+    ]  # fmt: skip
+    assert journal.regrouped(events) == {0: regroups([Regrouped(2, 1, 2, 3, (0, 7, 0), 0, 0)])}
 
 
 class Renaming:

@@ -14,6 +14,7 @@ from reconcile.run.frames.journal import Emptied, RingHistory
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut
 from reconcile.run.history.history import Run
 from reconcile.run.history.layout import results_folder
+from reconcile.run.history.rings import Rings
 from reconcile.run.measures import counts
 from reconcile.run.measures.counts import BACKLOG_READ_MAX
 from reconcile.spark.files import LocalFiles
@@ -57,6 +58,7 @@ def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
     settings = validate({"addresses": [{"name": "a"}]})
     cut = _cut("a")
     cut.input.lost.append(Lost("a", 1, 3, 5, "why"))
+    assert cut.forward is not None
     cut.forward.lost.append(Lost("forward", 2, 7, 8, "why"))
     frames = Frames(spark, {}, settings.addresses, {"a": cut}, LocalFiles(str(tmp_path)))
     found = frames.topics_named(rows(frames.gaps(), Anomaly.GAP, F.col("text")))
@@ -74,7 +76,9 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
         (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
     ]  # fmt: skip
-    found = journal.ring_histories(spark.createDataFrame([(*row, None, False) for row in rows], EVENTS))
+    found = journal.ring_histories(
+        spark.createDataFrame([(*row, None, False, None, None) for row in rows], EVENTS)
+    )
 
     assert {address: sorted(value) for address, value in found.items()} == {
         0: [RingHistory(0, 20, Emptied(7, 8)), RingHistory(1, 400, None)],
@@ -111,10 +115,12 @@ def test_the_largest_ring() -> None:
 def test_emptied_since_the_last_run(emptied: Emptied, recreated: bool, expected: bool) -> None:
     """Only if nothing came later that the last run had judged, in either input of the lane."""
     cut = _cut("a")
+    assert cut.forward is not None
     cut.forward.recreated = recreated
+    rings = Rings.of(0, 1)
 
-    assert journal.since(cut, 0, emptied, 5) == expected
-    assert not journal.since(cut, 1, emptied, 5)
+    assert journal.since(cut, rings, 0, emptied, 5) == expected
+    assert not journal.since(cut, rings, 1, emptied, 5)
 
 
 def test_a_long_backlog_is_not_read(spark: SparkSession, tmp_path: Path) -> None:

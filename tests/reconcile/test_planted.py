@@ -169,6 +169,75 @@ def _seconds(world: World, at: str) -> None:
     world.accept(*records, world.arrive(at, b"9", timestamp=1_795_262_400))
 
 
+def _one_lane(world: World, at: str) -> None:
+    """One ring for both partitions: duplicates under other groups, without group, without ID, refused, and told of in the journal."""
+    first, second = world.arrive(at, b"1"), world.arrive(at, b"2", b"h", partition=1)
+    world.arrive(at, b"2", b"other")
+    world.arrive(at, b"1", None, partition=1)
+    loose, plain = world.arrive(at, b"3", None, partition=1), world.arrive(at)
+    world.accept(second, partition=1)
+    world.accept(first, plain)
+    world.accept(loose, partition=1)
+    world.quarantine(world.arrive(at, b"6"))
+    world.tell_lanes(at, "resized", 9, 20_000, (1, 1))
+    world.arrive(at, b"3", b"last")
+
+
+def _forgotten_in_one_lane(world: World, at: str) -> None:
+    """Under two groups, in two partitions, of the input and of the output; another one in between."""
+    world.accept(world.arrive(at, b"1", b"g"), world.arrive(at, b"2", b"g"))
+    world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
+
+
+def _overrun_in_one_lane(world: World, at: str) -> None:
+    """A ring of two; the two in between came from both partitions."""
+    world.accept(world.arrive(at, b"1", b"g"))
+    world.accept(world.arrive(at, b"2", b"h", partition=1), partition=1)
+    world.accept(world.arrive(at, b"3", b"g"))
+    world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
+
+
+def _told_in_one_lane(world: World, at: str) -> None:
+    """The ring was cleared between the first two of an ID, and not between the last two."""
+    world.accept(world.arrive(at, b"1", b"g"))
+    world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
+    world.tell_lanes(at, "cleared", 20_000, 20_000, (1, 0))
+    world.accept(world.arrive(at, b"1", b"g"))
+
+
+def _lost_in_one_lane(world: World, at: str) -> None:
+    """Neither its ID nor a message without one is anywhere in the lane."""
+    world.accept(world.arrive(at, b"1"))
+    world.arrive(at, b"2", partition=1)
+    world.arrive(at, partition=1)
+
+
+def _wrong_verdict_in_one_lane(world: World, at: str) -> None:
+    """An original in the other partition is right, under whatever group."""
+    one = world.arrive(at, b"1")
+    world.accept(one)
+    world.divert(world.arrive(at, b"1", b"h", partition=1), one)
+    world.divert(world.arrive(at, b"2", b"h", partition=1), one)
+
+
+def _numbered_twice(world: World, at: str) -> None:
+    """Two workers wrote for one lane at once: neither knew what the other accepted."""
+    number = (("_RF_SEQ", b"7"),)
+    for partition in range(2):
+        item = world.arrive(at, b"%d" % partition, b"g%d" % partition, partition)
+        world.accept(item, headers=item.headers + number, partition=partition)
+
+
+def _regrouped(world: World, at: str) -> None:
+    """Two lanes became one, which knows the newest IDs of both: under another group too one of them is forgotten."""
+    one, other = world.arrive(at, b"1", b"g"), world.arrive(at, b"2", b"h", partition=1)
+    world.accept(one, headers=one.headers)
+    world.accept(other, headers=other.headers, partition=1)
+    world.tell_lanes(at, "regrouped", 2, 1, (1, 1))
+    world.arrive(at, b"2", b"g")
+    world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
+
+
 PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 1}),
@@ -191,6 +260,20 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "aborted": (_aborted, {}, {}),
     "redriven": (_redriven, {}, {}),
     "seconds": (_seconds, {}, {}),
+    "one-lane": (_one_lane, {"lanes": 1}, {}),
+    "one-lane-forgotten": (_forgotten_in_one_lane, {"lanes": 1}, {"FORGOTTEN": 1}),
+    "one-lane-overrun": (_overrun_in_one_lane, {"lanes": 1, "id_cache_size": 2}, {"OVERRUN": 1}),
+    "one-lane-told": (_told_in_one_lane, {"lanes": 1}, {"OVERRUN": 1, "FORGOTTEN": 1}),
+    "one-lane-lost": (_lost_in_one_lane, {"lanes": 1}, {"LOST": 2}),
+    "one-lane-wrong-verdict": (
+        _wrong_verdict_in_one_lane,
+        {"lanes": 1, "duplicates": "divert"},
+        {"WRONG-VERDICT": 1},
+    ),
+    "one-lane-numbered-twice": (_numbered_twice, {"lanes": 1}, {"FORGOTTEN": 1}),
+    "two-lanes": (_cross_lane, {"lanes": 2}, {"CROSS-LANE": 1}),
+    "regrouped": (_regrouped, {"lanes": 1}, {"FORGOTTEN": 1}),
+    "regrouped-overrun": (_regrouped, {"lanes": 1, "id_cache_size": 1}, {"OVERRUN": 1}),
 }
 
 

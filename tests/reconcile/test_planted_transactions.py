@@ -37,6 +37,33 @@ def _clean(world: World, at: str) -> None:
     world.forward(world.transact(at, OURS, THEIRS, id=b"5", key=b"k", partition=1).record, 0)
 
 
+def _one_lane(world: World, at: str) -> None:
+    """IDs of parts, of envelopes and of messages are in one ring, whatever key or partition; a ring takes those of a unit in order."""
+    named = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("2", "3")]
+    plain = world.arrive(at, b"0", b"x", partition=1)
+    one = world.transact(at, *named, id=b"1")
+    two = world.transact(
+        at, OURS, THEIRS, named[0]._replace(headers=(("_AMQ_DUPL_ID", "4"),)), id=b"5", partition=1
+    )
+    world.accept(plain)
+    world.accept_parts(one)
+    world.accept_parts(two)
+    for known in (b"3", b"1", b"5"):
+        world.arrive(at, known, b"other", partition=1)
+    world.transact(at, Part("new"), Part("h", headers=(("_AMQ_DUPL_ID", "0"),)), id=b"6", key=b"z")
+    world.accept(world.arrive(at, b"7", None, partition=1))
+
+
+def _overrun_in_one_lane(world: World, at: str) -> None:
+    """A ring of three: the ID of the first part is out, and that of the last one is not."""
+    parts = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("1", "2")]
+    world.accept_parts(world.transact(at, *parts, id=b"0"))
+    world.accept(world.arrive(at, b"3", b"x", partition=1), world.arrive(at, b"4", b"x", partition=1))
+    world.accept(world.arrive(at, b"1", b"y", partition=1), partition=1)
+    world.accept(world.arrive(at, b"3", b"y", partition=1), partition=1)
+    world.accept(world.arrive(at, b"0", b"y", partition=1), partition=1)
+
+
 def _groups(world: World, at: str) -> None:
     """Of a part its own address says what its group and its ID are; of an envelope its key is its group, whatever groups are."""
     named = Part("k", "x", "grouped", (("group", "red"), ("_AMQ_DUPL_ID", "no ID here")))
@@ -189,6 +216,12 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "forgotten": (_forgotten, {}, {"FORGOTTEN": 2}),
     "overrun": (_overrun, {**LISTED, "id_cache_size": 4}, {"OVERRUN": 1}),
     "cross-lane": (_cross_lane, LISTED, {"CROSS-LANE": 1}),
+    "one-lane": (_one_lane, {**LISTED, "lanes": 1}, {}),
+    "one-lane-overrun": (
+        _overrun_in_one_lane,
+        {"lanes": 1, "id_cache_size": 3},
+        {"OVERRUN": 2, "FORGOTTEN": 1},
+    ),
     "diverted": (_diverted, {**LISTED, "duplicates": "divert"}, {"WRONG-VERDICT": 1, "LOST": 1}),
 }
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {

@@ -2,20 +2,61 @@
 
 An address that gets more lanes hands the IDs of a lane to all lanes whose number is its own modulo the former
 count. So IDs of both lanes, and of lanes in between, lie between the two.
+
+An address whose lanes are regrouped begins new rings, each with the newest IDs of several former rings. So IDs of those others lie
+between the two, unless an earlier run or a partition of the output shows that they were accepted before the first.
 """
+
+from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
+
+from reconcile.run.history.rings import Rings
+from reconcile.spark.schemas import INT, schema
+from reconcile.spark.small_frames import small
 
 _RING = ["address", "lane"]
+_FIRST: Final = ["address", "a_run", "a_out_address", "a_out_partition", "a_out_offset"]
+_PATHS: Final = schema(address=INT, a_lane=INT, lane=INT, path=ArrayType(INT), merged=ArrayType(INT))
+"""Two rings of which the second has IDs of the first, the rings by which they came, and others whose IDs came to the second too."""
 _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 
-def with_lanes(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
+def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings] = ()) -> DataFrame:
     """The pairs, with all ``lanes`` through which the first ID can have come to the second lane, both included.
 
-    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``.
+    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``regrouped``: there is a
+    regroup between the two; ``merged``: other rings whose IDs the second lane got.
     """
+    found = _grown(pairs, grown)
+    paths = [row for number, item in enumerate(rings) for row in _paths(number, item)]
+    if not paths:
+        nothing = F.lit(None).cast(ArrayType(INT))
+        return found.withColumns({"regrouped": F.lit(False), "merged": nothing})
+    there = F.broadcast(small(pairs.sparkSession, paths, _PATHS))
+    return (
+        found.join(there, on=["address", "a_lane", "lane"], how="left")
+        .withColumns({"lanes": F.coalesce("path", "lanes"), "regrouped": F.col("path").isNotNull()})
+        .drop("path")
+    )
+
+
+def _paths(address: int, rings: Rings) -> list[tuple[int, int, int, list[int], list[int]]]:
+    """Rows of :data:`_PATHS`."""
+    found = []
+    for ring, ancestors in rings.ancestors.items():
+        for first in ancestors:
+            path = [first, *sorted(r for r in ancestors if first in rings.ancestors[r]), ring]
+            since = max(start for start in rings.starts if start <= first)
+            merged = sorted(r for r in ancestors if r >= since and r != first)
+            found.append((address, first, ring, path, merged))
+    return found
+
+
+def _grown(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
     ends = F.array("a_lane", "lane")
     if grown is None:
         return pairs.withColumn("lanes", F.array_distinct(ends))
@@ -28,9 +69,13 @@ def with_lanes(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
     ).drop("counts")
 
 
-def with_passed(pairs: DataFrame, ids: DataFrame) -> DataFrame:
-    """The pairs of :func:`with_lanes`, with ``passed``: the number of IDs of lanes between the two."""
-    paths = pairs.select(*_RING, "a_lane", F.explode(F.expr(_BETWEEN)).alias("by")).distinct()
+def with_passed(pairs: DataFrame, ids: DataFrame, *, regrouped: bool = False) -> DataFrame:
+    """The pairs of :func:`with_lanes`, with ``passed``: the number of IDs of lanes between the two, or of merged lanes."""
+    paths = (
+        pairs.where("not regrouped")
+        .select(*_RING, "a_lane", F.explode(F.expr(_BETWEEN)).alias("by"))
+        .distinct()
+    )
     between = F.broadcast(paths.select("address", F.col("by").alias("lane")).distinct())
     counted = (
         ids.join(between, on=_RING, how="left_semi").groupBy(*_RING).agg(F.count(F.lit(1)).alias("number"))
@@ -42,4 +87,26 @@ def with_passed(pairs: DataFrame, ids: DataFrame) -> DataFrame:
         .agg(F.sum("number").alias("passed"))
     )
     found = pairs.join(F.broadcast(passed), on=[*_RING, "a_lane"], how="left")
-    return found.withColumn("passed", F.coalesce("passed", F.lit(0)))
+    counted_ones = found.withColumn("passed", F.coalesce("passed", F.lit(0)))
+    return _with_merged(counted_ones, ids) if regrouped else counted_ones
+
+
+def _with_merged(pairs: DataFrame, ids: DataFrame) -> DataFrame:
+    """The pairs, with IDs of merged lanes in ``passed`` that may be younger than the first of the pair."""
+    moments = pairs.select(*_FIRST, "merged", F.explode("merged").alias("by")).distinct()
+    others = F.broadcast(moments.select("address", F.col("by").alias("lane")).distinct())
+    there = ids.join(others, on=_RING, how="left_semi").select(
+        "address", F.col("lane").alias("by"), "run", "out_address", "out_partition", "out_offset"
+    )
+    same_output = (F.col("out_address") == F.col("a_out_address")) & (
+        F.col("out_partition") == F.col("a_out_partition")
+    )
+    older = (F.col("run") < F.col("a_run")) | (same_output & (F.col("out_offset") < F.col("a_out_offset")))
+    counted = (
+        moments.join(there, on=["address", "by"], how="inner")
+        .where(~F.coalesce(older, F.lit(False)))
+        .groupBy(*_FIRST, "merged")
+        .agg(F.count(F.lit(1)).alias("more"))
+    )
+    both = pairs.join(F.broadcast(counted), on=[*_FIRST, "merged"], how="left")
+    return both.withColumn("passed", F.col("passed") + F.coalesce("more", F.lit(0))).drop("more")

@@ -14,7 +14,7 @@ from reconcile.run.frames.evidence import PLACE
 
 SAME: Final = ["address", "part_address", "id", "named"]
 """Common to an input and its original; ``named``: the place that a diverted duplicate names, else null."""
-_CLASS: Final = [*SAME, "key", "lane", "forwarded", "emptied", "partition", "before", "heirs"]
+_CLASS: Final = [*SAME, "key", "lane", "route", "emptied", "partition", "before", "heirs"]
 
 
 def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
@@ -29,14 +29,12 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
         originals: The same but for the last two, and ``before``: an earlier run accepted it.
     """
     of_route = originals.select(
-        *SAME, "lane", "forwarded", "emptied", "at", "timestamp", F.col("before").alias("earlier")
+        *SAME, "lane", "route", "emptied", "at", "timestamp", F.col("before").alias("earlier")
     )
     of_route = of_route.withColumn("original", F.lit(True))
     asking = candidates.withColumns({"earlier": F.lit(False), "original": F.lit(False)})
     # An earlier run's original came before, even if the forward topic was created again. One at the same place did not.
-    order = Window.partitionBy(*SAME, "lane", "forwarded", "emptied").orderBy(
-        F.desc("earlier"), "at", "original"
-    )
+    order = Window.partitionBy(*SAME, "lane", "route", "emptied").orderBy(F.desc("earlier"), "at", "original")
     until = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     both = asking.unionByName(of_route, allowMissingColumns=True).withColumns(
         {
@@ -67,9 +65,7 @@ def by_other_routes(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     c, o = candidates.withColumn("key", _keys(F.lit(0))).alias("c"), classes(originals).alias("o")
     same = [F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in (*SAME, "key")]
     lane, kind = F.col("c.lane") == F.col("o.lane"), F.col("c.key.kind")
-    in_lane = (
-        lane & (F.col("c.forwarded") != F.col("o.forwarded")) & (F.col("c.emptied") == F.col("o.emptied"))
-    )
+    in_lane = lane & (F.col("c.route") != F.col("o.route")) & (F.col("c.emptied") == F.col("o.emptied"))
     handed_on = ~lane & (F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"))
     home = F.when(kind == "lane", in_lane).when(kind == "heirs", handed_on).otherwise(~lane)
     apart = F.col("o.before") | (F.col("c.partition") != F.col("o.partition"))

@@ -6,17 +6,24 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import nearest
-from reconcile.run.frames.evidence import FIRST, PLACE, RECORD
-from reconcile.run.frames.journal import empties, future_events, past_events, size_between, with_events
+from reconcile.run.frames.evidence import FIRST, PLACE, RECORD, route
+from reconcile.run.frames.journal import (
+    emptied_before,
+    future_events,
+    past_events,
+    size_between,
+    with_events,
+)
 from reconcile.spark.schemas import DIVERTED
 
 REPEATING: Final = (
     f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
 )
 """Evidence that was not accepted and may be a duplicate by its ID."""
-_ROUTE: Final = ["address", "lane", "forwarded"]
+_ROUTE: Final = ["address", "lane", "route"]
 _BLOCK: Final = 10  # bits of an offset within its block
-_OURS: Final = ("max_age_ms", "largest", "emptied", "on", "named", "forwarded", "at", "first", "ambiguous")
+_KNOWING: Final = "knowing"
+_OURS: Final = ("max_age_ms", "largest", "emptied", "on", "named", "route", "at", "first", "ambiguous")
 
 
 def without_near(
@@ -41,7 +48,7 @@ def without_near(
     named = F.struct(F.col("original_partition").alias("partition"), F.col("original_offset").alias("offset"))
     placed = mine.withColumns(
         {
-            "forwarded": F.col("forward_offset").isNotNull(),
+            "route": route(),
             "at": F.coalesce("forward_offset", "offset"),
             "named": F.when(F.col("original").isNotNull(), named),
             "on": F.col("in_force").isNull() | (F.col("in_force") > 0),
@@ -73,9 +80,18 @@ def without_original(found: DataFrame, originals: DataFrame, events: DataFrame |
 def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
     """The originals in two rows each: for candidates that name none, and for those that name it."""
     place = F.struct("partition", "offset")
-    return _with_ring(originals, events).select(
+    rows = _with_ring(originals, events)
+    if _KNOWING in rows.columns:
+        # What emptied a former ring is not looked at: a new one may know the ID.
+        rows = rows.withColumn("ring", F.explode(_KNOWING)).withColumns(
+            {
+                "emptied": F.when(F.col("ring") == F.col("lane"), F.col("emptied")).otherwise(0),
+                "lane": F.col("ring"),
+            }
+        )
+    return rows.select(
         "address", F.col("id_address").alias("part_address"), "id", "lane", "partition", "offset", "timestamp", "home_digest", "heirs",
-        "emptied", (F.col("run") < run).alias("before"), F.col("forward_offset").isNotNull().alias("forwarded"),
+        "emptied", (F.col("run") < run).alias("before"), route().alias("route"),
         F.coalesce("forward_offset", "offset").alias("at"),
         F.explode(F.array(F.when(F.lit(False), place), place)).alias("named"),
     )  # fmt: skip
@@ -89,7 +105,7 @@ def orphans(
     Between the two the lane accepted at least what came in between by the same route. As many IDs as the
     largest ring holds push the first one out. ``accepted`` are all :data:`reconcile.spark.schemas.IDS`.
     """
-    of_candidate = [*PLACE, "lane", "largest", "forwarded", "at"]
+    of_candidate = [*PLACE, "lane", "largest", "route", "at"]
     c, o = found.where("ambiguous").alias("c"), offered(originals, events, run).alias("o")
     unsure = c.join(o, on=_is_original(), how="inner").select(
         *(F.col(f"c.{name}").alias(name) for name in of_candidate), F.col("o.at").alias("first")
@@ -101,7 +117,7 @@ def orphans(
         F.struct(F.col("at"), F.lit(True).alias("later")),
         F.struct(F.col("first").alias("at"), F.lit(False).alias("later")),
     )
-    ends = last.select(*PLACE, "lane", "largest", "forwarded", F.inline(pair).alias("at", "later"))
+    ends = last.select(*PLACE, "lane", "largest", "route", F.inline(pair).alias("at", "later"))
     counted = _counted(ends.withColumn("block", _block()), accepted)
     upto, before = (F.max(F.when(column, F.col("upto"))) for column in (F.col("later"), ~F.col("later")))
     between = counted.groupBy(*PLACE, "largest").agg((upto - before).alias("between"))
@@ -114,7 +130,7 @@ def _counted(ends: DataFrame, accepted: DataFrame) -> DataFrame:
     rows = accepted.select(
         "address",
         "lane",
-        F.col("forward_offset").isNotNull().alias("forwarded"),
+        route().alias("route"),
         F.coalesce("forward_offset", "offset").alias("at"),
     ).withColumn("block", _block())
     blocks = (
@@ -141,11 +157,14 @@ def _block() -> Column:
     return F.shiftright("at", _BLOCK)
 
 
-def with_heirs(ids: DataFrame, grown: DataFrame | None) -> DataFrame:
+def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None = None) -> DataFrame:
     """The IDs, with ``heirs``: lanes whose number modulo it is the ID's own lane know the ID too; null = no other lane.
 
-    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``.
+    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``knowing``: the rings
+    that may know an ID where lanes were regrouped; None = they never were.
     """
+    if knowing is not None:
+        ids = ids.withColumn(_KNOWING, knowing)
     if grown is None:
         return ids.withColumn("heirs", F.lit(None).cast("bigint"))
     counts = F.transform(future_events(), lambda event: event["before"])
@@ -187,19 +206,12 @@ def _is_original() -> Column:
 
 def _same_route() -> Column:
     """Whether both came by the same input of one lane, which judges an input in its order."""
-    return (F.col("c.lane") == F.col("o.lane")) & (F.col("c.forwarded") == F.col("o.forwarded"))
+    return (F.col("c.lane") == F.col("o.lane")) & (F.col("c.route") == F.col("o.route"))
 
 
 def _with_ring(rows: DataFrame, events: DataFrame | None) -> DataFrame:
     """The rows, with ``emptied``, how often their ring was emptied before, and its size ``in_force``; null = not known."""
+    found = emptied_before(rows, events)
     if events is None:
-        return rows.withColumns({"emptied": F.lit(0), "in_force": F.lit(None).cast("bigint")})
-    past = past_events()
-    emptied = F.size(F.filter(past, lambda event: empties(event["event"], event["before"], event["after"])))
-    in_force = size_between(past, future_events())
-    known = F.col("events").isNotNull()
-    return (
-        with_events(rows, events)
-        .withColumns({"emptied": F.when(known, emptied).otherwise(0), "in_force": in_force})
-        .drop("events")
-    )
+        return found.withColumn("in_force", F.lit(None).cast("bigint"))
+    return found.withColumn("in_force", size_between(past_events(), future_events())).drop("events")

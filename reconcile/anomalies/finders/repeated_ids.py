@@ -1,39 +1,39 @@
 """FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
 
-A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads two inputs, its own partition
-and the forward topic, each in order. No record shows how it interleaved them. But a lane writes one transaction after the other, so
-its records are in its own order in each partition of the output. That bounds the number from above. An ID is called FORGOTTEN only if
-even that bound lies within the promise.
+A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads several inputs, its own partitions
+and the forward topic, each in order. Accepted records of an address that sets ``lanes`` have the sequence number of their ID, so the
+number of IDs between two is their difference. Of other records none shows how the lane interleaved its inputs. But a lane writes one
+transaction after the other, so its records are in its own order in each partition of the output. That bounds the number from above.
+An ID is called FORGOTTEN only if even that bound lies within the promise.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from reconcile.anomalies.finders.ring_ranks import CAME, INPUT, routed
 from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames.evidence import FORWARDED_ROUTE
 from reconcile.run.frames.journal import empties, judged_before
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
-_INPUT = [*_RING, "partition", "offset", "part_number"]
-"""An ID of a ring by where it came in: a transaction brings several, each with a part."""
-_CAME = ["run", "at", "part_number"]
-"""The order of one route. A topic that was created again begins at 0 again, in a later run."""
-FORWARDED: Final = -1
-"""The route of what was forwarded to its lane; that of others is the lane's own partition."""
 
 
-def repeated(ids: DataFrame, run: int) -> DataFrame:
-    """All :data:`reconcile.spark.schemas.IDS` that were accepted several times, once at least in this run."""
+def repeated(ids: DataFrame, run: int, settled: Column | None = None) -> DataFrame:
+    """All :data:`reconcile.spark.schemas.IDS` that were accepted several times, once at least in this run.
+
+    ``settled``: the ring that took over all IDs of the row's ring since; None = no lanes were regrouped.
+    """
     this_run = F.max((F.col("run") == run).cast("int"))
     several = ids.groupBy(*_ID).agg(F.count(F.lit(1)).alias("times"), this_run.alias("this_run"))
     chosen = several.where("times > 1 and this_run = 1").select(*_ID)
     rows_of = ids.join(chosen, on=_ID, how="left_semi")
     # Records of one group have one home, whatever route they took.
     home = Window.partitionBy(*_ID, "address", "home_digest")
-    return rows_of.withColumn("home", F.min("lane").over(home))
+    ring = F.col("lane") if settled is None else settled
+    return rows_of.withColumn("home", F.min(ring).over(home))
 
 
 def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Sequence[str]) -> DataFrame:
@@ -89,27 +89,30 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
 def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     """Each ID of this run beside the nearest earlier one by each route of its lane, whose columns begin with ``a_``.
 
-    A lane reads two inputs, or *routes*: its partition of the input topic, and of the forward topic. Along a route offsets are the
-    order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of :func:`ranks` are
-    in order along each route. Sorted by the middle of their interval, the last of each route before an ID is the nearest.
+    A lane reads several inputs, or *routes*: its partitions of the input topic, and its partition of the forward topic. Along a route
+    offsets are the order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of
+    :func:`~reconcile.anomalies.finders.ring_ranks.ranks` are in order along each route. Sorted by the middle of their interval, the last of each route before an ID is the
+    nearest. Where IDs have sequence numbers, these are the order.
 
     Args:
         repeated: Result of :func:`repeated`.
-        ranks: Result of :func:`ranks` for all lanes in ``repeated``.
+        ranks: Result of :func:`~reconcile.anomalies.finders.ring_ranks.ranks` for all lanes in ``repeated``.
         run: Number of this run.
     """
     placed = (
-        _routed(repeated).join(ranks, on=_INPUT, how="left").withColumn("middle", F.expr("before - after"))
+        routed(repeated.drop("sequence"))
+        .join(ranks, on=INPUT, how="left")
+        .withColumn("middle", F.expr("before - after"))
     )
     earlier = [
         "partition", "offset", "part_number", "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        "lane", "run", "route", "before", "after", "total",
+        "lane", "run", "route", "before", "after", "total", "period", "sequence",
     ]  # fmt: skip
     row = F.struct(*earlier)
     home = [*_ID, "address", "home"]
-    in_order = Window.partitionBy(*home).orderBy("lane", "middle", *_CAME)
+    in_order = Window.partitionBy(*home).orderBy("lane", "period", "turn", "middle", *CAME)
     until = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    forwarded = F.col("route") == FORWARDED
+    forwarded = F.col("route") == FORWARDED_ROUTE
     candidates = F.array(
         F.last(F.when(forwarded, row), ignorenulls=True).over(until),
         F.last(F.when(~forwarded, row), ignorenulls=True).over(until),
@@ -121,61 +124,16 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     )
 
 
-def _routed(ids: DataFrame) -> DataFrame:
-    """The IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
-    forwarded = F.col("forward_offset").isNotNull()
-    return ids.withColumns(
-        {
-            "route": F.when(forwarded, FORWARDED).otherwise(F.col("partition")),
-            "at": F.coalesce("forward_offset", "offset"),
-        }
-    )
-
-
-def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
-    """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
-
-    If input and output disagree about an order, the output is out of order itself, and is not a witness.
-    """
-    chosen = _routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
-    place, one = ["out_address", "out_partition"], F.count(F.lit(1))
-    source, output = Window.partitionBy(*_RING, "route"), Window.partitionBy(*_RING, *place)
-    both = Window.partitionBy(*_RING, "route", *place)
-    along, along_both = source.orderBy(*_CAME), both.orderBy(*_CAME)
-    in_output = output.orderBy("out_offset", "part_number")
-    others = {
-        "others_before": along.rowsBetween(Window.unboundedPreceding, Window.currentRow),
-        "others_after": along.rowsBetween(Window.currentRow, Window.unboundedFollowing),
-    }
-    previous = F.lag("out_offset").over(along_both)
-    ranked = (
-        chosen.withColumns({"s": F.row_number().over(along), "s_n": one.over(source)})
-        .withColumns({"b": F.row_number().over(along_both), "b_n": one.over(both), "previous": previous})
-        .withColumns({"o": F.row_number().over(in_output), "o_n": one.over(output)})
-        .withColumns({"others_before": F.expr("o - b"), "others_after": F.expr("o_n - o - b_n + b")})
-        # IDs before one of a route came before all later ones of it, whichever output partition shows it.
-        .withColumns({name: F.max(name).over(frame) for name, frame in others.items()})
-    )
-    disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
-    totals = ranked.groupBy(*_RING).agg(F.count(F.lit(1)).alias("total"), disorder.alias("disorder"))
-    joined = ranked.join(F.broadcast(totals), on=_RING, how="inner")
-    witness = F.coalesce(F.col("disorder"), F.lit(0)) == 0
-    before = F.col("s") - 1 + F.when(witness, F.col("others_before")).otherwise(0)
-    after = F.col("s_n") - F.col("s") + F.when(witness, F.col("others_after")).otherwise(0)
-    return joined.select(
-        *_INPUT, "total", before.alias("before"), after.alias("after"),
-        witness.alias("witness"),
-    )  # fmt: skip
-
-
 def between(pairs: DataFrame) -> DataFrame:
     """The pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
 
     ``between`` is the largest possible number of IDs that were accepted between the two. Of two lanes it
     counts all IDs of the first lane after the one, and of the second lane before the other. ``order`` is 1 if
     the earlier one was certainly accepted first, -1 if the later one was, and 0 if no evidence shows it.
+    ``exact``: by sequence numbers, so evidence of IDs in between is not needed.
     """
     one = F.col("lane") == F.col("a_lane")
+    exact = one & (F.col("period") == F.col("a_period")) & (F.col("sequence") != F.col("a_sequence"))
     both = F.when(one, F.col("total")).otherwise(F.col("total") + F.col("a_total") + F.col("passed"))
     forth = both - 2 - F.col("a_before") - F.col("after")
     back = both - 2 - F.col("before") - F.col("a_after")
@@ -186,12 +144,13 @@ def between(pairs: DataFrame) -> DataFrame:
     )
     by_output = F.when(F.col("a_out_offset") > F.col("out_offset"), -1).otherwise(1)
     order = (
-        F.when(~one, (F.col("a_run") < F.col("run")).cast("int"))
+        F.when(~one, (F.col("regrouped") | (F.col("a_run") < F.col("run"))).cast("int"))
+        .when(exact, F.when(F.col("sequence") > F.col("a_sequence"), 1).otherwise(-1))
         .when(F.col("route") == F.col("a_route"), 1)
         .when(shown, by_output)
         .otherwise(0)
     )
-    ordered = pairs.withColumn("order", order)
+    ordered = pairs.withColumns({"order": order, "exact": F.coalesce(exact, F.lit(False))})
     apart = (
         F.when(F.col("order") > 0, forth).when(F.col("order") < 0, back).otherwise(F.greatest(forth, back))
     )
@@ -236,9 +195,8 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     )
     known = F.col("e.number").isNotNull()
     of_first, of_second = F.col("e.lane") == F.col("p.a_lane"), F.col("e.lane") == F.col("p.lane")
-    event = F.col("e.input_next"), F.col("e.forward_next")
-    a_before = known & (~of_first | judged_before(*event, "p.a_"))
-    b_before = known & of_second & judged_before(*event, "p.")
+    a_before = known & (~of_first | judged_before(_of_event, "p.a_"))
+    b_before = known & of_second & judged_before(_of_event, "p.")
     key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
     between = (
         F.when(F.col("p.order") > 0, a_before & ~b_before)
@@ -260,6 +218,10 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     )
 
 
+def _of_event(name: str) -> Column:
+    return F.col(f"e.{name}")
+
+
 def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence of IDs in between is gone. A ring that is off promises nothing.
 
@@ -271,7 +233,7 @@ def remembered(pairs: DataFrame) -> DataFrame:
     far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
     beyond = F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far
     reason = F.concat(
-        F.lit("accepted although known, with at most "), F.col("between").cast("string"),
+        F.lit("accepted although known, with "), F.when(F.col("exact"), "").otherwise("at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
         F.when(F.col("renamed"), ", but its address has another name since, and new rings")
         .when(F.col("moved"), ", but its home has moved since: another partitioner")
@@ -281,7 +243,7 @@ def remembered(pairs: DataFrame) -> DataFrame:
         {
             "other_partition": F.col("a_partition"),
             "other_offset": F.col("a_offset"),
-            "gone": F.col("a_run") < F.col("whole_since"),
+            "gone": ~F.col("exact") & (F.col("a_run") < F.col("whole_since")),
         }
     )
     missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
@@ -290,7 +252,7 @@ def remembered(pairs: DataFrame) -> DataFrame:
         .when(F.col("gone"), Anomaly.GAP.value)
         .otherwise(Anomaly.FORGOTTEN.value)
     )
-    worst = Window.partitionBy(*_INPUT, "id_address", "id").orderBy(
+    worst = Window.partitionBy(*INPUT, "id_address", "id").orderBy(
         beyond, "gone", "between", "a_partition", "a_offset"
     )
     judged = found.withColumns({"worst": F.row_number().over(worst), "judged": anomaly}).where("worst = 1")

@@ -3,6 +3,8 @@
 All later steps read the result, and only the columns that they need.
 """
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -20,6 +22,14 @@ WITHOUT_INPUT = "not has_input"  # of the evidence, what only outputs, or the fo
 _OF_OUTPUTS = ["nth", *(name for name in OUTPUTS.names if name not in PLACE)]
 
 
+FORWARDED_ROUTE: Final = -1
+
+
+def route() -> Column:
+    """The input of its lane through which a row came: its partition, or :data:`FORWARDED_ROUTE`. A lane reads each in order."""
+    return F.when(F.col("forward_offset").isNotNull(), FORWARDED_ROUTE).otherwise(F.col("partition"))
+
+
 def attribute(
     inputs: DataFrame,
     forwards: DataFrame | None,
@@ -27,6 +37,7 @@ def attribute(
     forward_committed: DataFrame,
     *,
     waited: bool = True,
+    ring: Column | None = None,
 ) -> DataFrame:
     """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, forwarded inputs, and outputs.
 
@@ -36,6 +47,7 @@ def attribute(
         outputs: Those that name an input. ``nth`` numbers outputs of one input, accepted ones first.
         forward_committed: :data:`reconcile.spark.schemas.FORWARD_COMMITTED`.
         waited: Whether some inputs waited in the last run. Without them and forwards none waits now.
+        ring: Ring that judges what is not forwarded, by address, partition and offset; None = that of its partition.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
@@ -45,7 +57,8 @@ def attribute(
     both = known.join(numbered, on=_SORTED, how="full_outer").withColumn(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
-    both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))
+    own = F.col("partition") if ring is None else ring
+    both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), own)))
     if forwards is None and not waited:
         return both.withColumn("waiting", F.lit(False)).select(*_columns())
     both = both.join(F.broadcast(forward_committed), on=["address", "lane"], how="left")
@@ -123,7 +136,6 @@ def _columns() -> list[Column]:
     special: dict[str, Column] = {
         "partition": F.when(somewhere, F.col("partition")),
         "offset": F.when(somewhere, F.col("offset")),
-        "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
         "fate": F.coalesce(fate, F.when(~has_input, FORWARDED)),
         # What an output says of itself where no input is known.
         "timestamp": F.when(has_input, F.col("timestamp")).otherwise(F.col("out_timestamp")),
@@ -159,7 +171,7 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
     """Outputs of inputs beyond the cut."""
     return ahead.where(F.col("fate") != FORWARDED).select(
         *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
-        "out_partition", "out_offset",
+        "out_partition", "out_offset", "sequence",
         F.col("group_digest").alias("out_group_digest"),
         F.col("key_digest").alias("out_key_digest"),
         F.col("value_digest").alias("out_value_digest"),
@@ -185,5 +197,5 @@ def accepted_ids(evidence: DataFrame, run: int) -> DataFrame:
     return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
         "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",
         "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
+        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", "sequence", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
     )  # fmt: skip

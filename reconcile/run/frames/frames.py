@@ -126,7 +126,8 @@ class Frames(Sources):
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
         """Offsets of a replaced forward topic come before all of the new one."""
-        another = [n for n, address in enumerate(self.addresses) if self.cuts[address.name].forward.recreated]
+        forwards = {n: self.cuts[address.name].forward for n, address in enumerate(self.addresses)}
+        another = [n for n, forward in forwards.items() if forward is not None and forward.recreated]
         if not another:
             return kept
         gone = F.col("address").isin(another) & F.col("forward_offset").isNotNull()
@@ -270,10 +271,12 @@ class Frames(Sources):
 
     def forward_committed(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.FORWARD_COMMITTED`."""
+        rings = self.ring_numbers()
         rows = [
-            (number, lane, offset)
+            (number, rings[number].start + lane, offset)
             for number, address in enumerate(self.addresses)
             for lane, offset in enumerate(self.cuts[address.name].forward_committed)
+            if lane < rings[number].layout.lanes
         ]
         return small(self.spark, rows, schemas.FORWARD_COMMITTED)
 

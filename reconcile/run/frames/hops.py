@@ -32,10 +32,13 @@ _FORGOTTEN: Final = "forgotten"
 """Event of a ring that is, or was, in memory only. Its hops are gone, but written ones count again once it is persistent again."""
 
 
-def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None) -> DataFrame:
+def followed(
+    evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None, present: Column | None = None
+) -> DataFrame:
     """:data:`reconcile.spark.schemas.FOLLOWED` of the evidence :data:`OF_HOPS`, and of ``kept`` hops of earlier runs.
 
     ``kept`` is :data:`reconcile.spark.schemas.HOPS`, ``events`` :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+    ``present``: ring of the lane that has the row's hop now; None = that of the lane that judged it.
     """
     rows = evidence.withColumns(
         {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole") == ACCEPTED, F.lit(False))}
@@ -44,7 +47,11 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
     # A kept hop came first, even if its topic has lost its tail since.
     rows = rows.withColumn("at", F.when(F.col("kept"), -1).otherwise(F.col("offset")))
-    rows = _with_epochs(rows, events)
+    rows = _with_epochs(rows, events).withColumn("ring", F.col("lane"))
+    if present is not None:
+        rows = rows.withColumn("lane", present)
+        moved = F.col("lane") != F.col("ring")
+        rows = rows.withColumns({epoch: F.when(moved, 0).otherwise(F.col(epoch)) for epoch in _EPOCHS})
     rows = rows.withColumn("noted", _noted())
     rows = rows.withColumn("lost", F.coalesce("lost", F.lit(False)) if kept is not None else F.lit(False))
     rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
@@ -180,7 +187,7 @@ def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
 
 def evidence_of(followed: DataFrame) -> DataFrame:
     """The rows of this run, as evidence."""
-    return followed.where(~F.col("kept")).select(*EVIDENCE.names)
+    return followed.where(~F.col("kept")).withColumn("lane", F.col("ring")).select(*EVIDENCE.names)
 
 
 def kept_on(followed: DataFrame, most: Column) -> DataFrame:

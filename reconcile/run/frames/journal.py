@@ -1,6 +1,6 @@
 """Events of rings, as the journal has them: sizes, emptied rings, and lanes that took over from others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from reconcile.run.history.cut import AddressCut
 from reconcile.run.history.history import Run
+from reconcile.run.history.rings import Regroup, Regrouped, Rings, regroups
 from reconcile.spark.schemas import EVENTS
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -15,6 +16,8 @@ RESIZED: Final = "resized"
 """Event of a ring of another size: the newest IDs stay, as many as the smaller of the two sizes."""
 GROWN: Final = "grown"
 """Event of an address with more lanes: a lane hands its IDs to lanes whose number is its own modulo the former count."""
+REGROUPED: Final = "regrouped"
+"""Event of an address with another number of lanes: a new lane has the newest IDs of all lanes that had its partitions."""
 
 
 class Emptied(NamedTuple):
@@ -22,6 +25,14 @@ class Emptied(NamedTuple):
 
     input_next: int
     forward_next: int
+    nexts: Sequence[int] | None = None
+    """By input partition, instead of ``input_next``; None = the lane has one partition."""
+
+    def judged_up_to(self, partition: int) -> int:
+        """The offset in an input partition of the lane up to which all was judged before."""
+        if self.nexts is None:
+            return self.input_next
+        return self.nexts[partition] if partition < len(self.nexts) else 0
 
 
 class RingHistory(NamedTuple):
@@ -44,7 +55,7 @@ def ring_histories(events: DataFrame | None) -> Journal:
     order = F.when(empties(F.col("event"), F.col("before"), F.col("after")), F.col("number"))
     rows = events.groupBy("address", "lane").agg(
         F.coalesce(F.max(F.greatest("before", "after")), F.lit(0)).alias("capacity"),
-        F.max_by(F.struct("input_next", "forward_next"), order).alias("emptied"),
+        F.max_by(F.struct("input_next", "forward_next", "nexts"), order).alias("emptied"),
     )
     for row in rows.where("lane is not null").collect():
         emptied = None if row["emptied"] is None else Emptied(*row["emptied"])
@@ -65,6 +76,25 @@ def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | N
     return events.where(~grown), events.where(grown)
 
 
+def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
+    """The changes of the number of lanes by the number of the address; addresses without any are absent."""
+    if events is None:
+        return {}
+    columns = ("number", "lane", "before", "after", "nexts", "forward_next", "lanes")
+    rows = events.where(F.col("event") == REGROUPED).select("address", *columns).collect()
+    found: dict[int, list[Regrouped]] = {}
+    for row in rows:
+        values = {name: row[name] for name in columns}
+        values |= {"nexts": tuple(row["nexts"] or ()), "lanes": row["lanes"] or 0}
+        found.setdefault(row["address"], []).append(Regrouped(**values))
+    return {address: regroups(records) for address, records in found.items()}
+
+
+def without_regroups(events: DataFrame | None) -> DataFrame | None:
+    """The events without :data:`REGROUPED`: new rings have numbers of their own."""
+    return None if events is None else events.where(~F.coalesce(F.col("event") == REGROUPED, F.lit(False)))
+
+
 def of_rings(events: DataFrame | None) -> DataFrame | None:
     """Events of the rings themselves, without those of hops."""
     return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
@@ -78,23 +108,35 @@ def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
     return rows.join(F.broadcast(by_lane), on=["address", "lane"], how="left")
 
 
-def judged_before(input_next: Column, forward_next: Column, row: str = "") -> Column:
+def judged_before(event: Callable[[str], Column], row: str = "") -> Column:
     """Whether a row was judged before an event, by the offset in that input of its lane through which it came.
 
-    The event stands at ``input_next`` and ``forward_next``; ``row`` is the prefix of the row's columns.
+    ``event`` returns a column of the event, by its name; ``row`` is the prefix of the row's columns.
     """
     offset, forward_offset = F.col(f"{row}offset"), F.col(f"{row}forward_offset")
-    return F.when(forward_offset.isNotNull(), forward_offset < forward_next).otherwise(offset < input_next)
+    input_next = F.coalesce(F.get(event("nexts"), F.col(f"{row}partition")), event("input_next"))
+    return F.when(forward_offset.isNotNull(), forward_offset < event("forward_next")).otherwise(
+        offset < input_next
+    )
 
 
 def past_events() -> Column:
     """Of ``events``, those before the row."""
-    return F.filter("events", lambda event: ~judged_before(event["input_next"], event["forward_next"]))
+    return F.filter("events", lambda event: ~judged_before(event.__getitem__))
 
 
 def future_events() -> Column:
     """Of ``events``, those after the row."""
-    return F.filter("events", lambda event: judged_before(event["input_next"], event["forward_next"]))
+    return F.filter("events", lambda event: judged_before(event.__getitem__))
+
+
+def emptied_before(rows: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The rows, with ``emptied``: how often their ring was emptied before them; and their ``events``, where there are any."""
+    if events is None:
+        return rows.withColumn("emptied", F.lit(0))
+    emptying = F.filter(past_events(), lambda event: empties(event["event"], event["before"], event["after"]))
+    known = F.col("events").isNotNull()
+    return with_events(rows, events).withColumn("emptied", F.when(known, F.size(emptying)).otherwise(0))
 
 
 def size_between(past: Column, future: Column) -> Column:
@@ -124,8 +166,12 @@ def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> 
     return [size if address.id_cache_size else 0 for address, size in zip(addresses, largest, strict=True)]
 
 
-def since(cut: AddressCut, lane: int, emptied: Emptied, consumed: int) -> bool:
+def since(cut: AddressCut, rings: Rings, ring: int, emptied: Emptied, consumed: int) -> bool:
     """Whether a ring was emptied after the last run, whose lane had consumed the forward topic up to ``consumed``."""
-    spans = cut.input.spans
-    judged = 0 if cut.forward.recreated else consumed
-    return lane < len(spans) and emptied.input_next >= spans[lane].begin and emptied.forward_next >= judged
+    if ring not in rings.now:
+        return False
+    judged = 0 if cut.forward is None or cut.forward.recreated else consumed
+    return emptied.forward_next >= judged and all(
+        emptied.judged_up_to(partition) >= cut.input.spans[partition].begin
+        for partition in rings.partitions_of(ring)
+    )

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.run.frames import evidence as ev
-from reconcile.run.frames import hops, transactions
+from reconcile.run.frames import hops, ring_numbers, transactions
 from reconcile.run.frames.workspace import Workspace
 
 
@@ -18,6 +18,7 @@ def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, 
         frames.outputs(ahead),
         frames.forward_committed(),
         waited=frames.carries(),
+        ring=ring_numbers.of_inputs(frames.ring_numbers()),
     )
     evidence = workspace.scratch("evidence", matched)
     of_units, of_hops = (F.count_if(F.expr(name)) for name in (transactions.OF_UNITS, hops.OF_HOPS))
@@ -29,7 +30,9 @@ def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, 
     kept = frames.hops()
     if kept is None and not bridged:
         return evidence, None
-    followed = hops.followed(evidence.where(hops.OF_HOPS), kept, events)
+    rings = frames.ring_numbers()
+    present = ring_numbers.present(rings) if any(item.regroups for item in rings) else None
+    followed = hops.followed(evidence.where(hops.OF_HOPS), kept, events, present)
     followed = workspace.scratch("hops", followed)
     others = evidence.where(~F.coalesce(F.expr(hops.OF_HOPS), F.lit(False)))
     return others.unionByName(hops.evidence_of(followed)), followed

@@ -1,14 +1,16 @@
 """Frames of a run from Kafka, within its cut."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from reconcile.run.frames import ring_numbers
 from reconcile.run.frames.distributions import by_address
 from reconcile.run.history.cut import AddressCut, TopicCut, ranges
+from reconcile.run.history.rings import Rings
 from reconcile.spark import columns, outputs, topic_reader
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVENTS, LONG, QUARANTINED
 from ringfence_kafka.config.addresses import feeders
@@ -16,10 +18,12 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
 AWAY: Final = -1  # number of an address that is not configured now
-_EVENT_FORMAT: Final = 2
+_EVENT_FORMAT: Final = 3
+_FORMAT_LANES: Final = 3
+"""Of an event of an address that sets ``lanes``: ``next`` is by topic and partition."""
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>, "
-    "topic_ids map<string,string>"
+    "topic_ids map<string,string>, lanes int"
 )
 
 
@@ -31,6 +35,15 @@ class Sources:
     options: Mapping[str, str]  # of the Kafka source
     addresses: Sequence[AddressSettings]
     cuts: Mapping[str, AddressCut]
+    rings: Sequence[Rings] = field(
+        default=(), kw_only=True
+    )  # by address; empty = no lanes were ever regrouped
+
+    def ring_numbers(self) -> Sequence[Rings]:
+        """The rings of each address."""
+        return self.rings or [
+            Rings.of(address.lanes, len(self.cuts[address.name].input.spans)) for address in self.addresses
+        ]
 
     def came_in(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.INPUTS`."""
@@ -49,12 +62,14 @@ class Sources:
 
     def came_between(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.FORWARDS`."""
-        records = self._scan([cut.forward for cut in self.cuts.values()])
+        cuts = {n: self.cuts[address.name].forward for n, address in enumerate(self.addresses)}
+        there = {n: cut for n, cut in cuts.items() if cut is not None}
+        records = self._scan([*there.values()])
         if records is None:
             return []
-        topics = [self.cuts[address.name].forward.topic for address in self.addresses]
-        inputs = {topic: address.input_topic for topic, address in zip(topics, self.addresses, strict=True)}
-        return [topic_reader.forwards(records, inputs, {topic: n for n, topic in enumerate(topics)})]
+        inputs = {cut.topic: self.addresses[n].input_topic for n, cut in there.items()}
+        found = topic_reader.forwards(records, inputs, {cut.topic: n for n, cut in there.items()})
+        return [found.withColumn("lane", ring_numbers.of_forwards(self.ring_numbers()))]
 
     def came_out(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.OUTPUTS`."""
@@ -128,7 +143,9 @@ class Sources:
         named = read.withColumns({"address": address, "of_hops": of_hops})
         cuts = {name: self.cuts[self.addresses[n].name] for name, n in numbers.items()}
         inputs = {name: _next(cut.input) for name, cut in cuts.items()}
-        forwards = {name: _next(cut.forward) for name, cut in cuts.items()}
+        forwards = {name: _next(cut.forward) for name, cut in cuts.items() if cut.forward}
+        several = F.col("event.format") >= _FORMAT_LANES
+        nexts = {name: _nexts(cut.input) for name, cut in cuts.items()}
         numbered = named.select(
             self._by_name({name: F.lit(n) for name, n in numbers.items()}, F.col("address")).alias("address"),
             "event.lane",
@@ -136,7 +153,10 @@ class Sources:
             F.coalesce(self._by_name(inputs, F.col("address")), F.lit(0)).alias("input_next"),
             F.coalesce(self._by_name(forwards, F.col("address")), F.lit(0)).alias("forward_next"),
             "event.before", "event.after", "event.event", "of_hops",
+            F.when(several, self._by_name(nexts, F.col("address"))).alias("nexts"), "event.lanes",
         )  # fmt: skip
+        if any(rings.regroups for rings in self.rings):
+            numbered = numbered.withColumn("lane", ring_numbers.of_events(self.rings))
         from_ = by_address([begins.get(address.name, 0) for address in self.addresses])
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
 
@@ -154,10 +174,37 @@ class Sources:
 
     @staticmethod
     def _by_name(values: Mapping[str, Column], name: Column) -> Column:
+        if not values:
+            return F.lit(None).cast(LONG)
         return F.coalesce(*(F.when(name == item, value) for item, value in values.items()))
 
 
 def _next(topic: TopicCut) -> Column:
-    """The offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records."""
+    """The offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records.
+
+    A lane has one partition of its forward topic, even if it has several of the input.
+    """
+    lane = F.concat(F.lit(f"{topic.topic}/"), F.col("event.lane").cast("string"))
+    there = F.coalesce(
+        F.try_element_at("event.next", F.lit(topic.topic)), F.try_element_at("event.next", lane)
+    )
+    return F.when(_is_of(topic), there)
+
+
+def _nexts(topic: TopicCut) -> Column:
+    """The offsets by partition of an input. What the event does not name, the lane had not read."""
+    nexts = (
+        F.coalesce(
+            F.try_element_at("event.next", F.lit(f"{topic.topic}/{number}")),
+            F.when(F.col("event.lane") == number, F.try_element_at("event.next", F.lit(topic.topic))),
+            F.lit(0),
+        )
+        for number in range(len(topic.spans))
+    )
+    none = F.array(*(F.lit(0).cast("bigint") for _ in topic.spans))
+    return F.when(_is_of(topic), F.array(*nexts)).otherwise(none)
+
+
+def _is_of(topic: TopicCut) -> Column:
     of = F.try_element_at("event.topic_ids", F.lit(topic.topic))
-    return F.when(of.isNull() | (of == topic.topic_id), F.try_element_at("event.next", F.lit(topic.topic)))
+    return of.isNull() | (of == topic.topic_id)

@@ -4,7 +4,7 @@ The evidence has a row for the envelope, which is an input, and a row for each p
 made. Here each row learns whether any part was accepted, which IDs the unit has, and which lane judged it.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import PLACE, RECORD
@@ -37,6 +37,7 @@ def joined(envelopes: DataFrame) -> DataFrame:
             "came": F.sum(F.coalesce(came, F.lit(False)).cast("int")).over(unit).cast("int"),
             "other": F.min(F.when(_itself(), F.col("fate"))).over(unit),
             "key": F.max(F.when(_itself(), F.col("group"))).over(unit),
+            "own_sequence": _own_sequence(unit, came),
             "made": F.min(F.when(came, F.struct("part_number", *_OUT))).over(unit),
             "said": F.min(F.when(_itself() & F.col("fate").isNotNull(), F.struct("nth", *_ORIGINAL, *_OUT))).over(unit),
             "again": F.row_number().over(
@@ -59,6 +60,18 @@ def joined(envelopes: DataFrame) -> DataFrame:
     led = F.when(F.col("key").isNull(), F.xxhash64("led.id", F.lit(0))).otherwise(F.xxhash64("key"))
     own = _with_its_own_row(counted.withColumn("home_digest", led))
     return own.select(*EVIDENCE.names)
+
+
+def _own_sequence(unit: WindowSpec, came: Column) -> Column:
+    """The sequence number of the envelope's own ID. Parts without an ID have it; else it is the one before all of its parts.
+
+    A ring takes the own ID first, and then those of the parts, in order.
+    """
+    own = F.max(F.when(_itself(), F.col("id"))).over(unit)
+    same = F.col("id").eqNullSafe(own) & (F.col("part_address") == F.col("address"))
+    shared = F.min(F.when(came & (F.col("id").isNull() | same), F.col("sequence"))).over(unit)
+    before = F.min(F.when(came, F.col("sequence"))).over(unit) - 1
+    return F.coalesce(shared, before)
 
 
 def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
@@ -99,6 +112,7 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
         "fate": F.when(together, ACCEPTED).otherwise(F.col("fate")),
         "nth": F.when(together, 1).otherwise(F.col("nth") + accepted.cast("int")),
         "id": F.when(together | ~accepted, F.col("id")),
+        "sequence": F.when(together, F.col("own_sequence")).otherwise(F.col("sequence")),
     }
     place = {
         name: F.when(together, F.col(f"made.{name}")).otherwise(

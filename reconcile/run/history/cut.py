@@ -96,6 +96,7 @@ class Recorded(NamedTuple):
     """Key of the configuration → value; one of another address, for parts of transactions, begins with ``<address>: ``."""
     capacity: int  # of its ring
     max_age_ms: int  # 0 = no limit
+    lanes: int = 0  # of its address; 0 = a lane for each partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class AddressCut:
     """The ranges of an address."""
 
     input: TopicCut
-    forward: TopicCut
+    forward: TopicCut | None  # None = it never had more than one lane
     accepted: TopicCut
     quarantine: TopicCut
     duplicates: TopicCut | None
@@ -123,8 +124,9 @@ class AddressCut:
             "forward": self.forward,
             "accepted": self.accepted,
             "quarantine": self.quarantine,
+            "duplicates": self.duplicates,
         }
-        return roles | ({"duplicates": self.duplicates} if self.duplicates else {})
+        return {role: topic for role, topic in roles.items() if topic is not None}
 
     @property
     def lost(self) -> list[Lost]:
@@ -133,14 +135,21 @@ class AddressCut:
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
-    """The topics that a run reads of an address, by role."""
+    """The topics that a run reads of an address, by role. With one lane nothing is forwarded: see :func:`former_forward`."""
     roles = {
         "input": address.input_topic,
         "forward": wire_names.forward_topic(app_id, address.name),
         "accepted": address.accepted_topic,
         "quarantine": address.quarantine_topic,
     }
+    if address.lanes == 1:
+        del roles["forward"]
     return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
+
+
+def former_forward(app_id: str, address: AddressSettings) -> str | None:
+    """The forward topic that an address with one lane may have from a time when it had more; None = it has more."""
+    return wire_names.forward_topic(app_id, address.name) if address.lanes == 1 else None
 
 
 def chained_key(topic: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from reconcile.run.history import history, layout
 from reconcile.run.history.history import LaneCounts, Run, RunHistory
 from reconcile.run.history.layout import ACCEPTED, RESULTS, RUN_COLUMN, RUNS
+from reconcile.run.history.rings import Rings
 from reconcile.spark.files import Files
 
 _RUN = f"{RUN_COLUMN}="
@@ -65,8 +66,8 @@ def sweep(runs: RunHistory) -> None:
             files.delete(folder)
 
 
-def forget(runs: RunHistory, today: str, keep_days: int) -> None:
-    """Remove what no later run can need."""
+def forget(runs: RunHistory, today: str, keep_days: int, rings: Mapping[str, Rings]) -> None:
+    """Remove what no later run can need. ``rings``: those of each address."""
     last = runs.last
     if last is None:
         return
@@ -80,7 +81,7 @@ def forget(runs: RunHistory, today: str, keep_days: int) -> None:
         name: max(int(run.rules.get(name, {}).get("id_cache_size", 0)) for run in recent)
         for name in last.rules
     }
-    spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, *of))
+    spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, rings, *of))
     needed = {last.number, *(run.number for run in chain)}
     for number, there in kept(runs.files).items():
         run = runs.finished.get(number)
@@ -123,8 +124,13 @@ def _forget_results(runs: RunHistory, latest: Sequence[Run], oldest: str) -> Non
             runs.files.delete(layout.results_folder(run.number))
 
 
-def heirs(last: Run, run: Run, address: str, lane: int) -> Sequence[int]:
-    """The lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes."""
+def heirs(last: Run, rings: Mapping[str, Rings], run: Run, address: str, lane: int) -> Sequence[int]:
+    """The lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes.
+
+    Where it sets `lanes`, more partitions are not more lanes. Where lanes were regrouped, new ones know the IDs of former ones.
+    """
+    if (of := rings.get(address)) is not None and (of.fixed or of.regroups):
+        return of.heirs(lane)
     topic = str(last.rules.get(address, {}).get("input_topic", ""))
     then, now = (len(at.positions[topic].ends) if topic in at.positions else 0 for at in (run, last))
     return range(lane, now, then) if now > then > 0 else (lane,)
@@ -144,7 +150,7 @@ def expendable(
         today: A date in ISO 8601.
         keep_days: Days for which IDs are kept.
         capacities: Address → IDs that a ring may hold.
-        known_to: See :func:`heirs`, without its first argument.
+        known_to: See :func:`heirs`, without its first two arguments.
     """
     oldest = history.days_before(today, keep_days)
     later: LaneCounts = {}

@@ -63,7 +63,9 @@ def called(run: "Run", former: Mapping[str, str]) -> "Run":
 def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> dict[str, AddressCut]:
     """The cuts with former names. Forward topics of the new names were never read before."""
     renamed = {
-        name: replace(cut, former=former[name], forward=replace(cut.forward, recreated=True))
+        name: replace(
+            cut, former=former[name], forward=replace(cut.forward, recreated=True) if cut.forward else None
+        )
         for name, cut in cuts.items()
         if name in former
     }

@@ -10,6 +10,7 @@ from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import renames
 from reconcile.run.history.cut import AddressCut
 from reconcile.run.history.history import Run
+from reconcile.run.history.rings import Rings
 from ringfence_kafka.config.settings import AddressSettings
 
 _KEPT: Final = (
@@ -19,6 +20,7 @@ _KEPT: Final = (
 )  # fmt: skip
 _PARTITIONER: Final = "partitioner"
 _SIZE: Final = "id_cache_size"
+_LANES: Final = "lanes"
 _LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
 _OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
@@ -34,6 +36,7 @@ _DOUBTED: Final = {
     "default_group": _OF_GROUPS,
     "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
     "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
+    "lanes": _OF_IDS | {Anomaly.REORDERED},
 }
 """Anomalies that are unknown in the run that sees a changed key: part of the input was judged by the old value."""
 _OF_PARTS: Final = frozenset(
@@ -67,15 +70,20 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """The rules that a run keeps of an address, as JSON returns them."""
+    """The rules that a run keeps of an address, as JSON returns them. Without `lanes` an earlier run's are equal."""
     found = {name: getattr(address, name) for name in _KEPT}
+    if address.lanes:
+        found[_LANES] = address.lanes
     return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
 
 def promised(
-    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Run]
+    addresses: Sequence[AddressSettings],
+    cuts: Mapping[str, AddressCut],
+    chain: Sequence[Run],
+    rings: Sequence[Rings],
 ) -> list[dict[int, int]]:
-    """The ring size that each lane has for certain, unless the journal shows another, by address and lane.
+    """The ring size that each lane has for certain, unless the journal shows another, by address and ring.
 
     A worker that opens a written lane with another size records it. Without such an event the size is the
     smallest configured one since the lane's first ID; of a lane without IDs, that of the last run. Sizes
@@ -83,22 +91,24 @@ def promised(
     """
     return [
         {
-            lane: min([address.id_cache_size, *_sizes(address, cuts[address.name], lane, chain)])
-            for lane in range(len(cuts[address.name].input.spans))
+            ring: min([address.id_cache_size, *_sizes(address, cuts[address.name], ring, chain, of)])
+            for ring in of.all
         }
-        for address in addresses
+        for address, of in zip(addresses, rings, strict=True)
     ]
 
 
-def _sizes(address: AddressSettings, cut: AddressCut, lane: int, chain: Sequence[Run]) -> Iterator[int]:
-    if lane in cut.recorded:  # a ring keeps its recorded size while live workers do not agree
-        yield cut.recorded[lane].capacity
+def _sizes(
+    address: AddressSettings, cut: AddressCut, ring: int, chain: Sequence[Run], rings: Rings
+) -> Iterator[int]:
+    if ring in rings.now and (recorded := cut.recorded.get(ring - rings.start)):
+        yield recorded.capacity  # a ring keeps its recorded size while live workers do not agree
     since = 0
     for number, run in enumerate(chain):
         if since >= address.id_cache_size:
             return
         size = run.rules.get(address.name, {}).get(_SIZE)
-        accepted = run.accepted.get(address.name, {}).get(lane, 0)
+        accepted = run.accepted.get(address.name, {}).get(ring, 0)
         if size is not None and (number == 0 or accepted):
             yield size
         since += accepted
@@ -190,7 +200,10 @@ def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) ->
 
 
 def doubts(
-    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Run | None
+    addresses: Sequence[AddressSettings],
+    cuts: Mapping[str, AddressCut],
+    base: Run | None,
+    rings: Sequence[Rings],
 ) -> list[Doubt]:
     """Anomalies that evidence cannot prove in this run, with the reason."""
     found = []
@@ -204,17 +217,23 @@ def doubts(
         if former := cuts[address.name].former:
             why = f"its address was called {former}, and nobody consumes what waits in the forward topic of that name"
             found.append(Doubt(number, _OF_IDS, why))
-        changed = _changed(address, base)
+        # The journal tells what a change of lanes has moved.
+        told = {_LANES} if rings[number].regroups else set()
+        changed = [key for key in _changed(address, base) if key not in told]
         if changed:
             names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
             found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
-        found += _doubts_of_lanes(number, address, cuts[address.name], addresses)
+        found += _doubts_of_lanes(number, address, cuts[address.name], addresses, rings[number])
         found += _doubts_of_transactions(number, address, addresses, base)
     return found
 
 
 def _doubts_of_lanes(
-    number: int, address: AddressSettings, cut: AddressCut, addresses: Sequence[AddressSettings]
+    number: int,
+    address: AddressSettings,
+    cut: AddressCut,
+    addresses: Sequence[AddressSettings],
+    rings: Rings,
 ) -> Iterator[Doubt]:
     """A doubt if lanes recorded other rules than this file has, as workers judge by those of the lanes."""
     ours = _by_key(address)
@@ -222,7 +241,10 @@ def _doubts_of_lanes(
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}
     unlike: dict[str, list[int]] = {}
     for lane, said in sorted(cut.recorded.items()):
-        for key, value in {**said.rules, "id_max_age": said.max_age_ms}.items():
+        if lane >= rings.layout.lanes:  # a former lane
+            continue
+        recorded = {**said.rules, "id_max_age": said.max_age_ms, _LANES: said.lanes}
+        for key, value in recorded.items():
             if key in ours and ours[key] != value:
                 unlike.setdefault(key, []).append(lane)
     if unlike:
@@ -239,11 +261,13 @@ def _doubts_of_lanes(
 
 def _by_key(address: AddressSettings) -> dict[str, Any]:
     found = {key: value for key, value in kept(address).items() if key in _DOUBTED}
-    return found | {"id_max_age": round(address.id_max_age * 1000)}
+    return found | {"id_max_age": round(address.id_max_age * 1000), _LANES: address.lanes}
 
 
 def _changed(address: AddressSettings, base: Run | None) -> list[str]:
     now, before = kept(address), _before(address, base)
+    if before:
+        now, before = {_LANES: 0} | now, {_LANES: 0, **before}
     return [key for key in _DOUBTED if key in before and before[key] != now[key]]
 
 

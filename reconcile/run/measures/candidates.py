@@ -10,7 +10,8 @@ from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import bridge_hops, fates, lost_inputs, originals
-from reconcile.run.frames.evidence import WITHOUT_INPUT
+from reconcile.run.frames.evidence import FIRST, WITHOUT_INPUT
+from reconcile.spark.schemas import ACCEPTED
 
 SECOND: Final = "second"
 STRAY: Final = "stray"
@@ -20,6 +21,8 @@ UNMATCHED: Final = "unmatched"
 SAID_TO_REPEAT: Final = "said_to_repeat"
 REPEATING: Final = "repeating"
 ALONE: Final = "alone"
+NUMBERED_TWICE: Final = "numbered_twice"
+"""Lanes with more sequence numbers than there are between the lowest and the highest."""
 _CONDITIONS: Final[Mapping[str, str]] = {
     SECOND: fates.SECOND,
     STRAY: fates.STRAY,
@@ -38,6 +41,16 @@ def counted() -> Iterator[Column]:
         yield F.count_if(F.expr(condition)).alias(f"suspect_{name}")
 
 
+def sequences() -> Iterator[Column]:
+    """Of one lane: how many IDs have a sequence number, the lowest number, and the highest."""
+    counts = F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()
+    number = F.when(counts, F.col("sequence"))
+    yield F.count(number).alias("numbered")
+    yield F.min(number).alias("lowest")
+    yield F.max(number).alias("highest")
+
+
 def of_row(row: Row) -> dict[str, int]:
     """The number of candidates of each name."""
-    return {name: row[f"suspect_{name}"] for name in _CONDITIONS}
+    twice = row["numbered"] > 0 and row["numbered"] > row["highest"] - row["lowest"] + 1
+    return {name: row[f"suspect_{name}"] for name in _CONDITIONS} | {NUMBERED_TWICE: int(twice)}

@@ -92,7 +92,7 @@ def count(
     ``consumed`` has the forward offset that each lane had consumed in the last run, ``beyond`` the ranges of
     inputs beyond the cut.
     """
-    names = [address.name for address in frames.addresses]
+    names, rings = [address.name for address in frames.addresses], frames.ring_numbers()
     found.start_counting(names)
     newest: LaneCounts = {name: {} for name in names}
     for row in _lane_counts(frames, evidence, histories, found.dropping).collect():
@@ -103,14 +103,17 @@ def count(
     for number, lanes in histories.items():
         name = names[number]
         for ring in lanes:
-            before = consumed.get(name, {}).get(ring.lane, 0)
-            if ring.emptied and journal.since(frames.cuts[name], ring.lane, ring.emptied, before):
+            before = consumed.get(name, {}).get(ring.lane - rings[number].start, 0)
+            if ring.emptied and journal.since(
+                frames.cuts[name], rings[number], ring.lane, ring.emptied, before
+            ):
                 found.emptied[name][ring.lane] = newest[name].get(ring.lane, 0)
     _leave_strays(evidence.where(ONCE), names, found)
     for (number, partition), records in backlog(frames, beyond).items():
         name = names[number]
         found.counts[name]["backlog"] += records
-        found.lanes[name].setdefault(partition, {})["backlog"] = records
+        lane = found.lanes[name].setdefault(rings[number].of_partition(partition), {})
+        lane["backlog"] = lane.get("backlog", 0) + records
 
 
 def _lane_counts(
@@ -143,6 +146,7 @@ def _lane_counts(
         F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
         F.sum(F.when(accepted & since, F.col("ids")).otherwise(0)).alias("since"),
         *candidates.counted(),
+        *candidates.sequences(),
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )
@@ -177,10 +181,7 @@ def _since(frames: Frames, evidence: DataFrame, histories: Journal) -> tuple[Dat
         return evidence, F.lit(True)
     emptied = F.broadcast(small(frames.spark, last, EMPTIED))
     rows = evidence.join(emptied, on=["address", "lane"], how="left")
-    before = F.coalesce(
-        F.col("forward_offset") < F.col("forward_next"), F.col("offset") < F.col("input_next")
-    )
-    return rows, ~F.coalesce(before, F.lit(False))
+    return rows, ~F.coalesce(journal.judged_before(F.col), F.lit(False))
 
 
 def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:

@@ -1,10 +1,13 @@
 """Distance between a resend and its original: the smallest ring that would have caught it (HornetQ 37.2).
 
-A lane has two inputs, its own partition and that of the forward topic, and judges each in order. If all of
+A lane has an own partition, and one of the forward topic, and judges each in order. If all of
 its IDs came through one input, the number between two of them is known. How the two inputs interleaved is
 not. But a lane writes one transaction after the other, so its records are in its own order in each output
 partition. From that follow the smallest and the largest number of IDs that the lane can have accepted before
 a record.
+
+Accepted records of an address that sets ``lanes`` have the sequence numbers of their IDs. There these are the places, and a record
+that was not accepted is between the last one before it and the first one behind it in its input.
 
 A distance is the largest number before the resend minus the smallest before its original. It is never too
 small for a ring, as long as outputs are in order.
@@ -40,14 +43,18 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
         .where((whole == ACCEPTED) | (((whole == DIVERTED) | dropped) & ~by_hop))
         .select(
             *_LANE, "partition", "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id",
-            "timestamp", "out_address", "out_partition", "out_offset",
+            "timestamp", "out_address", "out_partition", "out_offset", "sequence",
             F.coalesce(whole == ACCEPTED, F.lit(False)).alias("accepted"),
         )
     )  # fmt: skip
 
 
 def placed(
-    seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]], blocks: DataFrame | None = None
+    seen: DataFrame,
+    started: Column,
+    forwarded: Sequence[Collection[int]],
+    blocks: DataFrame | None = None,
+    sequenced: Collection[int] = (),
 ) -> DataFrame:
     """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane accepted before.
 
@@ -56,7 +63,11 @@ def placed(
         started: IDs that the lane had accepted before the run.
         forwarded: Lanes of each address with forwarded rows. All others need no four sorts.
         blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`; None = rows are sorted.
+        sequenced: Addresses whose accepted IDs have sequence numbers.
     """
+    if sequenced:
+        others = placed(seen.where(~among("address", sequenced)), started, forwarded, blocks)
+        return others.unionByName(_in_sequence(seen.where(among("address", sequenced))))
     if not any(forwarded):
         return _in_line(seen, started, blocks)
     two = by_lane([dict.fromkeys(item, 1) for item in forwarded]) > 0
@@ -72,6 +83,19 @@ def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> Data
     before = F.sum(F.col("accepted").cast("bigint")).over(_before(line))
     placed = seen.withColumn("earliest", started + F.coalesce(before, F.lit(0)))
     return placed.withColumn("latest", F.col("earliest"))
+
+
+def _in_sequence(seen: DataFrame) -> DataFrame:
+    """A sequence number counts the IDs before it since the ring was begun."""
+    line = Window.partitionBy(*_LANE, "partition", F.col("forward_offset").isNotNull())
+    at = F.coalesce("forward_offset", "offset")
+    last = F.max("sequence").over(_before(line.orderBy(at, "part_number")))
+    following = F.min("sequence").over(_before(line.orderBy(at.desc(), F.desc("part_number"))))
+    newest = F.max("sequence").over(Window.partitionBy(*_LANE))
+    places = {"last": last, "following": following, "newest": newest}
+    earliest = F.coalesce("sequence", F.col("last") + 1, F.lit(0))
+    latest = F.coalesce("sequence", "following", F.col("newest") + 1, earliest)
+    return seen.withColumns(places).withColumns({"earliest": earliest, "latest": latest}).drop(*places)
 
 
 def _merged(seen: DataFrame, started: Column) -> DataFrame:

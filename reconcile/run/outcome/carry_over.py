@@ -3,12 +3,13 @@
 An address that is not configured keeps its state: it may come back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconcile.run.history import cut
 from reconcile.run.history.cut import AddressCut, Position
 from reconcile.run.history.history import Run, added
+from reconcile.run.history.rings import Rings
 from reconcile.run.history.rules import ids_gone, kept, whole_since
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
@@ -25,6 +26,7 @@ def finished_run(
     journal: dict[str, Position],
     events_from: Mapping[str, int],
     cluster: str,
+    rings: Sequence[Rings],
 ) -> Run:
     """The run as it is kept: base, cuts, findings, ``summary.json`` (``document``), and where the journal ended."""
     names = [address.name for address in settings.addresses]
@@ -33,9 +35,9 @@ def finished_run(
     known = {name: {} if ids_gone(cuts[name]) else before.known.get(name, {}) for name in names}
     known = added([known, found.accepted])
     whole = complete(settings, base, cuts)
-    for address in settings.addresses:
+    for address, of in zip(settings.addresses, rings, strict=True):
         largest = found.largest.get(address.name, address.id_cache_size)
-        whole[address.name] |= _full(known.get(address.name, {}), cuts[address.name], largest)
+        whole[address.name] |= _full(known.get(address.name, {}), of, largest)
     recreated = {name: cut.input.recreated for name, cut in cuts.items()}
     return Run(
         number,
@@ -75,9 +77,9 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
     }
 
 
-def _full(known: Mapping[int, int], cut: AddressCut, largest: int) -> bool:
+def _full(known: Mapping[int, int], rings: Rings, largest: int) -> bool:
     """Whether each lane accepted as many IDs as its ring can have held since evidence was missing."""
-    return all(known.get(lane, 0) >= largest for lane in range(len(cut.input.spans)))
+    return all(known.get(ring, 0) >= largest for ring in rings.now)
 
 
 def events_from(

@@ -87,9 +87,12 @@ def figures(
     found: Judgement,
     rings: Mapping[str, data.Ring],
     held: LaneCounts,
-    lanes: Mapping[str, int],
+    lanes: Mapping[str, Sequence[int]],
 ) -> data.Figures:
-    """The figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address."""
+    """The figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address.
+
+    ``lanes``: the number of each lane's ring.
+    """
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]
     numbers = Numbers(found.numbers)
@@ -159,13 +162,13 @@ def _lanes(
     resends: Mapping[int, Row],
     orphans: Mapping[int, int],
     used: Mapping[int, int],
-    lanes: int,
+    lanes: Sequence[int],
 ) -> list[data.Lane]:
     made = []
-    for lane in range(lanes):
-        here = counted.get(lane, {})
-        dropped = max(0, here.get("dropped", 0) - orphans.get(lane, 0))
-        apart = [resends[lane][name] for name in ("a", "b", "c")] if lane in resends else []
+    for lane, ring in enumerate(lanes):
+        here = counted.get(ring, {})
+        dropped = max(0, here.get("dropped", 0) - orphans.get(ring, 0))
+        apart = [resends[ring][name] for name in ("a", "b", "c")] if ring in resends else []
         made.append(
             data.Lane(
                 lane,
@@ -176,7 +179,7 @@ def _lanes(
                 + here.get("bridge_diverted", 0)
                 + here.get("bridge_dropped", 0),
                 here.get("waiting", 0) + here.get("backlog", 0),
-                used.get(lane, 0),
+                used.get(ring, 0),
                 *apart,
             )
         )

@@ -14,10 +14,12 @@ from reconcile.anomalies.finders import (
     order,
     originals,
     repeated_ids,
+    ring_ranks,
+    sequence_numbers,
     torn_transactions,
 )
 from reconcile.anomalies.names import Anomaly, rows
-from reconcile.run.frames import hops
+from reconcile.run.frames import hops, ring_numbers
 from reconcile.run.frames.evidence import FIRST, PLACE
 from reconcile.run.frames.workspace import Workspace
 from reconcile.run.history.history import Run
@@ -65,6 +67,7 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
         (counts[candidate.CHANGED], _corrupted),
         (counts[candidate.UNREAD], _unread),
         (context.transactions, _torn),
+        (counts[candidate.NUMBERED_TWICE], _numbered_twice),
     )
     by_original: tuple[tuple[object, _Finder], ...] = (
         (counts[candidate.UNMATCHED], _lost),
@@ -83,7 +86,9 @@ def orphans(context: AnomalyContext) -> DataFrame:
     if not context.judgement.suspects[candidate.REPEATING]:
         return context.evidence.where(F.lit(False))
     workspace, events, number = context.workspace, context.events, context.workspace.number
-    heirs = originals.with_heirs(context.recurring, context.grown)
+    rings = workspace.frames.ring_numbers()
+    knowing = ring_numbers.knowing(rings) if any(item.regroups for item in rings) else None
+    heirs = originals.with_heirs(context.recurring, context.grown, knowing)
     candidates = context.evidence.where(originals.REPEATING)
     alone = originals.without_near(candidates, heirs, context.rules, events, number)
     alone = workspace.scratch("without_near", alone)
@@ -136,6 +141,11 @@ def _unread(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
     return bridge_hops.unread(context.evidence)
 
 
+def _numbered_twice(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
+    this_run = context.ids.where(F.col("run") == context.workspace.number)
+    return with_groups(sequence_numbers.given_twice(this_run, context.events), context.evidence)
+
+
 def _torn(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
     topics = [address.accepted_topic for address in context.workspace.frames.addresses]
     return torn_transactions.torn(context.evidence, context.rules, topics)
@@ -186,11 +196,14 @@ def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFr
     repeated, number = context.repeated, context.workspace.number
     if repeated is None:
         return []
-    ranked = repeated_ids.ranks(context.ids, repeated.select("address", "lane").distinct())
-    pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown)
-    between = repeated_ids.between(lane_moves.with_passed(pairs, context.ids))
+    rings, ids, events = context.workspace.frames.ring_numbers(), context.ids, context.events
+    lanes = repeated.select("address", "lane").distinct()
+    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=any(item.fixed for item in rings))
+    pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown, rings)
+    regrouped = any(item.regroups for item in rings)
+    between = repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped))
     sizes = F.least(by_lane(context.promised), by_lane(context.promised, "a_lane"))
-    judged = repeated_ids.promised(between, context.events, context.rules, sizes)
+    judged = repeated_ids.promised(between, events, context.rules, sizes)
     inputs = [address.input_topic for address in context.workspace.frames.addresses]
     by_id = [
         with_groups(found, context.evidence)

@@ -10,7 +10,7 @@ from reconcile.anomalies.finders import originals
 from reconcile.anomalies.finders import repeated_ids as repetition
 from reconcile.anomalies.names import Anomaly, doubted
 from reconcile.page.report_data import FINDINGS_MAX
-from reconcile.run.frames import distributions, hops, id_positions, journal, match
+from reconcile.run.frames import distributions, hops, id_positions, journal, match, ring_numbers
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames.distributions import by_address
 from reconcile.run.frames.frames import Frames
@@ -89,7 +89,7 @@ class Judge:
     def _match(self) -> str:
         """Match inputs and outputs, and collect what happened to the rings."""
         addresses, cuts = self._frames.addresses, self._frames.cuts
-        events, self._grown = journal.of_growth(self.events)
+        events, self._grown = journal.of_growth(journal.without_regroups(self.events))
         self._evidence, self._followed = match.matched(self.workspace, events)
         self.events = journal.of_rings(events)
         return f"{counted(records(cuts), 'offset')} of {counted(len(addresses), 'address', 'addresses')}"
@@ -124,12 +124,16 @@ class Judge:
         else:
             self._recurring = self._ids.where(F.lit(False))
         if self._digests.again:
-            repeated = self.workspace.scratch("repeated", repetition.repeated(self._recurring, number))
+            rings = self._frames.ring_numbers()
+            settled = ring_numbers.settled(rings) if any(item.regroups for item in rings) else None
+            found_again = repetition.repeated(self._recurring, number, settled)
+            repeated = self.workspace.scratch("repeated", found_again)
             self._repeated = None if repeated.isEmpty() else repeated
         return counted(self._digests.number, "repeated ID")
 
     def _search(self) -> str:
         addresses, cuts, found = self._frames.addresses, self._frames.cuts, self._found
+        rings = self._frames.ring_numbers()
         rules = kept_rules.of(
             addresses, cuts, self.chain, self.workspace.number, self._largest, self._detects, self.complete
         )
@@ -144,7 +148,7 @@ class Judge:
             events=self.events,
             grown=self._grown,
             rules=self._frames.rules(rules),
-            promised=kept_rules.promised(addresses, cuts, self.chain),
+            promised=kept_rules.promised(addresses, cuts, self.chain, rings),
             blocks=self._blocks,
         )
         self._orphans = anomaly_search.orphans(context)
@@ -152,7 +156,7 @@ class Judge:
         frames = anomaly_search.anomalies(context, self._orphans, self._followed)
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
-        doubts = kept_rules.doubts(addresses, cuts, self.base)
+        doubts = kept_rules.doubts(addresses, cuts, self.base, rings)
         # One after the other: each plan stays small, and each gets all of the memory.
         for frame in frames:
             named = self._frames.topics_named(doubted(frame, doubts))
@@ -201,14 +205,22 @@ class Judge:
         lanes = [self._found.lanes[address.name] for address in self._frames.addresses]
         return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
+    def _sequenced(self) -> list[int]:
+        """The addresses whose accepted records have sequence numbers."""
+        return [number for number, rings in enumerate(self._frames.ring_numbers()) if rings.fixed]
+
     def _accepted_ids(self) -> DataFrame:
         """Write the accepted IDs of this run; return those of all runs, of the addresses that detect duplicates."""
         found, files, number = self._found, self._frames.files, self.workspace.number
-        new = ev.accepted_ids(self._evidence, number).select(*IDS.names)
+        of_lanes = resend_distance.among("address", self._sequenced())
+        told = ev.accepted_ids(self._evidence, number)
+        new = told.withColumn("sequence", F.when(of_lanes, F.col("sequence"))).select(*IDS.names)
         accepted = narrow(
             new.withColumn("accepted", F.lit(True)), found.total("accepted") + found.total("parts")
         )
-        placed = resend_distance.placed(accepted, self._accepted_before(), self._forwarded(), self._blocks)
+        placed = resend_distance.placed(
+            accepted, self._accepted_before(), self._forwarded(), self._blocks, self._sequenced()
+        )
         kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
         first, *others = self._frames.addresses
         if not others and found.accepted[first.name]:  # else all are sorted, to find the folder of each
@@ -232,9 +244,13 @@ class Judge:
         new = found.total("input") + found.total("parts")
         seen = narrow(resend_distance.seen(self._evidence, on, found.dropping), new)
         forwarded = self._forwarded()
-        if self._blocks is not None and not any(forwarded):  # a place does not depend on other rows
+        if (
+            self._blocks is not None and not any(forwarded) and not self._sequenced()
+        ):  # a place does not depend on other rows
             seen = repeated_ids.among(seen, digests.digests, digests.number)
-        placed = resend_distance.placed(seen, self._accepted_before(), forwarded, self._blocks)
+        placed = resend_distance.placed(
+            seen, self._accepted_before(), forwarded, self._blocks, self._sequenced()
+        )
         before = sum(n for run in self.chain for lanes in run.accepted.values() for n in lanes.values())
         of_ids = resend_distance.beside(
             repeated_ids.among(placed, digests.digests, digests.number),

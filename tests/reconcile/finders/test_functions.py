@@ -46,7 +46,7 @@ def test_what_is_looked_at(frames: Frames) -> None:
     }
     also = {candidates.STRAY: {candidates.ALONE}, candidates.REPEATING: {candidates.SAID_TO_REPEAT}}
     for name, row in rows.items():
-        [counted] = frames.evidence(row, {}).agg(*candidates.counted()).collect()
+        [counted] = frames.evidence(row, {}).agg(*candidates.counted(), *candidates.sequences()).collect()
         found = candidates.of_row(counted)
 
         assert {name for name, number in found.items() if number} == {name, *also.get(name, ())}

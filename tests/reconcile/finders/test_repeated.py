@@ -1,11 +1,16 @@
 """IDs that were accepted more than once: on small frames, without Kafka."""
 
+from collections import Counter
+from typing import Any
+
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders import lane_moves, repeated_ids
+from reconcile.anomalies.finders import lane_moves, repeated_ids, ring_ranks
 from reconcile.anomalies.names import Anomaly, rows
+from reconcile.run.frames import ring_numbers
+from reconcile.run.history.rings import Regrouped, Rings, regroups
 from reconcile.run.verdict import anomaly_search
 from tests.reconcile.rows import Frames, named
 
@@ -164,6 +169,76 @@ def test_cross_lane_after_the_age(frames: Frames) -> None:
     assert named(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 
 
+def _in_one_lane(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """IDs of a lane with several partitions, in the order in which it accepted them; each is in an output partition of its own."""
+    offsets = Counter[int]()
+    made = []
+    for number, row in enumerate(rows):
+        partition = row.get("partition", 0)
+        plain = {"offset": 100 * partition + offsets[partition], "out_partition": number, "sequence": number}
+        offsets[partition] += 1
+        made.append({**plain, "group_digest": 10 * number, **row})
+    return made
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
+def test_sequence_numbers_count_exactly(frames: Frames, capacity: int, expected: str) -> None:
+    """Another group in another partition of the lane: no output shows their order. Evidence of an ID between is gone."""
+    rows = _in_one_lane(
+        {"id": b"a"}, {"id": b"b", "partition": 1}, {"id": b"c"}, {"id": b"a", "partition": 1}
+    )
+    one_lane, gone = Rings.of(1, 2), frames.rules(whole_since=2)
+    ids = frames.ids(*rows[:2], *rows[3:])
+
+    assert _repeated(ids, gone, capacity=capacity, rings=one_lane) == [(expected, 101)]
+    assert named(
+        repeated_ids.cross_lane(repeated_ids.repeated(ids, 1), 1, frames.rules(), ["t"])
+    ) == []  # fmt: skip
+
+
+def test_a_ring_that_was_begun_anew(frames: Frames) -> None:
+    """Numbers that fall along a partition tell no order any more: what offsets and outputs show counts."""
+    rows = _in_one_lane({"id": b"a"}, {"id": b"b"}, {"id": b"c", "sequence": 0}, {"id": b"a", "sequence": 1})
+    ids = frames.ids(*({**row, "out_partition": 0} for row in rows))
+
+    assert _repeated(ids, frames.rules(), capacity=2, rings=Rings.of(1, 2)) == [("OVERRUN", 3)]
+    # Where the journal tells that the ring was emptied, numbers since then count.
+    again = frames.ids(*rows, {"id": b"a", "offset": 101, "partition": 1, "sequence": 2, "out_partition": 9})
+    events = frames.events({"nexts": [2, 0], "input_next": 0, "forward_next": 0, "before": 9, "after": 9})
+    found = _repeated(again, frames.rules(), events, capacity=1, rings=Rings.of(1, 2))
+    assert found == [("FORGOTTEN", 101), ("OVERRUN", 3)]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN")],
+)
+def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expected: str) -> None:
+    """Two lanes became one. IDs of the other lane count unless the output shows that they are older; so do those since then."""
+    changes = regroups([Regrouped(5, 0, 2, 1, (2, 2), 0, 1)])
+    ids = frames.ids(
+        {"id": b"old", "lane": 1, "partition": 1},
+        {"id": b"x", "lane": 0},
+        {"id": b"young", "lane": 1, "partition": 1, "offset": 1},
+        {"id": b"y", "lane": 2, "offset": 2, "sequence": 70},
+        {
+            "id": b"x",
+            "lane": 2,
+            "partition": 1,
+            "offset": 2,
+            "sequence": 71,
+            "group_digest": 7,
+        },
+    )
+
+    assert _repeated(ids, frames.rules(), capacity=capacity, rings=Rings.of(1, 2, changes)) == [(expected, 2)]
+    assert named(
+        repeated_ids.cross_lane(
+            repeated_ids.repeated(ids, 1, ring_numbers.settled([Rings.of(1, 2, changes)])), 1, frames.rules(), ["t"]
+        )
+    ) == []  # fmt: skip
+
+
 def _repeated(
     ids: DataFrame,
     rules: DataFrame,
@@ -171,8 +246,9 @@ def _repeated(
     grown: DataFrame | None = None,
     *,
     capacity: int = 3,
+    rings: Rings | None = None,
 ) -> list[tuple[str, int | None]]:
-    return named(judged(ids, rules, events, grown, capacity=capacity))
+    return named(judged(ids, rules, events, grown, capacity=capacity, rings=rings))
 
 
 def judged(
@@ -182,9 +258,14 @@ def judged(
     grown: DataFrame | None = None,
     *,
     capacity: int = 3,
+    rings: Rings | None = None,
 ) -> DataFrame:
-    several = repeated_ids.repeated(ids, 1)
-    ranked = repeated_ids.ranks(ids, several.select("address", "lane").distinct())
-    pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown)
-    between = repeated_ids.between(lane_moves.with_passed(pairs, ids))
+    """``rings``: of an address that sets `lanes`."""
+    item = rings or Rings.of(0, 1)
+    regrouped = bool(item.regroups)
+    several = repeated_ids.repeated(ids, 1, ring_numbers.settled([item]) if regrouped else None)
+    lanes = several.select("address", "lane").distinct()
+    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=item.fixed)
+    pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, [item])
+    between = repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped))
     return repeated_ids.remembered(repeated_ids.promised(between, events, rules, F.lit(capacity)))

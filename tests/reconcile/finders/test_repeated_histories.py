@@ -1,6 +1,6 @@
 """Generated histories of lanes whose truth is known, judged in one frame: a lane is a history.
 
-The model is a ring and two inputs. It knows in which order the lane interleaved them; the run does not.
+The model is a ring and several inputs. It knows in which order the lane interleaved them; the run knows it by sequence numbers only.
 """
 
 import random
@@ -12,12 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from reconcile.run.history.rings import Rings
 from reconcile.spark.schemas import IDS
 from tests.reconcile.finders.test_repeated import judged
 from tests.reconcile.rows import Frames
 
 HISTORIES: Final = 2_500
-"""For each of the four kinds: 10,000 in all."""
+"""For each of the five kinds: 12,500 in all."""
 STEPS: Final = 14
 
 
@@ -34,10 +35,10 @@ class History:
 
 
 def _history(
-    lane: int, dice: random.Random, capacity: int, max_age: int, *, routes: int, outputs: int
+    lane: int, dice: random.Random, capacity: int, max_age: int, *, routes: int, outputs: int, numbered: bool
 ) -> History:
-    """Read the two inputs at random, and accept by the rules, but for some faults."""
-    made, direct = History(lane), 0
+    """Read the inputs at random, and accept by the rules, but for some faults. ``numbered``: with sequence numbers, and many partitions."""
+    made, direct = History(lane), Counter[int]()
     forwarded, sources, ends = 0, Counter[int](), Counter[int]()
     for step in range(STEPS):
         name = b"%d/%d" % (lane, dice.choice([0, 0, 0, 1, 1, 2, 100 + step]))
@@ -53,8 +54,9 @@ def _history(
             sources[source] += 1
             forwarded += 1
         else:
-            place = {"partition": lane, "offset": direct, "forward_offset": None}
-            direct += 1
+            partition = lane + 10_000_000 * dice.randrange(3) * numbered
+            place = {"partition": partition, "offset": direct[partition], "forward_offset": None}
+            direct[partition] += 1
         if within and dice.random() < 0.7:
             continue  # a duplicate, as it should be
         output = dice.randrange(outputs)
@@ -63,6 +65,7 @@ def _history(
                 "address": 0, "id_address": 0, "id": name, "lane": lane, "part_number": 0, "timestamp": timestamp,
                 "out_address": 0, "out_partition": output, "out_offset": ends[output], "group_digest": None,
                 "home_digest": hash(name), "position": None, "run": 1, **place,
+                "sequence": len(made.rows) if numbered else None,
             }
         )  # fmt: skip
         ends[output] += 1
@@ -72,15 +75,30 @@ def _history(
 
 
 @pytest.mark.parametrize(
-    ("routes", "outputs", "capacity", "max_age"),
-    [(1, 3, 4, 45), (2, 1, 4, 45), (2, 3, 4, 45), (2, 3, 50, 0)],
-    ids=["one route", "one output partition", "two routes, no keys", "a ring that holds all"],
+    ("routes", "outputs", "capacity", "max_age", "numbered"),
+    [
+        (1, 3, 4, 45, False),
+        (2, 1, 4, 45, False),
+        (2, 3, 4, 45, False),
+        (2, 3, 50, 0, False),
+        (2, 3, 4, 45, True),
+    ],
+    ids=[
+        "one route",
+        "one output partition",
+        "two routes, no keys",
+        "a ring that holds all",
+        "sequence numbers",
+    ],
 )
-def test_known_verdicts(spark: SparkSession, routes: int, outputs: int, capacity: int, max_age: int) -> None:
+def test_known_verdicts(
+    spark: SparkSession, routes: int, outputs: int, capacity: int, max_age: int, numbered: bool
+) -> None:
     """No acceptance that the rules allow is called FORGOTTEN, and none that they do not allow is passed over."""
     dice = random.Random(routes + 10 * outputs + 100 * capacity)
     histories = [
-        _history(lane, dice, capacity, max_age, routes=routes, outputs=outputs) for lane in range(HISTORIES)
+        _history(lane, dice, capacity, max_age, routes=routes, outputs=outputs, numbered=numbered)
+        for lane in range(HISTORIES)
     ]
     rows = [row for history in histories for row in history.rows]
     ids = (
@@ -91,14 +109,16 @@ def test_known_verdicts(spark: SparkSession, routes: int, outputs: int, capacity
     rules = Frames(spark).rules(max_age_ms=max_age)
     found: dict[tuple[int, int], str] = {}
     by_id: dict[bytes, Counter[str]] = defaultdict(Counter)
-    for row in judged(ids, rules, capacity=capacity).select("partition", "offset", "id", "anomaly").collect():
+    verdicts = judged(ids, rules, capacity=capacity, rings=Rings.of(1, 4) if numbered else None)
+    for row in verdicts.select("partition", "offset", "id", "anomaly").collect():
         place = (row["partition"], row["offset"])
         assert place not in found, f"{place} twice"
         found[place] = row["anomaly"]
         by_id[bytes(row["id"])][row["anomaly"]] += 1
     ids.unpersist()
 
-    exact = routes == 1 or outputs == 1 or capacity > STEPS
+    in_order = routes == 1 or outputs == 1 or numbered
+    exact = in_order or capacity > STEPS
     planted = 0
     for history in histories:
         repeats: Counter[bytes] = Counter()
@@ -106,7 +126,7 @@ def test_known_verdicts(spark: SparkSession, routes: int, outputs: int, capacity
         for accepted, within, earlier in zip(history.rows, history.within, history.earlier, strict=True):
             repeats[accepted["id"]] += earlier
             faults[accepted["id"]] += within
-            if exact and (routes == 1 or outputs == 1):
+            if in_order:
                 verdict = found.get((accepted["partition"], accepted["offset"]))
                 assert verdict == ("FORGOTTEN" if within else "OVERRUN" if earlier else None), (
                     accepted,

@@ -96,6 +96,8 @@ class World:
         kafka.create_topics(bootstrap, topics)
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self._next: Counter[tuple[str, int]] = Counter()
+        self._sequences: Counter[str] = Counter()
+        """By address: what its ring has accepted. Addresses that set `lanes` have one lane here, unless a test says something else."""
 
     def arrive(
         self,
@@ -163,6 +165,7 @@ class World:
 
     def accept_parts(self, transaction: Transaction, *numbers: int, **changes: Any) -> None:
         """All parts, or those with these numbers, as a worker writes them, but for the changes."""
+        told = self._told(transaction)
         for number in numbers or range(1, len(transaction.parts) + 1):
             part = transaction.parts[number - 1]
             count = len(transaction.parts)
@@ -177,7 +180,8 @@ class World:
                 **changes,
             }
             ours = (("_RF_SOURCE", transaction.record.source), ("_RF_TX_PART", kept["number"]))
-            sent = Sent(None, kept["key"], kept["value"], (*kept["headers"], *ours), kept["timestamp"])
+            headers = (*kept["headers"], *told[number - 1], *ours)
+            sent = Sent(None, kept["key"], kept["value"], headers, kept["timestamp"])
             self._out(f"{self.names[kept['to']]}.accepted", kept["partition"], sent)
 
     def _keys(self, keys: dict[str, Any]) -> dict[str, Any]:
@@ -190,11 +194,34 @@ class World:
             found |= {"input_topic": topic, "accepted_topic": f"{topic}.accepted"}
         return found
 
+    def _told(self, transaction: Transaction) -> list[Headers]:
+        """The sequence numbers of its parts: a ring takes the envelope's own ID first, and each ID once."""
+        ids = [
+            next((value.encode() for name, value in part.headers if name == "_AMQ_DUPL_ID"), None)
+            for part in transaction.parts
+        ]
+        own = transaction.record.id
+        numbers = {
+            item: self._sequence(transaction.record)
+            for item in dict.fromkeys([own, *ids])
+            if item is not None
+        }
+        leading = [own if item is None else item for item in ids]
+        return [() if item is None else numbers[item] for item in leading]
+
+    def _sequence(self, record: In) -> Headers:
+        """The header of the next ID that its lane accepts; none, where its address does not set `lanes`."""
+        if not self.settings.configured(record.address).lanes:
+            return ()
+        self._sequences[record.address] += 1
+        return (("_RF_SEQ", b"%d" % self._sequences[record.address]),)
+
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
         """As a worker writes it, but for the changes."""
         for record in records:
             left = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
-            kept = {"headers": left, **changes}
+            told = () if record.id is None else self._sequence(record)
+            kept = {"headers": (*left, *told), **changes}
             self._out(f"{record.address}.accepted", partition, self._written(record, (), kept))
 
     def divert(self, record: In, original: In | None) -> None:
@@ -232,6 +259,17 @@ class World:
         }  # fmt: skip
         self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
 
+    def tell_lanes(
+        self, name: str, event: str, before: int, after: int, offsets: tuple[int, ...], *, lane: int = 0
+    ) -> None:
+        """The journal's record on a lane of an address with one lane; ``offsets``: by partition."""
+        address = self.names[name]
+        told = {
+            "format": 3, "event": event, "address": address, "lane": lane, "before": before, "after": after, "lanes": 1,
+            "next": {f"{address}/{partition}": offset for partition, offset in enumerate(offsets)},
+        }  # fmt: skip
+        self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
+
     def abort(self, topic: str, count: int, partition: int = 0) -> None:
         """A transaction that comes to nothing, with its marker."""
         self.flush()
@@ -256,10 +294,11 @@ class World:
             offsets = [
                 TopicPartition(came, index, self._next[came, index]) for index in range(self.partitions)
             ]
-            offsets += [
-                TopicPartition(topic, index, self._next[topic, index] if forward is None else forward)
-                for index in range(self.partitions)
-            ]
+            if self.settings.configured(address).lanes != 1:
+                offsets += [
+                    TopicPartition(topic, index, self._next[topic, index] if forward is None else forward)
+                    for index in range(self.partitions)
+                ]
             consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
             consumer.commit(offsets=offsets, asynchronous=False)
             consumer.close()

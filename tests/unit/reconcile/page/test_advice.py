@@ -186,7 +186,7 @@ def test_figures() -> None:
         }},
     }  # fmt: skip
 
-    made = report_model.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": 2})
+    made = report_model.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": range(2)})
     (address,) = made.addresses
 
     assert (address.ring.recommended, address.ring.overruns, address.ring.days) == (5, 3, 2)

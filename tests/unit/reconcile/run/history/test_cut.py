@@ -132,7 +132,7 @@ def test_ids_are_kept_while_an_heir_may_know_them() -> None:
         run.rules = {"a": {"input_topic": "a-input"}}
 
     def expended() -> set[tuple[str, int]]:
-        return expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], *of))
+        return expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], {}, *of))
 
     assert expended() == set()
     chain[0].accepted["a"][2] = 5

@@ -8,6 +8,7 @@ from reconcile.run.history import id_store, renames
 from reconcile.run.history.cut import AddressCut, Span, TopicCut
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import ids_folder
+from reconcile.run.history.rings import Rings
 from reconcile.run.history.rules import doubts, kept
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
@@ -78,12 +79,16 @@ def test_what_its_new_name_leaves_unknown() -> None:
     def doubted(former: dict[str, str]) -> set[Anomaly]:
         base = renames.called(first, former)
         return {
-            n for doubt in doubts([address], renames.with_former(cuts, former), base) for n in doubt.anomalies
+            n
+            for doubt in doubts([address], renames.with_former(cuts, former), base, [Rings.of(0, 1)])
+            for n in doubt.anomalies
         }
 
     assert doubted({}) == set()
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.WRONG_VERDICT} <= doubted({"sales": "orders"})
-    assert renames.with_former(cuts, {"sales": "orders"})["sales"].forward.recreated
+    forward = renames.with_former(cuts, {"sales": "orders"})["sales"].forward
+    assert forward is not None
+    assert forward.recreated
     assert renames.since(address, [_run(3, {}, sales="in"), second, first]) == 2
     assert renames.since(address, [second, _run(1, {}, orders="another")]) == 0
     assert renames.since(address, [second]) == renames.since(address, []) == 0

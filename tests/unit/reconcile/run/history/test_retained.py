@@ -105,7 +105,7 @@ def test_a_run_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
 
 def test_what_was_forgotten_is_not_missing(runs: RunHistory, tmp_path: Path) -> None:
     """It is written down before it goes; another run in the place of a damaged one does not inherit that."""
-    id_store.forget(runs, TODAY, 7)
+    id_store.forget(runs, TODAY, 7, {})
 
     assert id_store.kept(runs.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
     assert (tmp_path / "nights" / "000001.forgotten").read_text() == f"{ids_folder(DAYS[0], 1)}/address=a\n"

@@ -7,8 +7,11 @@ from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import rules
 from reconcile.run.history.cut import AddressCut, Lost, Recorded, Span, TopicCut
 from reconcile.run.history.history import Run
+from reconcile.run.history.rings import Regrouped, Rings, regroups
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
+
+RINGS = Rings.of(0, 2)
 
 
 def _address(**keys: Any) -> AddressSettings:
@@ -28,7 +31,7 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     old = Run(1, None, "2026-11-21", "clean", accepted={"a": {0: 5}})
 
     def promised(size: int, *chain: Run) -> dict[int, int]:
-        (found,) = rules.promised([_address(id_cache_size=size)], {"a": _cut()}, chain)
+        (found,) = rules.promised([_address(id_cache_size=size)], {"a": _cut()}, chain, [RINGS])
         return found
 
     assert promised(20, small) == {0: 10, 1: 10}
@@ -50,7 +53,7 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
 
     def doubts(*recorded: Recorded) -> list[Doubt]:
         cut = replace(_cut(), recorded=dict(enumerate(recorded)))
-        return rules.doubts([own], {"a": cut}, None)
+        return rules.doubts([own], {"a": cut}, None, [RINGS])
 
     assert doubts() == doubts(alike, alike) == []
     assert len(doubts(alike, older)) == 1
@@ -61,7 +64,7 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.TORN} <= doubt.anomalies
     assert Anomaly.PHANTOM not in doubt.anomalies
     cut = replace(_cut(), recorded={1: older})
-    assert rules.promised([own], {"a": cut}, []) == [{0: 20, 1: 10}]
+    assert rules.promised([own], {"a": cut}, [], [RINGS]) == [{0: 20, 1: 10}]
 
 
 def test_lanes_of_which_all_ids_are_known() -> None:
@@ -107,6 +110,26 @@ def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
     assert rules.detects([_address()], {}, None) == {0}
 
 
+def test_lanes_that_are_not_those_of_this_file() -> None:
+    """As lanes record them, as the last run knew them. What the journal tells, and what a former lane recorded, leaves no doubt."""
+    own, changed = _address(lanes=1), regroups([Regrouped(3, 0, 2, 1, (0, 0), 0, 1)])
+    one, each = Recorded({}, 20_000, 0, lanes=1), Recorded({}, 20_000, 0)
+
+    def doubts(rings: Rings, base: Run | None, *recorded: Recorded) -> list[str]:
+        cut = replace(_cut(), recorded=dict(enumerate(recorded)))
+        return [doubt.why for doubt in rules.doubts([own], {"a": cut}, base, [rings])]
+
+    assert doubts(Rings.of(1, 2), None, one, each) == []
+    assert [why[:36] for why in doubts(Rings.of(1, 2), None, each)] == [
+        "lanes 0 of a go by another lanes tha"
+    ]
+    assert doubts(Rings.of(1, 2), _run(1, {}), one) == ["lanes changed since the last run"]
+    assert doubts(Rings.of(1, 2, changed), _run(1, {}), one) == []
+    assert doubts(Rings.of(1, 2), _run(1, {}, lanes=1), one) == []
+    promised = rules.promised([own], {"a": _cut()}, [], [Rings.of(1, 2, changed)])
+    assert promised == [{0: 20_000, 1: 20_000, 2: 20_000}]
+
+
 def _cut(*gone: str, recreated: bool = False) -> AddressCut:
     lost = {
         role: [Lost(role, 0, 0, 1, "why")] if role in gone else []
@@ -119,7 +142,7 @@ def _cut(*gone: str, recreated: bool = False) -> AddressCut:
 
 
 def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Anomaly]:
-    return {name for doubt in rules.doubts([now], {"a": cut}, base) for name in doubt.anomalies}
+    return {name for doubt in rules.doubts([now], {"a": cut}, base, [RINGS]) for name in doubt.anomalies}
 
 
 def test_a_changed_rule_leaves_open_what_was_lost() -> None:
@@ -175,7 +198,7 @@ def test_what_others_leave_unknown_of_transactions() -> None:
         ]
         addresses = validate({"addresses": entries}).addresses
         cuts = {address.name: _cut() for address in addresses}
-        found = rules.doubts(addresses, cuts, base)
+        found = rules.doubts(addresses, cuts, base, [RINGS] * 2)
         return [(item.address, item.why, Anomaly.TORN in item.anomalies) for item in found]
 
     entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]

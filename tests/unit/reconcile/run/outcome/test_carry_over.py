@@ -14,6 +14,7 @@ from reconcile.run.history import id_store
 from reconcile.run.history.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import ids_folder, results_folder
+from reconcile.run.history.rings import Rings
 from reconcile.run.history.rules import doubts, kept
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import carry_over
@@ -25,6 +26,8 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 TODAY = "2026-11-21"
 JOURNAL = {"app-journal": Position("j", (0,), (7,))}
 ROLES = ("input", "forward", "accepted", "quarantine")
+
+RINGS = Rings.of(0, 1)
 
 
 def _settings(*names: str, **keys: Any) -> Settings:
@@ -68,7 +71,7 @@ def _handed_on(
     document = {"night": number, "verdict": "clean", "addresses": {}}
     events_from = carry_over.events_from(base, cuts, JOURNAL)
     return carry_over.finished_run(
-        settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster"
+        settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster", [RINGS] * len(cuts)
     )
 
 
@@ -195,7 +198,7 @@ def test_the_journal() -> None:
     ]
     with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
     assert with_gap.lost == gone
-    (doubt,) = doubts(_settings("a").addresses, {"a": with_gap}, None)
+    (doubt,) = doubts(_settings("a").addresses, {"a": with_gap}, None, [RINGS])
     assert (doubt.address, doubt.anomalies) == (0, frozenset({Anomaly.FORGOTTEN}))
 
 
@@ -224,7 +227,7 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
             (tmp_path / ids_folder(base.date, number) / f"address={cut}").mkdir(parents=True)
         (tmp_path / results_folder(number)).mkdir(parents=True)
         runs.finished[number] = base
-    id_store.forget(runs, TODAY, 7)
+    id_store.forget(runs, TODAY, 7, {})
 
     # Run 3 turned the ring of "a" over; if it is judged again, run 2 is the only one that knows its duplicates.
     assert id_store.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
@@ -242,6 +245,6 @@ def test_ids_of_a_ring_that_was_off_for_a_run(tmp_path: Path) -> None:
         run.date = day
         (tmp_path / ids_folder(day, number) / "address=a").mkdir(parents=True)
         runs.finished[number] = run
-    id_store.forget(runs, TODAY, 7)
+    id_store.forget(runs, TODAY, 7, {})
 
     assert id_store.kept(runs.files) == {1: ["a"], 2: ["a"], 3: ["a"]}

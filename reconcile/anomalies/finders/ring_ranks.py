@@ -1,0 +1,91 @@
+"""Order of acceptances in the ring of a lane: bounds from the logs, and sequence numbers where records have them."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from reconcile.run.frames.evidence import route
+from reconcile.run.frames.journal import emptied_before
+
+_RING: Final = ["address", "lane"]
+INPUT: Final = [*_RING, "partition", "offset", "part_number"]
+"""An ID of a ring by where it came in: a transaction brings several, each with a part."""
+CAME: Final = ["run", "at", "part_number"]
+"""The order of one route. A topic that was created again begins at 0 again, in a later run."""
+_RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn", "sequence"]
+"""Columns of :func:`ranks`."""
+
+
+def routed(ids: DataFrame) -> DataFrame:
+    """The IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
+    return ids.withColumns({"route": route(), "at": F.coalesce("forward_offset", "offset")})
+
+
+def ranks(
+    ids: DataFrame, lanes: DataFrame, events: DataFrame | None = None, *, sequenced: bool = False
+) -> DataFrame:
+    """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
+
+    If input and output disagree about an order, the output is out of order itself, and is not a witness. ``sequenced``: IDs may have
+    sequence numbers. Those of a ring tell the order since it was last emptied, unless they fall along a route: then it was begun anew.
+    """
+    chosen = routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
+    place, one = ["out_address", "out_partition"], F.count(F.lit(1))
+    source, output = Window.partitionBy(*_RING, "route"), Window.partitionBy(*_RING, *place)
+    both = Window.partitionBy(*_RING, "route", *place)
+    along, along_both = source.orderBy(*CAME), both.orderBy(*CAME)
+    in_output = output.orderBy("out_offset", "part_number")
+    others = {
+        "others_before": along.rowsBetween(Window.unboundedPreceding, Window.currentRow),
+        "others_after": along.rowsBetween(Window.currentRow, Window.unboundedFollowing),
+    }
+    previous = F.lag("out_offset").over(along_both)
+    ranked = (
+        chosen.withColumns({"s": F.row_number().over(along), "s_n": one.over(source)})
+        .withColumns({"b": F.row_number().over(along_both), "b_n": one.over(both), "previous": previous})
+        .withColumns({"o": F.row_number().over(in_output), "o_n": one.over(output)})
+        .withColumns({"others_before": F.expr("o - b"), "others_after": F.expr("o_n - o - b_n + b")})
+        # IDs before one of a route came before all later ones of it, whichever output partition shows it.
+        .withColumns({name: F.max(name).over(frame) for name, frame in others.items()})
+    )
+    disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
+    totals = ranked.groupBy(*_RING).agg(F.count(F.lit(1)).alias("total"), disorder.alias("disorder"))
+    joined = ranked.join(F.broadcast(totals), on=_RING, how="inner")
+    witness = F.coalesce(F.col("disorder"), F.lit(0)) == 0
+    before = F.col("s") - 1 + F.when(witness, F.col("others_before")).otherwise(0)
+    after = F.col("s_n") - F.col("s") + F.when(witness, F.col("others_after")).otherwise(0)
+    ranks = joined.withColumns({"before": before, "after": after, "witness": witness})
+    if sequenced:
+        return _in_sequence(ranks, events)
+    nothing = F.lit(None).cast("bigint")
+    none = ranks.withColumns(dict.fromkeys(("period", "turn", "sequence"), nothing))
+    return none.select(*_RANKS)
+
+
+def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The ranks, by sequence numbers where a ring has them.
+
+    ``period``: how often the ring was emptied before; ``turn``: the sequence number, or the last one before on the route. Both
+    are null in rings without sequence numbers, or with numbers that fall along a route.
+    """
+    rows = emptied_before(ranked, events).drop("events")
+    ring = [*_RING, "emptied"]
+    along = Window.partitionBy(*ring, "route").orderBy(*CAME)
+    last = F.max("sequence").over(along.rowsBetween(Window.unboundedPreceding, -1))
+    found = rows.withColumn("last", last)
+    falls = F.coalesce(F.col("sequence") <= F.col("last"), F.lit(False))
+    known = found.groupBy(*ring).agg(
+        F.min("sequence").alias("low"), F.max("sequence").alias("high"), F.max(falls).alias("falls")
+    )
+    both = found.join(F.broadcast(known.where("low is not null and not falls")), on=ring, how="left")
+    shown = F.col("low").isNotNull() & F.col("sequence").isNotNull()
+    in_order = {
+        "total": F.greatest("total", F.col("high") - F.col("low") + 1),
+        "before": F.when(shown, F.col("sequence") - F.col("low")).otherwise(F.col("before")),
+        "after": F.when(shown, F.col("high") - F.col("sequence")).otherwise(F.col("after")),
+        "period": F.when(F.col("low").isNotNull(), F.col("emptied").cast("bigint")),
+        "turn": F.when(F.col("low").isNotNull(), F.coalesce("sequence", "last", F.col("low") - 1)),
+        "sequence": F.when(shown, F.col("sequence")),
+    }
+    return both.withColumns(in_order).select(*_RANKS)
