@@ -77,7 +77,7 @@ MUTANTS: Final = (
     Mutant(
         "growth-over-a-backlog",
         "What is left of a group that moves comes behind its later messages.",
-        (Patch(_GROW, "        if not despite_backlog:\n", "        if False:\n"),),
+        (Patch(_GROW, "        if not despite_backlog and not self._fixed:\n", "        if False:\n"),),
         _GROWN,
     ),
 )

@@ -102,6 +102,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         "dlq show": ["orders", "0/1"],
         "rings find": ["orders", "1"],
         "topics grow": ["orders", "--partitions", "8"],
+        "rings regroup": ["orders", "--lanes", "1"],
         **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},
         "consume": ["orders", "--handler", "a:b"],
     }
@@ -125,6 +126,7 @@ _ARGUMENTS: Final = {
     "consume": ("orders", "--handler", "os:fspath"),
     "rings find": ("orders", "1"),
     "topics grow": ("orders", "--partitions", "8"),
+    "rings regroup": ("orders", "--lanes", "1"),
     **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},
     **{f"groups {name}": ("orders", "group") for name in ("purge", "release", "skip")},
 }
