@@ -6,7 +6,7 @@ from typing import Any
 from app.commands.status.model import Address, Bridge, Consumers, Lane, Share, Status, Worker
 
 LANE = Lane(
-    lane="orders-0", partition=0, state="open", reason=None, worker="w1", lag=0, head_age_seconds=None,
+    lane="orders-0", number=0, partitions=[0], state="open", reason=None, worker="w1", lag=0, head_age_seconds=None,
     undecided_seconds=None, rate=20.0, ring_size=500, ring_capacity=2_000, seconds_covered=900.0, accepted=90,
     duplicates=10, unchecked=0, quarantined=0,
 )  # fmt: skip
@@ -24,7 +24,7 @@ STATUS = Status(
     at="2026-01-01T00:00:00+00:00",
     workers_state="Stable",
     workers=[WORKER],
-    addresses=[Address("orders", "orders", [LANE, replace(LANE, lane="orders-1", partition=1)])],
+    addresses=[Address("orders", "orders", [LANE, replace(LANE, lane="orders-1", number=1, partitions=[1])])],
     consumers=[CONSUMERS],
     bridges=[BRIDGE],
 )

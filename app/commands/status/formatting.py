@@ -1,12 +1,15 @@
 """Numbers for people. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from app.commands.status import model
-from ringfence_kafka.wording import counted
+from ringfence_kafka.wording import counted, first_of
 
 _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
+
+PARTITIONS_MAX: Final = 4
+"""Partitions of a lane; the others are counted."""
 
 
 def waiting(offsets: int) -> str:
@@ -39,6 +42,11 @@ def lanes_open(states: Collection[str]) -> str:
     up, unheard = (sum(name == state for name in states) for state in (model.OPEN, model.UNKNOWN))
     known = str(up) if not unheard else f"≥{up}" if up else "?"
     return f"{known}/{len(states)}"
+
+
+def partitions(numbers: Sequence[int]) -> str:
+    """Return the partitions of a lane; the first few of many."""
+    return first_of(list(map(str, numbers)), PARTITIONS_MAX)
 
 
 def rate(value: float | None) -> str:

@@ -6,12 +6,13 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from agents.rules.member_statements import is_worker
+from agents.topic_checks.lanes import lanes_before, live
 from app.commands.status import model
 from app.commands.status.model import Address, Lane, Worker
 from ringfence_kafka.admin.cluster import Cluster
@@ -22,6 +23,7 @@ from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.rocksdb.errors import StateFolderError
@@ -44,7 +46,7 @@ async def workers(
     settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
 ) -> tuple[Members, list[Worker], dict[str, Any]]:
     """Return the workers' group, its workers, and what they report of lanes by name."""
-    inputs = {address.input_topic for address in settings.addresses}
+    inputs = {address.input_topic: address.lanes for address in settings.addresses}
     group = await cluster.groups.members()
     answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
     reports: dict[str, Any] = {}
@@ -55,9 +57,17 @@ async def workers(
         if isinstance(answer, dict) and answer.get("instance") == member.name:
             said = answer
             reports |= answer.get("lanes") or {}
-        lanes = sum(topic in inputs for topic, _ in member.partitions)
+        lanes = _lanes_of(member.partitions, inputs)
         found.append(_worker(member, lanes, said, answer if isinstance(answer, ProbeError) else None))
     return group, found, reports
+
+
+def _lanes_of(places: Iterable[Place], inputs: Mapping[str, int]) -> int:
+    """Return how many lanes have these partitions. ``inputs``: the key ``lanes`` of each input topic."""
+    own = [(topic, partition) for topic, partition in places if topic in inputs]
+    return len(
+        {(topic, partition % inputs[topic] if inputs[topic] else partition) for topic, partition in own}
+    )
 
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
@@ -128,8 +138,7 @@ async def _address(
         counts = await cluster.topics.partition_counts([topic])
         if topic not in counts:
             return Address(address.name, topic, [], [f"topic {topic} does not exist"])
-        numbers = range(counts[topic])
-        places = [(topic, number) for number in numbers]
+        places = [(topic, number) for number in range(counts[topic])]
         ends, stable, starts, committed = await asyncio.gather(
             _by_place(cluster.offsets.high_watermark, places),
             _by_place(cluster.offsets.stable_end, places),
@@ -140,13 +149,15 @@ async def _address(
         return Address(
             address.name, topic, [], [f"topic {topic}: this user may not see it: allow Describe on it"]
         )
-    metas = await _metas(settings, address, cluster, numbers)
+    metas = await _metas(settings, address, cluster)
+    layout = LaneLayout.of(address.lanes, counts[topic])
+    recorded = LaneLayout.of(next(map(lanes_before, live(metas).values()), address.lanes), counts[topic])
     done = {}
     for place in places:
-        meta, start = metas.get(place[1]), starts[place] or 0
-        done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
-        state = (reports.get(wire_names.lane_name(address.name, place[1])) or {}).get("state")
-        if state != model.OPEN and done[place] > (ends[place] or 0):
+        meta, start = metas.get(recorded.lane_of(place[1])), starts[place] or 0
+        done[place] = max(committed[place] or 0, (meta.next_of(*place) or 0) if meta else 0, start)
+        lane = wire_names.lane_name(address.name, layout.lane_of(place[1]))
+        if (reports.get(lane) or {}).get("state") != model.OPEN and done[place] > (ends[place] or 0):
             done[place] = start  # it is about a deleted topic of that name
     oldest, undecided = await asyncio.gather(
         LogReader(settings.kafka).first_records({place: (done[place], stable[place] or 0) for place in places}),
@@ -155,34 +166,49 @@ async def _address(
         ),
     )  # fmt: skip
     owners = {place: member.name for member in group.members for place in member.partitions}
+    waits = {
+        place: _Waiting(
+            lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
+            nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
+            head=_age(oldest.get(place)),
+            undecided=_age(undecided.get(place)),
+        )
+        for place in places
+    }
     return Address(
         address.name,
         topic,
         [
             _lane(
-                wire_names.lane_name(address.name, place[1]), place[1], owners.get(place), reports, metas.get(place[1]),
-                lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
-                nothing=place in oldest and oldest[place] is None and stable[place] == ends[place],
-                head=_age(oldest.get(place)),
-                undecided=_age(undecided.get(place)),
+                address, number, own, next((owners[place] for place in own if place in owners), None), reports,
+                metas.get(number) if layout == recorded else None, [waits[place] for place in own],
             )
-            for place in places
+            for number in range(min(layout.lanes, counts[topic]))
+            if (own := [(topic, partition) for partition in layout.partitions_of(number)])
         ],
     )  # fmt: skip
 
 
+class _Waiting(NamedTuple):
+    """What waits in one partition of an input."""
+
+    lag: int | None
+    nothing: bool
+    """All of the lag are markers."""
+    head: float | None
+    undecided: float | None
+
+
 def _lane(
-    name: str,
-    partition: int,
+    address: AddressSettings,
+    number: int,
+    places: Sequence[Place],
     worker: str | None,
     reports: Mapping[str, Any],
     meta: Meta | None,
-    *,
-    lag: int | None,
-    nothing: bool,
-    head: float | None,
-    undecided: float | None,
+    waits: Sequence[_Waiting],
 ) -> Lane:
+    name = wire_names.lane_name(address.name, number)
     said: Mapping[str, Any] = reports.get(name) or {}
     ring: Mapping[str, Any] = said.get("ring") or {}
     size, capacity = ring.get("size"), ring.get("capacity")
@@ -192,11 +218,19 @@ def _lane(
     accepted, duplicates, unchecked, quarantined = (
         said.get(name, 0) if ring else None for name in ("accepted", "duplicates", "unchecked", "quarantined")
     )
+    lags = [item.lag for item in waits]
+    lag = None if None in lags else sum(lag or 0 for lag in lags)
+    some = [0 if item.nothing else item.lag for item in waits]
     return Lane(
-        name, partition, str(state), said.get("reason"), worker, lag, head, undecided, said.get("rate"),
+        name, number, [partition for _, partition in places], str(state), said.get("reason"), worker, lag,
+        _largest(item.head for item in waits), _largest(item.undecided for item in waits), said.get("rate"),
         size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
-        0 if nothing else lag, _folder_fault(said), said.get("note"),
+        None if None in some else sum(item or 0 for item in some), _folder_fault(said), said.get("note"),
     )  # fmt: skip
+
+
+def _largest(ages: Iterable[float | None]) -> float | None:
+    return max((age for age in ages if age is not None), default=None)
 
 
 def _folder_fault(said: Mapping[str, Any]) -> bool:
@@ -205,15 +239,13 @@ def _folder_fault(said: Mapping[str, Any]) -> bool:
     return bool(said.get("folder_fault", named))
 
 
-async def _metas(
-    settings: Settings, address: AddressSettings, cluster: Cluster, numbers: Iterable[int]
-) -> dict[int, Meta]:
+async def _metas(settings: Settings, address: AddressSettings, cluster: Cluster) -> dict[int, Meta]:
     """The newest meta record of each lane, as far as the end of its changelog has it."""
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):
         count = (await cluster.topics.partition_counts([topic])).get(topic, 0)
-        places = [(topic, number) for number in numbers if number < count]
+        places = [(topic, number) for number in range(count)]
         starts, ends = await asyncio.gather(
             _by_place(cluster.offsets.log_start, places), _by_place(cluster.offsets.stable_end, places)
         )

@@ -14,17 +14,19 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One partition of an address."""
+    """One lane of an address."""
 
     lane: str
-    partition: int
+    number: int
+    partitions: list[int]
+    """Partitions of the input that it owns."""
     state: str
     """From ``/health`` of its worker; or :data:`NOBODY`, :data:`UNKNOWN`."""
     reason: str | None
     """Why its worker does not have it open."""
     worker: str | None
     lag: int | None
-    """Unprocessed offsets of the input; None = not known."""
+    """Unprocessed offsets of all its partitions; None = not known."""
     head_age_seconds: float | None
     """Age of the oldest of them."""
     undecided_seconds: float | None

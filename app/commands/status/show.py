@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.commands.status import model
-from app.commands.status.formatting import age, lanes_open, memory, number, rate, share
+from app.commands.status.formatting import age, lanes_open, memory, number, partitions, rate, share
 from app.commands.status.model import Address, Consumers, Finding, Lane, Status, Worker
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.wording import counted
@@ -91,11 +91,14 @@ def _lanes(status: Status) -> RenderableType:
     lanes = [lane for address in status.addresses for lane in address.lanes]
     sick = [lane for lane in lanes if lane.state != model.OPEN]
     shown = [*sick, *[lane for lane in lanes if lane.state == model.OPEN][: max(0, LANES_MAX - len(sick))]]
-    table = _table("LANES", "<lane|<state|lag|oldest|<worker")
+    several = any(len(lane.partitions) > 1 for lane in lanes)
+    table = _table("LANES", f"<lane|{'<partitions|' if several else ''}<state|lag|oldest|<worker")
     for item in shown:
+        own = [partitions(item.partitions)] if several else []
         _add(
-            table, item.lane, item.state, number(item.lag), age(item.head_age_seconds), _worker(status, item)
-        )
+            table,
+            item.lane, *own, item.state, number(item.lag), age(item.head_age_seconds), _worker(status, item),
+        )  # fmt: skip
     if len(shown) == len(lanes):
         return table
     return Group(

@@ -26,6 +26,7 @@ _ENVIRONMENT.filters |= {
     "lanes_open": formatting.lanes_open,
     "memory": formatting.memory,
     "number": formatting.number,
+    "partitions": formatting.partitions,
     "rate": formatting.rate,
     "share": formatting.share,
     "shortened": lambda text: shortened(text, "/status has all"),

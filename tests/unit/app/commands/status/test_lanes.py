@@ -1,0 +1,76 @@
+"""Lanes of several partitions in ``status``."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from app.commands.status import page
+from app.commands.status import status as verb
+from app.commands.status.lanes import _lane, _lanes_of, _Waiting
+from app.commands.status.model import NOBODY, UNKNOWN
+from app.commands.status.show import document
+from ringfence_kafka.config.settings import AddressSettings
+from tables.codec import Meta
+from tests.support.standing import LANE, STATUS
+
+ORDERS = AddressSettings.model_validate({"name": "orders", "lanes": 2})
+PLACES = [("orders", 1), ("orders", 3)]
+QUIET = _Waiting(lag=0, nothing=True, head=None, undecided=None)
+
+
+def test_lag_is_that_of_all_partitions() -> None:
+    """What waits in any partition counts; the oldest message is that of all of them."""
+    waits = [
+        _Waiting(lag=5, nothing=False, head=3.0, undecided=None),
+        _Waiting(lag=2, nothing=True, head=None, undecided=70.0),
+        _Waiting(lag=7, nothing=False, head=9.0, undecided=60.0),
+    ]
+    lane = _lane(ORDERS, 1, [*PLACES, ("orders", 5)], "w1", {}, None, waits)
+
+    assert (lane.lane, lane.number, lane.partitions) == ("orders-1", 1, [1, 3, 5])
+    assert (lane.lag, lane.waiting, lane.head_age_seconds, lane.undecided_seconds) == (14, 12, 9.0, 70.0)
+
+
+def test_lag_that_is_not_known() -> None:
+    """Of one partition is enough: a sum of the others would be too small."""
+    unknown = QUIET._replace(lag=None, nothing=False)
+    lane = _lane(ORDERS, 1, PLACES, None, {}, None, [QUIET, unknown])
+
+    assert (lane.lag, lane.waiting, lane.state) == (None, None, NOBODY)
+
+
+def test_ring_of_a_lane_that_nobody_reports() -> None:
+    """By the record of its own number."""
+    meta = Meta(10, 25, 20, {}, {}, "i", lanes=2)
+    lane = _lane(ORDERS, 1, PLACES, "w1", {}, meta, [QUIET, QUIET])
+
+    assert (lane.state, lane.ring_size, lane.ring_capacity) == (UNKNOWN, 5, 10)
+
+
+@pytest.mark.parametrize(("lanes", "count"), [(0, 4), (1, 1), (2, 2), (3, 3)])
+def test_lanes_of_a_worker(lanes: int, count: int) -> None:
+    """Its partitions of inputs, by lane; other topics are no lanes."""
+    places = [("orders", partition) for partition in range(4)] + [("app-orders-forward", 0)]
+
+    assert _lanes_of(places, {"orders": lanes}) == count
+
+
+def test_partitions_are_shown_where_a_lane_has_several() -> None:
+    """In the terminal, on the page, and as JSON; else nobody needs them."""
+
+    def shown(partitions: list[int]) -> tuple[str, str]:
+        address = replace(STATUS.addresses[0], lanes=[replace(LANE, partitions=partitions)])
+        status = replace(STATUS, addresses=[address])
+        output = io.StringIO()
+        Console(file=output, width=100).print(document(status, []), crop=False)
+        assert verb.as_document(status, [])["addresses"][0]["lanes"][0]["partitions"] == partitions
+        return output.getvalue(), page.render(status, [], "w1", {})
+
+    for text in shown([0, 1, 2, 3, 4, 5]):
+        assert "partitions" in text
+        assert "0, 1, 2, 3 and 2 more" in text
+    text, html = shown([0])
+    assert "partitions" not in text
+    assert 'data-label="partitions"' not in html
