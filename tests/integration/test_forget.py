@@ -66,11 +66,12 @@ async def test_a_new_group_begins_at_the_end(bootstrap: str) -> None:
         assert second.handler.done == [(1, 5)]
 
 
-def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path) -> None:
-    """With its topics, and the messages that still come for it."""
+@pytest.mark.parametrize("lanes", [0, 1])
+def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, lanes: int) -> None:
+    """With its topics, and the messages that still come for it. One of one lane has no forward topic."""
     app = kafka.unique("removed")
     kept, gone = f"{app}-kept", f"{app}-gone"
-    addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1}]
+    addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1, "lanes": lanes}]
     config = configure(tmp_path, bootstrap, app, addresses)
     with worker(config, app):
         kafka.send(bootstrap, gone, [Sent(b"1", at_home(0, 1), b"x")], 0)
@@ -82,6 +83,7 @@ def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path) ->
 
     (found,) = asyncio.run(removed_addresses(settings))
     assert (found.address, found.inputs) == (gone, {gone: 3})
+    assert found.topics == [f"{app}-{gone}-changelog", *([] if lanes else [f"{app}-{gone}-forward"])]
     done = CliRunner().invoke(cli, ["topics", "check", "--config", str(config)])
     assert f"note   address {gone} is not in the configuration" in done.stdout
     assert f"3 messages in {gone} are not processed" in done.stdout

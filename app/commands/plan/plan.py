@@ -129,7 +129,12 @@ def plan(
     if within is not None:
         ids = given["rate"] * within
     elif ids is None and settings.addresses:
-        ids = float(sum(address.partitions * address.id_cache_size for address in settings.addresses))
+        ids = float(
+            sum(
+                (address.lanes or address.partitions) * address.id_cache_size
+                for address in settings.addresses
+            )
+        )
     if ids is None:
         raise click.UsageError(
             f"how many IDs are to be remembered? --ids 10M, or --resends-within 2h; {config} has no addresses that would say it"

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from confluent_kafka.admin import AdminClient
 
-from agents.topic_checks.changelog import newest_meta
+from agents.topic_checks.changelog import newest_metas
+from agents.topic_checks.lanes import lanes_before
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
+from tables.codec import Meta
 
 ANSWER_LIMIT_S = 5.0
 
@@ -54,13 +56,19 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
     found = []
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         for name in _names(settings, there):
-            own = [
+            changelog, forward = (
                 wire_names.changelog_topic(settings.app.id, name),
                 wire_names.forward_topic(settings.app.id, name),
-            ]
+            )
+            own = [topic for topic in (changelog, forward) if topic in there]
+            meta = None
+            with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
+                meta = await _meta(cluster, changelog, there)
+            if forward not in own and not _has_one_lane(settings, name, meta):
+                continue
             inputs: dict[str, int | None] = {}
             with contextlib.suppress(GroupAuthorizationFailedError, TopicAuthorizationFailedError):
-                for topic in await _inputs(cluster, own[0], there):
+                for topic in _inputs(meta, there):
                     inputs[topic] = None
                     inputs[topic] = await _unprocessed(cluster, topic, there[topic])
             readers = "".join(
@@ -78,25 +86,28 @@ def _topics(settings: Settings) -> dict[str, int]:
 
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
-    """Return the names of addresses that are not configured and have a changelog and a forward topic."""
+    """Return the names of addresses that are not configured and may have a changelog."""
     begin, end = wire_names.changelog_topic(settings.app.id, "\0").split("\0")
     names = [name[len(begin) : -len(end)] for name in there if name.startswith(begin) and name.endswith(end)]
     known = {address.name for address in settings.addresses}
-    return sorted(
-        name
-        for name in names
-        if name and name not in known and wire_names.forward_topic(settings.app.id, name) in there
-    )
+    return sorted(name for name in names if name and name not in known)
 
 
-async def _inputs(cluster: Cluster, changelog: str, there: Mapping[str, int]) -> list[str]:
+def _has_one_lane(settings: Settings, name: str, meta: Meta | None) -> bool:
+    """Whether an address has no forward topic because it has one lane; else the changelog is another application's, or nobody's."""
+    return meta is not None and (meta.app, meta.address, lanes_before(meta)) == (settings.app.id, name, 1)
+
+
+async def _meta(cluster: Cluster, changelog: str, there: Mapping[str, int]) -> Meta | None:
+    """Return the last record of the first lane that has one."""
+    metas = await newest_metas(cluster, changelog, range(there[changelog]))
+    return metas[min(metas)] if metas else None
+
+
+def _inputs(meta: Meta | None, there: Collection[str]) -> list[str]:
     """Return the input topic of an address, as a lane has recorded it, if it is still there."""
-    for number in range(there[changelog]):
-        meta = await newest_meta(cluster, changelog, number)
-        if meta is not None:
-            topic = str(meta.rules.get("input_topic", ""))
-            return [topic] if topic in there else []
-    return []
+    topic = str(meta.rules.get("input_topic", "")) if meta is not None else ""
+    return [topic] if topic in there else []
 
 
 async def _unprocessed(cluster: Cluster, topic: str, partitions: int) -> int:

@@ -176,10 +176,11 @@ def test_ids_of_the_configuration(tmp_path: Path) -> None:
     config.write_text(
         "[app]\nbuffer_bytes_max = 33554432\n"
         '[[addresses]]\nname = "a"\npartitions = 8\nid_cache_size = 1000\n[[addresses]]\nname = "b"\n'
+        '[[addresses]]\nname = "c"\npartitions = 8\nlanes = 1\n'
     )
     found = _json("--rate", "1k", "--config", str(config))
 
-    assert found["demand"]["ids"] == 8 * 1_000 + 4 * 20_000
+    assert found["demand"]["ids"] == 8 * 1_000 + 4 * 20_000 + 20_000
     assert found["demand"]["buffer_bytes"] == 32 * MIB
 
 
