@@ -1,1 +1,1 @@
-"""ringfence rings: show, find, clear and adopt."""
+"""ringfence rings: show, find, clear, adopt and regroup."""

@@ -190,7 +190,7 @@ async def _address(
 
 
 class _Waiting(NamedTuple):
-    """What waits in one partition of an input."""
+    """The unprocessed messages of one partition of an input."""
 
     lag: int | None
     nothing: bool

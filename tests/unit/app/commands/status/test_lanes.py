@@ -21,7 +21,7 @@ QUIET = _Waiting(lag=0, nothing=True, head=None, undecided=None)
 
 
 def test_lag_is_that_of_all_partitions() -> None:
-    """What waits in any partition counts; the oldest message is that of all of them."""
+    """Messages of any partition count; the oldest message is that of all of them."""
     waits = [
         _Waiting(lag=5, nothing=False, head=3.0, undecided=None),
         _Waiting(lag=2, nothing=True, head=None, undecided=70.0),
@@ -34,7 +34,7 @@ def test_lag_is_that_of_all_partitions() -> None:
 
 
 def test_lag_that_is_not_known() -> None:
-    """Of one partition is enough: a sum of the others would be too small."""
+    """One unknown partition is enough: a sum of the others would be too small."""
     unknown = QUIET._replace(lag=None, nothing=False)
     lane = _lane(ORDERS, 1, PLACES, None, {}, None, [QUIET, unknown])
 
@@ -51,7 +51,7 @@ def test_ring_of_a_lane_that_nobody_reports() -> None:
 
 @pytest.mark.parametrize(("lanes", "count"), [(0, 4), (1, 1), (2, 2), (3, 3)])
 def test_lanes_of_a_worker(lanes: int, count: int) -> None:
-    """Its partitions of inputs, by lane; other topics are no lanes."""
+    """Its partitions of inputs, by lane; other topics do not count."""
     places = [("orders", partition) for partition in range(4)] + [("app-orders-forward", 0)]
 
     assert _lanes_of(places, {"orders": lanes}) == count
