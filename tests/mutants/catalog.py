@@ -7,6 +7,7 @@ from tests.mutants import (
     bridges,
     decisions,
     envelopes,
+    fixed_lanes,
     group_consumption,
     handover,
     lane_opening,
@@ -23,6 +24,7 @@ from tests.mutants.mutant import Mutant
 CATALOG: Final[tuple[Mutant, ...]] = (
     *lane_opening.MUTANTS,
     *lane_transactions.MUTANTS,
+    *fixed_lanes.MUTANTS,
     *decisions.MUTANTS,
     *envelopes.MUTANTS,
     *rings.MUTANTS,

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from tests.mutants import (
     bridge_hops,
     envelopes,
+    fixed_lanes,
     group_consumption,
     handover,
     lane_opening,
@@ -29,7 +30,7 @@ from tests.mutants.trial import COPIED, ROOT
 
 SECONDS: Final = 30.0
 LOGICAL: Final = {
-    "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS),
+    "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS, *fixed_lanes.MUTANTS),
     "envelopes": (*envelopes.MUTANTS, *bridge_hops.MUTANTS),
     "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
 }

@@ -1,7 +1,7 @@
 """The address that simulated workers serve, and its topics."""
 
 import functools
-from typing import Final
+from typing import Any, Final
 
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -25,9 +25,12 @@ COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
 @functools.lru_cache
-def settings_of(instance: str, capacity: int, divert: bool, *, envelopes: bool = False) -> Settings:
+def settings_of(
+    instance: str, capacity: int, divert: bool, *, envelopes: bool = False, lanes: int = 0
+) -> Settings:
     """Of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
-    named = {"transaction_addresses": [OTHER]} if envelopes else {}
+    named: dict[str, Any] = {"transaction_addresses": [OTHER]} if envelopes else {}
+    named |= {"lanes": lanes} if lanes else {}
     return validate(
         {
             "kafka": {"bootstrap_servers": "simulated:9092"},

@@ -47,7 +47,7 @@ class Play:
         if self._happenings.settles_first or not world.plan.small:
             self._settle()
         # Who goes on with a lane that somebody had in between learns of it by what it writes next.
-        for partition in range(world.plan.partitions):
+        for partition in range(world.partitions):
             self._happenings.send(self._happenings.last(partition))
         self._settle()
 

@@ -60,6 +60,8 @@ class Kind(StrEnum):
     """The same during a rebalance, while no lane runs; and the new input goes beyond where the old one was."""
     DROPPED = "dropped"
     """A batch that was fetched does not get to its lane; a message follows, by which that is seen."""
+    GROWN = "grown"
+    """The input gets more partitions, ``count`` in all; only where each group and each ID keeps its home."""
     LETTERS = "letters"
     """The topic of dead letters takes none for a while; what is not to become one must go on."""
     TAIL = "tail"
@@ -144,6 +146,8 @@ class Schedule:
     """That lead partitions."""
     envelopes: bool = False
     """There is another address, for parts of transactions."""
+    lanes: int = 0
+    """As the address has it: lanes of its partitions; 0 = each partition is a lane."""
 
     @property
     def calm(self) -> bool:
@@ -156,7 +160,8 @@ class Schedule:
 
     def __str__(self) -> str:
         head = (
-            f"seed {self.seed}: {self.partitions} partitions, {self.processes} processes, ring of {self.capacity}, "
+            f"seed {self.seed}: {self.partitions} partitions{f' in {self.lanes} lanes' * bool(self.lanes)}, "
+            f"{self.processes} processes, ring of {self.capacity}, "
             f"duplicates {'diverted' if self.divert else 'dropped'}, {self.way}"
         )
         return "\n".join([head, *map(str, self.happenings)])

@@ -27,6 +27,8 @@ class World:
         dice = random.Random(f"run {plan.seed}")
         DICE.now = dice
         self.plan = plan
+        self.partitions = plan.partitions
+        """Partitions of the input; more once it has grown."""
         self.loops = Loops(dice)
         self.cluster = SimulatedCluster(self.loops, dice)
         self.cluster.implicit, self.cluster.brokers = plan.implicit, plan.brokers

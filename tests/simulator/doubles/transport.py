@@ -15,6 +15,7 @@ from typing import Any, Final
 from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 from agents.batch.batch import FetchedBatch
+from agents.lane.lane import Lane
 from agents.worker.lanes import Lanes
 from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.kafka.groups import Joined, Place
@@ -186,9 +187,8 @@ class SimulatedConsumer:
         if place not in self._positions:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1
-        self.rewound_by[place] = next(
-            (lane._doing for lane in self._lanes.lanes if lane.opening.number == place.partition), None
-        )
+        lane = self._lane_of(place)
+        self.rewound_by[place] = None if lane is None else lane._doing
         self._empty.pop(place, None)
         if self._rewound.get(place) == offset and self._at_work(place):
             self.rights.violations.append(f"REWOUND {place} to {offset}, from where nothing was fetched yet")
@@ -197,7 +197,11 @@ class SimulatedConsumer:
         return self._seeks[place]
 
     def _at_work(self, place: Place) -> bool:
-        return any(lane.opening.number == place.partition and lane._busy for lane in self._lanes.lanes)
+        lane = self._lane_of(place)
+        return lane is not None and lane._busy
+
+    def _lane_of(self, place: Place) -> Lane | None:
+        return self._lanes._lanes.get(self._lanes._map.find(*place))
 
     async def _act(self, place: Place) -> None:
         buffer, filled = self._buffers[place], self._filled[place]

@@ -3,7 +3,7 @@
 import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -54,7 +54,9 @@ class SimulatedCluster:
         self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
         self.group = Group(lambda: loops.now, loops.after, dice, self.assigned_together)
         self.together: list[tuple[str, ...]] = []
-        """Topics whose partitions of one number are assigned together."""
+        """Topics of which partitions are assigned together: those of one number, or with ``lanes`` of one remainder of the first."""
+        self.lanes = 0
+        """Number of lanes of the first of these topics; 0 = each partition is a lane."""
         self.watchers: list[Callable[[Any, str], None]] = []
         """Told of each request that arrives: whose network it came by, and what it is."""
         self.implicit = False
@@ -89,6 +91,16 @@ class SimulatedCluster:
             log.moved = partial(self._moved, name)
         self.topics[name] = topic
         return topic
+
+    def grow(self, name: str, partitions: int) -> None:
+        """More partitions of a topic; who shares them out hears of it."""
+        topic = self.topics[name]
+        for number in range(len(topic.logs), partitions):
+            log = Log(name, number)
+            log.moved = partial(self._moved, name)
+            topic.logs.append(log)
+        topic.description = replace(topic.description, partitions=partitions)
+        self.group.rebalance()
 
     def topic(self, name: str) -> Topic:
         if name not in self.topics:
@@ -173,7 +185,12 @@ class SimulatedCluster:
 
     def assigned_together(self) -> list[tuple[Place, ...]]:
         return [
-            tuple(Place(topic, number) for topic in topics)
+            (
+                *(Place(topics[0], partition) for partition in range(number, count, lanes)),
+                *(Place(topic, number) for topic in topics[1:]),
+            )
             for topics in self.together
-            for number in range(len(self.topics[topics[0]].logs))
+            for count in [len(self.topics[topics[0]].logs)]
+            for lanes in [self.lanes or count]
+            for number in range(lanes)
         ]

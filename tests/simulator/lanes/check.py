@@ -1,6 +1,5 @@
 """What must hold of a world of lanes that has settled."""
 
-import zlib
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -13,10 +12,11 @@ from tables.hops import HopMemory
 from tables.table import LaneTable
 from tests.harness.checker import check
 from tests.harness.checker.check import Anomaly, Finding
+from tests.harness.checker.evidence import Evidence
 from tests.harness.history import History, Record, Target
 from tests.simulator.gap_log import in_vain
 from tests.simulator.kafka.logs import Log, Stored
-from tests.simulator.lanes.world import BEGINNING, LaneWorld
+from tests.simulator.lanes.world import BEGINNING, LaneWorld, newest_meta
 from tests.simulator.names import (
     ACCEPTED,
     ADDRESS,
@@ -39,6 +39,7 @@ def faults(world: LaneWorld) -> list[str]:
         *([] if world.recreated else world.cluster.went_back),
         *_anomalies(world),
         *_states(world),
+        *_numbers(world),
         *_in_vain(world),
         *_gaps_in_vain(world),
         *_leaked(world),
@@ -79,14 +80,13 @@ def _in_vain(world: LaneWorld) -> Iterable[str]:
 
 def history(world: LaneWorld) -> History:
     """What the topics hold, as the fault checker judges it."""
-    partitions = world.plan.partitions
     if world.recreated:
         return _told_apart(world)
     return History(
         ADDRESS,
-        partitions,
+        world.partitions,
         world.plan.capacity,
-        lambda key: zlib.crc32(key) % partitions,
+        world.lane_at_home if world.forgetful else world.home,
         inputs=[*world.kept, *_records(world, ADDRESS)],
         accepted=_records(world, ACCEPTED)
         + (_records(world, OTHERS_ACCEPTED) if world.plan.envelopes else []),
@@ -94,6 +94,8 @@ def history(world: LaneWorld) -> History:
         quarantined=_records(world, QUARANTINE),
         divert=world.plan.divert,
         others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
+        # A ring that is begun anew counts anew, so its numbers say nothing.
+        lanes=0 if world.forgetful else world.plan.lanes,
     )
 
 
@@ -155,6 +157,23 @@ def _anomalies(world: LaneWorld) -> Iterable[str]:
         gone = finding.anomaly in {Anomaly.LOST, Anomaly.WRONG_VERDICT} and _gone(world, finding)
         if finding.anomaly not in allowed and not gone:
             yield str(finding)
+
+
+def _numbers(world: LaneWorld) -> Iterable[str]:
+    """Accepted records of lanes that the address sets are counted; of transactions not all IDs are shown."""
+    lanes, evidence = world.plan.lanes, Evidence(history(world))
+    found: dict[int, list[int]] = {number: [] for number in range(lanes)}
+    for item in evidence.lines:
+        said = item.record.header(wire_names.HEADER_SEQUENCE)
+        if said is not None and not lanes:
+            yield f"NUMBERED: {item.record.place} says {said!r}, and its address sets no lanes"
+        if said is not None and lanes:
+            found[item.input.lane].append(int(said))
+    for number, numbers in found.items() if not (world.forgetful or world.plan.envelopes) else ():
+        meta = newest_meta(world, number)
+        head = 0 if meta is None else meta.head
+        if sorted(numbers) != list(range(head)):
+            yield f"NUMBERED: lane {number} has accepted {head} IDs, and they say {sorted(numbers)}"
 
 
 def _states(world: LaneWorld) -> Iterable[str]:
@@ -242,7 +261,7 @@ def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stor
     if unknown:
         yield f"{told} holds {unknown}, and the ring does not know them"
     yield from _forgotten_hops(table, told, records)
-    for topic, offset in meta.next_offsets.items():
-        committed = world.cluster.committed(topic, number)
-        if committed is not None and committed > offset:
-            yield f"{told} says {offset} of {topic}, the group has committed {committed}"
+    for topic, partition in lane.cursors:
+        committed, offset = world.cluster.committed(topic, partition), meta.next_of(topic, partition)
+        if committed is not None and offset is not None and committed > offset:
+            yield f"{told} says {offset} of {topic}/{partition}, the group has committed {committed}"

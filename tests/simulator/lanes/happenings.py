@@ -41,6 +41,7 @@ class LaneHappenings(Happenings):
             Kind.REPLACED: self._replace,
             Kind.DROPPED: self._drop,
             Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
+            Kind.GROWN: lambda what, _: self._world.grow(max(what.count, self._world.partitions)),
         }
 
     def _compact(self, _: Happening, __: Process) -> None:
@@ -52,7 +53,7 @@ class LaneHappenings(Happenings):
         self._world.expired = True
 
     def _lose_changelog(self, _: Happening, __: Process) -> None:
-        self._world.cluster.create(CHANGELOG, self._world.plan.partitions, **COMPACTED)
+        self._world.cluster.create(CHANGELOG, self._world.lane_count, **COMPACTED)
         self._world.forgetful = True
 
     def _recreate_at_once(self, _: Happening, __: Process) -> None:
@@ -60,7 +61,7 @@ class LaneHappenings(Happenings):
 
     def _recreate(self) -> bool:
         world = self._world
-        places = [Place(ADDRESS, number) for number in range(world.plan.partitions)]
+        places = [Place(ADDRESS, number) for number in range(world.partitions)]
         if world.recreated or any(
             world.cluster.group.committed.get(place, 0) < BEGINNING for place in places
         ):
@@ -73,7 +74,7 @@ class LaneHappenings(Happenings):
             del world.cluster.group.committed[place]  # as Kafka does with those of deleted topics
         world.recreated += 1
         world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
-        world.cluster.create(ADDRESS, world.plan.partitions)
+        world.cluster.create(ADDRESS, world.partitions)
         return True
 
     def _replace(self, _: Happening, __: Process) -> None:
@@ -122,24 +123,26 @@ class LaneHappenings(Happenings):
             for process in world.processes
             if process.lanes is not None and process.consumer is not None
             for lane in process.lanes.lanes
-            if lane.opening.number == partition
+            if lane.opening.number == world.lane_of(ADDRESS, partition)
         ]
         lanes = [lane for lane, _ in owned]
         transactions = world.cluster.transactions.known
-        if any(self._has_fetched(*item) for item in owned) or not all(
+        if any(self._has_fetched(*item, partition) for item in owned) or not all(
             transaction.at_rest for transaction in transactions.values()
         ):
             return
-        known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
-        meta = newest_meta(world, partition)
-        known.append(0 if meta is None else meta.next_offsets.get(ADDRESS, 0))
+        known = [lane.next_by_partition.get(partition, 0) for lane in lanes] + [
+            world.cluster.committed(ADDRESS, partition) or 0
+        ]
+        meta = newest_meta(world, world.lane_of(ADDRESS, partition))
+        known.append(0 if meta is None else meta.next_of(ADDRESS, partition) or 0)
         world.cluster.log(ADDRESS, partition).lose_tail(max(known))
 
     @staticmethod
-    def _has_fetched(lane: Lane, consumer: SimulatedConsumer) -> bool:
+    def _has_fetched(lane: Lane, consumer: SimulatedConsumer, partition: int) -> bool:
         """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
         doing = lane._doing
-        fetched = doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.number)) is doing
+        fetched = doing is not None and consumer.rewound_by.get(Place(ADDRESS, partition)) is doing
         return lane.state in AT_WORK or lane._opened is not None or fetched
 
     def _opens(self, network: Network) -> bool:
@@ -178,12 +181,13 @@ class LaneHappenings(Happenings):
 
     def send(self, what: Happening) -> None:
         records = [self._record(message, self.now_ms) for message in what.messages]
+        partition = what.partition % self._world.partitions  # a shortened schedule may not grow the input
         if what.transaction:
             self._world.cluster.produce_in_transaction(
-                ADDRESS, what.partition, records, what.seconds, commit=what.transaction == "committed"
+                ADDRESS, partition, records, what.seconds, commit=what.transaction == "committed"
             )
         else:
-            self._world.cluster.produce(ADDRESS, what.partition, records)
+            self._world.cluster.produce(ADDRESS, partition, records)
 
     def _record(self, message: Any, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1
@@ -199,7 +203,7 @@ class LaneHappenings(Happenings):
         home = next(
             group
             for group in map(b"h%d".__mod__, range(99))
-            if zlib.crc32(group) % world.plan.partitions == partition
+            if zlib.crc32(group) % world.partitions == partition
         )
         known = [message for happening in world.plan.happenings for message in happening.messages]
         again = world.loops.dice.sample(known, min(AGAIN, len(known)))

@@ -44,11 +44,49 @@ AGES: Final = 10_000
 TAKEN_OVER_SHARE: Final = 0.4
 """Of schedules that have :func:`_awakening`."""
 KINDS: Final = tuple(_WEIGHTS)
+LANES_SHARE: Final = 0.3
+"""The share of schedules whose address sets its lanes."""
+GROWN_SHARE: Final = 0.2
+"""The share of these in which the input grows, if no group moves by it."""
 
 
 def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     """The schedule of a seed; with so many faults, if it is said."""
-    return in_its_way(_schedule(seed, faults))
+    return in_its_way(in_lanes(_schedule(seed, faults)))
+
+
+def in_lanes(plan: Schedule) -> Schedule:
+    """The same in an address that sets its lanes, of more partitions, by dice apart; most schedules stay as they are."""
+    dice = random.Random(f"lanes {plan.seed}")
+    if dice.random() >= LANES_SHARE:
+        return plan
+    partitions = dice.choice((2, 2, 3, 4))
+    lanes = dice.choice((1, 1, dice.randint(1, partitions)))
+    # Of a row that is about one partition it must go on being about one.
+    kinds = {happening.kind for happening in plan.happenings}
+    moved = {number: dice.randrange(partitions) for number in range(plan.partitions)}
+    together = Kind.EATEN in kinds or dice.random() < 0.3
+    happenings = [
+        dataclasses.replace(
+            happening,
+            partition=moved[happening.partition] if together else dice.randrange(partitions),
+        )
+        for happening in plan.happenings
+    ]
+    if (
+        dice.random() < GROWN_SHARE
+        and not kinds & {Kind.RECREATED, Kind.REPLACED}
+        and (lanes == 1 or not partitions % lanes)
+    ):
+        grown = partitions + lanes * dice.randint(1, 2)
+        row = [Happening(*gap(dice), Kind.GROWN, count=grown)]
+        row += [
+            dataclasses.replace(_sending(dice, grown, most=3), partition=dice.randrange(partitions, grown))
+            for _ in range(dice.randint(0, 2))
+        ]
+        place = dice.randint(0, len(happenings))
+        happenings[place:place] = row
+    return dataclasses.replace(plan, partitions=partitions, lanes=lanes, happenings=tuple(happenings))
 
 
 def _schedule(seed: int, faults: int | None) -> Schedule:

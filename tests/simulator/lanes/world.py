@@ -1,6 +1,7 @@
 """A world of lanes."""
 
 import math
+import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -50,22 +51,23 @@ class LaneWorld(World):
         """How often the input was created again."""
         self.old_ends: list[int] = []
         """By partition, where the input ended that is gone."""
-        for topic in (
-            ADDRESS,
-            ACCEPTED,
-            DUPLICATES,
-            QUARANTINE,
-            FORWARD,
-            *(OF_OTHER if plan.envelopes else ()),
-        ):
+        self.lane_count = plan.lanes or plan.partitions
+        self.inputs = (ADDRESS,) if plan.lanes == 1 else (ADDRESS, FORWARD)
+        """Topics that lanes read. One lane forwards nothing."""
+        outputs = (ACCEPTED, DUPLICATES, QUARANTINE)
+        for topic in (ADDRESS, *outputs, *(OF_OTHER if plan.envelopes else ())):
             self.cluster.create(topic, plan.partitions)
-        self.cluster.create(CHANGELOG, plan.partitions, **COMPACTED)
+        for topic in self.inputs[1:]:
+            self.cluster.create(topic, self.lane_count)
+        self.cluster.create(CHANGELOG, self.lane_count, **COMPACTED)
         self.cluster.create(JOURNAL, 1)
-        self.cluster.together = [(ADDRESS, FORWARD)]
+        self.cluster.together, self.cluster.lanes = [self.inputs], plan.lanes
         self.processes = [
             Worker(
                 f"p{number}",
-                settings_of(f"p{number}", plan.capacity, plan.divert, envelopes=plan.envelopes),
+                settings_of(
+                    f"p{number}", plan.capacity, plan.divert, envelopes=plan.envelopes, lanes=plan.lanes
+                ),
                 self.cluster,
                 self.loops,
                 self.loops.dice,
@@ -79,6 +81,24 @@ class LaneWorld(World):
             for number in range(plan.partitions):
                 aborted = [(0, None, None, ())] * BEGINNING
                 self.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
+
+    def home(self, key: bytes) -> int:
+        """The partition of a group, or of an ID without one."""
+        return zlib.crc32(key) % self.partitions
+
+    def lane_at_home(self, key: bytes) -> int:
+        """The lane that owns it."""
+        return self.home(key) % self.lane_count
+
+    def lane_of(self, topic: str, partition: int) -> int:
+        """The lane that reads a partition."""
+        return partition % self.lane_count if topic == ADDRESS else partition
+
+    def grow(self, partitions: int) -> None:
+        """The input gets more partitions."""
+        self.eaten += [set() for _ in range(self.partitions, partitions)]
+        self.partitions = partitions
+        self.cluster.grow(ADDRESS, partitions)
 
     def _decided(self, partition: int) -> float:
         """The head of a lane, also where markers are still to be written. Any, once a changelog was lost."""
@@ -95,7 +115,7 @@ class LaneWorld(World):
 
     # -- whether it has settled --------------------------------------------------------------------------------
 
-    def owners(self, partition: int) -> list[Lane]:
+    def owners(self, number: int) -> list[Lane]:
         """Lanes of this number that are open, of members of the present generation."""
         generation = self.cluster.group.generation
         return [
@@ -105,7 +125,7 @@ class LaneWorld(World):
             and process.consumer is not None
             and process.consumer.generation == generation
             for lane in process.lanes.lanes
-            if lane.opening.number == partition and lane.state is LaneState.OPEN
+            if lane.opening.number == number and lane.state is LaneState.OPEN
         ]
 
     def rests(self) -> bool:
@@ -113,34 +133,36 @@ class LaneWorld(World):
         cluster = self.cluster
         if not self._united() or not cluster.transactions.at_rest:
             return False
-        for topic in (ADDRESS, FORWARD):
+        for topic in self.inputs:
             for log in cluster.topics[topic].logs:
                 if not log.processed_up_to(self._processed(topic, log.partition)):
                     return False
-        return all(self._owned(number) for number in range(self.plan.partitions))
+        return all(self._owned(number) for number in range(self.lane_count))
 
-    def _reached(self, lane: Lane) -> int:
+    @staticmethod
+    def _next(lane: Lane, topic: str, partition: int) -> int:
+        """How far it is in one of its inputs."""
+        cursor = lane.cursors.get((topic, partition))
+        return 0 if cursor is None else cursor.next
+
+    def _reached(self, lane: Lane, partition: int) -> int:
         """How far it is in the input that there is now."""
         opened = lane._opened
         known = opened is not None and opened.topic_ids[ADDRESS] == self.cluster.topics[ADDRESS].topic_id
-        return lane.next if known else 0
+        return self._next(lane, ADDRESS, partition) if known else 0
 
     def _processed(self, topic: str, partition: int) -> int:
         """As the group knows it, or where its offsets have expired since, as the owner does."""
+        owners = self.owners(self.lane_of(topic, partition))
         if self.recreated and topic == ADDRESS:
-            return min((self._reached(lane) for lane in self.owners(partition)), default=0)
+            return min((self._reached(lane, partition) for lane in owners), default=0)
         committed = self.cluster.committed(topic, partition) or 0
         if not self.expired:
             return committed
-        return max(
-            [
-                committed,
-                *(lane.cursors[topic, partition].next for lane in self.owners(partition) if lane.cursors),
-            ]
-        )
+        return max([committed, *(self._next(lane, topic, partition) for lane in owners)])
 
-    def _owned(self, partition: int) -> bool:
-        owners = self.owners(partition)
+    def _owned(self, number: int) -> bool:
+        owners = self.owners(number)
         return len(owners) == 1 and not owners[0]._busy
 
     def _unprocessed(self, topic: str) -> list[str]:
@@ -157,7 +179,7 @@ class LaneWorld(World):
         return told
 
     def unsettled(self) -> str:
-        told = [*self._unprocessed(ADDRESS), *self._unprocessed(FORWARD)]
+        told = [said for topic in self.inputs for said in self._unprocessed(topic)]
         for process in self.processes:
             lanes = [] if process.lanes is None else process.lanes.lanes
             states = ", ".join(f"{lane.name} {lane.state.value} {lane.reason}".strip() for lane in lanes)
@@ -165,11 +187,11 @@ class LaneWorld(World):
         return "; ".join(told)
 
 
-def newest_meta(world: LaneWorld, partition: int) -> Meta | None:
+def newest_meta(world: LaneWorld, number: int) -> Meta | None:
     """What the changelog of a lane says last."""
     metas = (
         item
-        for item in reversed(world.cluster.log(CHANGELOG, partition).committed())
+        for item in reversed(world.cluster.log(CHANGELOG, number).committed())
         if item.key == codec.META_KEY
     )
     found = next(metas, None)
