@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import Running, WorkerProcess, configure, run_verb, wait_for, worker
@@ -103,3 +105,28 @@ def test_regroup(bootstrap: str, tmp_path: Path) -> None:
         kafka.send(bootstrap, name, [Sent(b"new", kafka.at_home(2, PARTITIONS))], 2)
         accepted = Running(bootstrap, process, addresses, name).settled(name)
     assert len(accepted) == COUNT + 3
+
+
+@pytest.mark.long
+def test_runs_follow_the_lanes(bootstrap: str, tmp_path: Path) -> None:
+    """From a lane for each partition to one, to four and to two: IDs come again under other groups, and each run is clean."""
+    name = kafka.unique("followed")
+    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+    configs = {lanes: _config(tmp_path / str(lanes), bootstrap, name, lanes) for lanes in (0, 1, 4, 2)}
+    for step, (lanes, config) in enumerate(configs.items()):
+        if step:
+            code, said = _regroup(config, name, lanes)
+            assert code == 0, said
+        with worker(config, f"w{lanes}") as process:
+            # Where all lanes know an ID of before, it is a duplicate under any group.
+            _send(bootstrap, name, shift=step)
+            away = kafka.at_home(1, PARTITIONS)
+            kafka.send(bootstrap, name, [Sent(b"new-%d" % step, away), Sent(b"new-%d" % step, away)], 0)
+            running = Running(bootstrap, process, addresses, name)
+            accepted = _through(bootstrap, process, addresses, name) if lanes == 1 else running.settled(name)
+            process.stop()
+        assert len(accepted) == COUNT + 1 + step, (lanes, len(accepted))
+        checked = run_verb("topics", "check", "--config", str(config), check=False)
+        assert checked.returncode == 0, checked.stdout
+        done = run_verb("reconcile", "--config", str(config), check=False, limit_s=240)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -222,7 +222,7 @@ class _Verb:
             counts[topic] = wanted
 
     async def _forwarded(self, regrouping: Regrouping, counts: dict[str, int]) -> Forwarded | None:
-        if regrouping.after == 1 or self._forward not in counts:
+        if self._forward not in counts:
             return None
         identity = await self._cluster.topics.identity(self._forward)
         lanes = range(min(regrouping.wanted.lanes, counts[self._forward]))
