@@ -130,3 +130,78 @@ def test_runs_follow_the_lanes(bootstrap: str, tmp_path: Path) -> None:
         assert checked.returncode == 0, checked.stdout
         done = run_verb("reconcile", "--config", str(config), check=False, limit_s=240)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> None:
+    """By the lanes that there were: they open again, also if all of them were closed already."""
+    name = kafka.unique("forwarded")
+    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+    apart = _config(tmp_path / "apart", bootstrap, name, 0)
+    with worker(apart, "w") as process:
+        _send(bootstrap, name)
+        Running(bootstrap, process, addresses, name).settled(name)
+        process.stop()
+    assert _regroup(apart, name, 2, failpoints=f"before-commit:{name}-0=kill@2")[0] == -9
+    checked = run_verb("topics", "check", "--config", str(apart), check=False)
+    assert "has not ended" in checked.stdout, checked.stdout
+
+    kafka.send(bootstrap, f"{name}-{name}-forward", [Sent(b"late", kafka.at_home(1, PARTITIONS))], 1)
+    code, said = _regroup(apart, name, 2)
+    assert (code, f"lane {name}-1 has judged {name}-{name}-forward/1 up to" in said) == (2, True), said
+    assert "Let workers with lanes = 0 (a lane for each partition) run until" in said
+    with worker(apart, "w") as process:
+        Running(bootstrap, process, addresses, name).settled(name)
+        process.stop()
+    code, said = _regroup(apart, name, 2)
+    assert code == 0, said
+    assert [(lane, partitions) for lane, partitions, _ in _shown(apart, name)] == [(0, [0, 2]), (1, [1, 3])]
+
+
+def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:
+    """The input of an address of two lanes gets partitions, and nobody stops; other counts are refused with those that work."""
+    name = kafka.unique("fixed")
+    config = _config(tmp_path, bootstrap, name, 2)
+
+    def grow(count: int) -> tuple[int, str]:
+        done = run_verb(
+            "topics", "grow", name, "--partitions", str(count), "--config", str(config), check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    with worker(config, "w") as process:
+        _send(bootstrap, name)
+        addresses = [{"name": name, "partitions": PARTITIONS}]
+        _through(bootstrap, process, addresses, name)
+        code, said = grow(5)
+        assert (code, "Choose 6, 8, 10, …" in said) == (2, True), said
+        code, said = grow(6)
+        assert (code, f"{name}  4 partitions, now 6" in said, "workers may run: " in said) == (
+            0,
+            True,
+            True,
+        ), said
+        kafka.send(
+            bootstrap, name, [Sent(b"m-%d" % number, kafka.at_home(5, 6)) for number in range(1, COUNT, 2)], 5
+        )
+        kafka.send(bootstrap, name, [Sent(b"more", kafka.at_home(4, 6))], 4)
+        wait_for(
+            lambda: kafka.consumed(bootstrap, name, name, 6), lambda: f"{process.health()}\n{process.log()}"
+        )
+        status = json.loads(run_verb("status", "--json", "--config", str(config), check=False).stdout)
+        (address,) = status["addresses"]
+        assert [(lane["number"], lane["partitions"], lane["state"]) for lane in address["lanes"]] == [
+            (0, [0, 2, 4], "open"),
+            (1, [1, 3, 5], "open"),
+        ], status
+        assert status["workers"][0]["lanes"] == 2
+        assert process.stop() == 0
+    checked = run_verb("topics", "check", "--config", str(config), check=False)
+    assert checked.returncode == 0, checked.stdout
+    # Each of the odd IDs was known to the lane of partition 5; lane 0 knew none of them.
+    assert len(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)) == COUNT + 1
+    assert [(lane, partitions) for lane, partitions, _ in _shown(config, name)] == [
+        (0, [0, 2, 4]),
+        (1, [1, 3, 5]),
+    ]
+    code, said = grow(6)
+    assert (code, "nothing to do" in said) == (0, True), said

@@ -1,4 +1,4 @@
-"""Bugs in redrives and in the growth of an address."""
+"""Bugs in redrives, and in changes of partitions and lanes of an address."""
 
 from typing import Final
 
@@ -9,6 +9,7 @@ _REDRIVES: Final = "ringfence_client/window/redrive_queue.py"
 _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 _QUARANTINE_TESTS: Final = "tests/integration/test_quarantine.py"
 _REDRIVEN_TESTS: Final = "tests/unit/ringfence_client/window/test_redriven.py"
+_REGROUPED: Final = "tests/unit/app/commands/rings/test_regroup.py"
 _GROWN: Final = "tests/integration/test_topics_grow.py::test_grow"
 
 MUTANTS: Final = (
@@ -79,5 +80,41 @@ MUTANTS: Final = (
         "What is left of a group that moves comes behind its later messages.",
         (Patch(_GROW, "        if not despite_backlog and not self._fixed:\n", "        if False:\n"),),
         _GROWN,
+    ),
+    Mutant(
+        "lanes-open-while-regrouped",
+        "A worker opens a lane while its ring is written for other lanes: what it accepts then is forgotten.",
+        (
+            Patch(
+                "app/commands/rings/regrouping.py",
+                "            if not is_marked(meta):\n",
+                "            if is_marked(meta):\n",
+            ),
+        ),
+        f"{_REGROUPED}::test_all_lanes_are_closed_before_a_ring_is_written",
+    ),
+    Mutant(
+        "rings-joined-one-behind-the-other",
+        "A ring that joins several keeps the IDs of the last lane, and forgets newer ones of the others.",
+        (
+            Patch(
+                "app/commands/rings/joined_rings.py",
+                "        yield _Known(latest, lane, sequence, slot.id, slot.origin)\n",
+                "        yield _Known(0, lane, sequence, slot.id, slot.origin)\n",
+            ),
+        ),
+        f"{_REGROUPED}::test_lanes_become_one",
+    ),
+    Mutant(
+        "any-growth-keeps-lanes",
+        "The input of an address that sets lanes may get any count: IDs lie where their groups are no longer.",
+        (
+            Patch(
+                "agents/topic_checks/topics.py",
+                "    return now > before and lanes > 0 and LaneLayout(now, lanes).keeps_homes(LaneLayout(before, lanes))\n",
+                "    return now > before and lanes > 0\n",
+            ),
+        ),
+        "tests/unit/agents/topic_checks/test_lanes.py::test_growth_of_the_input",
     ),
 )
