@@ -57,8 +57,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "        entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
-                "        entries: list[tuple[bytes, bytes | None]] = []\n",
+                "        entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]\n",
+                "        entries: list[Entry] = []\n",
             ),
         ),
         _GROWN,

@@ -1,6 +1,7 @@
 """Writes the changelog of a lane as the lane itself; its former owner is fenced."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self
 
@@ -9,6 +10,7 @@ from agents.output.changelog import batches_of
 from agents.topic_checks.topics import missing_journal
 from app.commands.rings.joined_rings import Entry
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import LONG_MAX
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing, TransactionalProducer
@@ -16,6 +18,7 @@ from ringfence_kafka.protocol import wire_names
 from tables.codec import Meta, next_key
 
 WRITE_LIMIT_S: Final = 30.0
+_MINUTE_MS: Final = 60_000
 
 
 async def require_journal(settings: Settings, cluster: Cluster) -> None:
@@ -81,10 +84,23 @@ class OwnedLane:
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
         await self.write_batches([*batches, *journal_records])
 
+    async def write_dated(self, entries: Iterable[Entry], oldest_ms: int) -> None:
+        """Write changelog records that keep their time in one transaction. Raises as :meth:`write` does."""
+        changelog = wire_names.changelog_topic(self._app_id, self._address)
+        await self.write_batches(dated_batches(changelog, self._number, entries, self.builder, oldest_ms))
+
     async def write_batches(self, batches: Sequence[Outgoing], limit_s: float = WRITE_LIMIT_S) -> None:
         """Write record batches in one transaction. Raises as :meth:`write` does."""
         async with asyncio.timeout(limit_s):
             await self._producer.transact(batches, {}, self._app_id)
+
+
+async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
+    """Return the oldest timestamp that a changelog takes, in milliseconds since the epoch."""
+    topic = (await cluster.topics.describe([changelog])).topics.get(changelog)
+    bounds = {} if topic is None else topic.timestamps
+    now_ms = round(time.time() * 1000)
+    return max(0, now_ms + _MINUTE_MS - bounds.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))
 
 
 def dated_batches(

@@ -1,17 +1,15 @@
 """The changelog partitions of an address, as a regrouping reads and writes them."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Final
 
-from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journal_record
+from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journal_record, oldest_taken_ms
 from app.commands.rings.joined_rings import Content
 from app.commands.rings.regroup_plan import RegroupError
 from app.commands.rings.regrouping import Change, Event
 from app.commands.rings.show import PARALLEL, LaneView
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.admin.topics import LONG_MAX
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
 from tables.codec import META_KEY, Meta, encode_meta
@@ -19,7 +17,6 @@ from tables.codec import META_KEY, Meta, encode_meta
 AGAIN: Final = "run this again: it goes on where it ended"
 WRITE_LIMIT_S: Final = 55.0
 """For the transaction of all rings: brokers abort one that is open for a minute."""
-_MINUTE_MS: Final = 60_000
 
 
 def worker_came(settings: Settings) -> RegroupError:
@@ -66,7 +63,7 @@ class LaneChangelogs:
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
         """Write all of it in one transaction, as lane 0: whoever opens that lane, or regroups too, is the last one to write."""
-        oldest_ms = await self._oldest_ms()
+        oldest_ms = await oldest_taken_ms(self._cluster, self._topic)
         app_id, name = self._settings.app.id, self._address.name
         async with OwnedLane(self._settings, self._address, 0) as owned:
             batches = [
@@ -79,11 +76,3 @@ class LaneChangelogs:
                 for event, lane, before, after, meta in events
             ]
             await owned.write_batches(batches, WRITE_LIMIT_S)
-
-    async def _oldest_ms(self) -> int:
-        """The oldest timestamp that the changelog takes."""
-        described = await self._cluster.topics.describe([self._topic])
-        topic = described.topics.get(self._topic)
-        before = {} if topic is None else topic.timestamps
-        now_ms = round(time.time() * 1000)
-        return max(0, now_ms + _MINUTE_MS - before.get(wire_names.TIMESTAMP_BEFORE, LONG_MAX))

@@ -11,7 +11,7 @@ by the line that names the next step.
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 import click
@@ -21,7 +21,8 @@ from agents.lane.journal import RingEvent
 from agents.topic_checks.changelog import newest_meta, newest_metas
 from agents.topic_checks.lanes import lane_faults, live
 from app.commands.confirmation import confirmed
-from app.commands.rings.changelog_writer import OwnedLane, require_journal
+from app.commands.rings.changelog_writer import OwnedLane, oldest_taken_ms, require_journal
+from app.commands.rings.joined_rings import Entry
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.show import LaneView
 from app.commands.topics.growth_plan import (
@@ -261,21 +262,27 @@ class _Growing:
         """Give a lane's successors its IDs, but those that have worked with them since."""
         metas = work.metas
         async with OwnedLane(self._settings, self._address, lane):
-            restore = await LaneView(self._settings, self._address, self._cluster, lane).read_on()
+            view = LaneView(self._settings, self._address, self._cluster, lane, dated=True)
+            restore = await view.read_on()
         if restore.meta != metas[lane]:
             raise _worker_came(self._settings)
         for successor in work.growth.successors(lane):
             if successor not in metas or not metas[successor].next_offsets:
                 async with OwnedLane(self._settings, self._address, successor) as owned:
-                    await self._inherit(owned, restore, self._with_count(metas[lane], work.growth))
+                    meta = self._with_count(metas[lane], work.growth)
+                    await self._inherit(owned, restore, view.accepted_at, meta)
 
-    async def _inherit(self, successor: OwnedLane, restore: Restore, meta: Meta) -> None:
-        """Write everything under the same keys; a successor begins its own inputs at their start."""
+    async def _inherit(
+        self, successor: OwnedLane, restore: Restore, accepted_at: Mapping[bytes, int], meta: Meta
+    ) -> None:
+        """Write everything under the same keys, at the time of its acceptance; a successor begins its own inputs at their start."""
         meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
-        entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]
-        entries.append((codec.META_KEY, codec.encode_meta(meta)))
+        entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]
+        entries += [Entry(key, value) for key, value in restore.hops.items()]
+        entries.append(Entry(codec.META_KEY, codec.encode_meta(meta)))
+        oldest_ms = await oldest_taken_ms(self._cluster, self._changelog)
         for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
-            await successor.write(entries[begin : begin + RECORDS_A_TRANSACTION])
+            await successor.write_dated(entries[begin : begin + RECORDS_A_TRANSACTION], oldest_ms)
 
     async def _record(self, lane: int, work: Work) -> None:
         """Write the new count and where it begins for a lane and the journal, in one transaction."""

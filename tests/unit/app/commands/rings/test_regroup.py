@@ -414,7 +414,7 @@ def test_journal_record() -> None:
         meta = Meta(9, 5, 0, offsets, {}, "i", topic_ids={"orders": "o", "other": "x"}, lanes=lanes)
         sent = journal_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)
         raw = bytes(sent.builder._builder.build())
-        value = json.loads(raw[raw.index(b"{") : raw.rindex(b"}") + 1])
+        value = json.loads(raw[raw.index(b'{"format"') : raw.rindex(b"}") + 1])
 
         assert (value["format"], value["event"], value["lane"], value["lanes"]) == (3, "regrouped", 1, lanes)
         assert value["next"] == ({"orders/1": 7, "orders/3": 8} if lanes else {"orders/1": 7})
