@@ -183,9 +183,9 @@ class Opening:
             await reach("after-restore", self.name)
             self._checks.require_counts(facts, self.table.meta)
             await self._checks.require_rules(self.table.meta)
-            cursors = await self._state.starts.cursors(facts, self.table.meta)
-            if self.table.meta is None and any(cursor.next for cursor in cursors.values()):
+            if self.table.meta is None and (self.address.lanes or self._doubtful):
                 await self._checks.require_no_other_lanes(facts)
+            cursors = await self._state.starts.cursors(facts, self.table.meta)
             await self._state.starts.set_back(producer, cursors)
             await self._tell_journal(producer, cursors, facts.topic_ids)
             await self._begin(cursors, ownership)

@@ -52,6 +52,7 @@ class LaneChecks:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             meta = await newest_meta(self._cluster, lane.changelog, lane.number)
         if meta is None:
+            await self.require_no_other_lanes(facts)
             return
         try:
             require_own(meta, lane.app_id, lane.address.name, f"{lane.changelog}/{lane.number}")
