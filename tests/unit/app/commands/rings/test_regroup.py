@@ -408,6 +408,16 @@ def test_nothing_to_do() -> None:
     assert not _plan(logs, 4, 4).done  # as many as partitions, and still another record
 
 
+def test_input_that_has_grown() -> None:
+    """Lanes record a growth with their next transaction; as long as homes stay, nothing keeps them from being regrouped before it."""
+    logs = _Logs(2)
+    _begun(2, 4, logs, _accepted(2))
+
+    assert plan(_address(), 8, logs.metas(), 4).sources(3) == [1]
+    with pytest.raises(RegroupError, match="it had 4 when the lanes of orders began"):
+        plan(_address(), 7, logs.metas(), 4)
+
+
 def test_journal_record() -> None:
     """Its offsets are by partition, also where lanes have no number any more."""
     for lanes, offsets in ((2, {"orders/1": 7, "orders/3": 8}), (0, {"orders": 7})):
