@@ -31,7 +31,7 @@ _GOES: Final = frozenset(
 )
 _RESERVED: Final = wire_names.RESERVED_PREFIX
 _RESERVED_LENGTH: Final = len(_RESERVED)
-_GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART}
+_GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE}
 
 
 TURNS_MAX: Final = 3

@@ -6,6 +6,7 @@ from typing import Final
 
 from app.check.records import (
     PART_HEADER,
+    SEQUENCE_HEADER,
     SOURCE_HEADER,
     Headers,
     Hop,
@@ -18,7 +19,7 @@ from app.check.records import (
     unit,
 )
 
-_OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER})
+_OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER, SEQUENCE_HEADER})
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Final
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Publisher
 from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
-from app.demo.traffic import ADDRESSES, PLAIN, Plan
+from app.demo.traffic import ADDRESSES, ONE_RING, PLAIN, Plan
 from app.demo.watch import AcceptedReader, Offsets, Positions, total
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
@@ -240,5 +240,8 @@ id_cache_size = {plan.messages}
 [reconcile]
 state_dir = {json.dumps(str(directory / "reconcile"))}
 """
-    addresses = "".join(f'[[addresses]]\nname = "{address}"\n' for address in ADDRESSES)
+    addresses = "".join(
+        f'[[addresses]]\nname = "{address}"\n{"lanes = 1" if address == ONE_RING else ""}\n'
+        for address in ADDRESSES
+    )
     return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one

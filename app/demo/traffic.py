@@ -20,6 +20,8 @@ PLAIN: Final = ("orders", "payments")
 TRANSFERS: Final = "transfers"
 """Its messages are transactions, with parts for the others."""
 ADDRESSES: Final = (*PLAIN, TRANSFERS)
+ONE_RING: Final = "payments"
+"""It has one lane for all its partitions; the others have a lane for each."""
 TURNS: Final = (*PLAIN * 4, TRANSFERS)
 """Whose message comes next, over and over."""
 GROUPS: Final = 1_000

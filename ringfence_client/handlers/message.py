@@ -10,7 +10,11 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import wire_names
 
-_OWN_HEADERS: Final = frozenset({wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART})
+_OWN_HEADERS: Final = frozenset(
+    {wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE}
+)
+NUMBER_DIGITS_MAX: Final = 20
+"""A sequence number has fewer digits. Only workers write one, but others might write the header."""
 _PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
@@ -106,6 +110,8 @@ class Message:
         part: Which part of its transaction it is; None = it was sent alone.
         redriven: How often an operator had it done again after it was a dead letter; 0 = it comes in its group's order. One that is
             redriven comes when later ones of its group may be done.
+        sequence: Its ID's number among the IDs that its lane has accepted; None = it has no ID, or its address does not set ``lanes``.
+            With ``lanes = 1`` it orders the messages of all groups as they were accepted.
     """
 
     address: str
@@ -123,6 +129,7 @@ class Message:
     held: Fence
     part: PartNumber | None = None
     redriven: int = 0
+    sequence: int | None = None
 
     @property
     def fence(self) -> int:
@@ -185,6 +192,7 @@ class MessageFactory:
             fence,
             _part_number(own.get(wire_names.HEADER_PART)) if own else None,
             redriven,
+            _number(own.get(wire_names.HEADER_SEQUENCE)),
         )  # fmt: skip
 
     def _duplicate_id(
@@ -196,6 +204,12 @@ class MessageFactory:
             return blake2b(value, digest_size=32).digest() if value else None
         last = dict(headers)
         return next((found for name in self._id_headers if (found := last.get(name))), None)
+
+
+def _number(header: bytes | None) -> int | None:
+    return (
+        int(header) if header is not None and header.isdigit() and len(header) < NUMBER_DIGITS_MAX else None
+    )
 
 
 def _part_number(header: bytes | None) -> PartNumber | None:
