@@ -36,7 +36,7 @@ def test_as_it_is() -> None:
 def test_accepted_record() -> None:
     """Its input key is the key again, and what the lane wrote goes."""
     headers: tuple[Header, ...] = (
-        ("_RF_SOURCE", b"orders/0/1"), ("_RF_KEY", b"input key"), ("a", b"1"), ("_RF_TX_PART", b"1/2"),
+        ("_RF_SOURCE", b"orders/0/1"), ("_RF_KEY", b"input key"), ("a", b"1"), ("_RF_TX_PART", b"1/2"), ("_RF_SEQ", b"7"),
     )  # fmt: skip
     found = Translator().translate(Record(b"group", headers=headers))
 

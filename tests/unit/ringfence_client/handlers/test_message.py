@@ -144,6 +144,24 @@ def test_source_that_is_no_text() -> None:
     assert _made(Fetched(headers=(("_RF_SOURCE", b"a\xff"),))).source == "a\\xff"
 
 
+@pytest.mark.parametrize(
+    ("header", "sequence"),
+    [
+        (b"0", 0),
+        (b"123456789012345678", 123456789012345678),
+        (None, None),
+        (b"", None),
+        (b"-1", None),
+        (b"9" * 21, None),
+    ],
+)
+def test_sequence(header: bytes | None, sequence: int | None) -> None:
+    """The header is not the producer's, whatever somebody else wrote there."""
+    message = _made(Fetched(headers=(("a", b"1"), ("_RF_SEQ", header))))
+
+    assert (message.sequence, message.headers) == (sequence, [("a", b"1")])
+
+
 # -- parts of transactions -------------------------------------------------------------------------------------------
 
 
