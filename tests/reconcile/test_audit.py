@@ -238,11 +238,23 @@ def test_another_group(lab: Lab) -> None:
     ]  # fmt: skip
     for number, record in enumerate(records):
         records[number] = At(record.partition, record.sent._replace(timestamp=START_MS + number))
-    audit = lab.audit(lab.topic("groups", 2, records))
+    topic = lab.topic("groups", 2, records)
+    audit = lab.audit(topic)
 
     assert (audit.found.resends, audit.found.cross_lane, audit.found.other_group) == (3, 1, 3)
     assert (audit.found.distance.count, audit.found.distance.max, audit.found.seconds.count) == (2, 1, 3)
     assert "CROSS-LANE" in lab.said(audit)
+    assert "one ring for the whole address would know 1 more" in lab.said(audit)
+    # With one lane none of them is of another lane, and nothing is forwarded.
+    one = lab.audit(topic, lanes=1)
+    assert (one.found.resends, one.found.cross_lane, one.found.other_group, one.found.forwarded) == (
+        3,
+        0,
+        3,
+        0,
+    )
+    assert (one.found.distance.count, one.found.distance.max, len(one.found.lanes)) == (3, 1, 1)
+    assert "CROSS-LANE" not in lab.said(one)
 
 
 @pytest.mark.long

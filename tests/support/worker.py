@@ -242,10 +242,13 @@ class Running:
 
     def through(self, address: str) -> None:
         """Wait until the lanes have committed all input and all that was forwarded."""
-        count = self.partitions(address)
-        for topic in (address, f"{self.app_id}-{address}-forward"):
+        lanes = int(self._item(address).get("lanes", 0))
+        counts = {address: self.partitions(address)}
+        if lanes != 1:  # one lane forwards nothing
+            counts[f"{self.app_id}-{address}-forward"] = lanes or self.partitions(address)
+        for topic, count in counts.items():
             wait_for(
-                lambda topic=topic: kafka.consumed(self.bootstrap, self.app_id, topic, count),  # type: ignore[misc]
+                lambda topic=topic, count=count: kafka.consumed(self.bootstrap, self.app_id, topic, count),  # type: ignore[misc]
                 lambda topic=topic: f"{topic}\n{self.worker.health()}\n{self.worker.log()}",  # type: ignore[misc]
             )
 
@@ -253,4 +256,7 @@ class Running:
         return kafka.read_all(self.bootstrap, topic, partitions or 1)
 
     def partitions(self, address: str) -> int:
-        return int(next(item["partitions"] for item in self.addresses if item["name"] == address))
+        return int(self._item(address)["partitions"])
+
+    def _item(self, address: str) -> dict[str, Any]:
+        return next(item for item in self.addresses if item["name"] == address)
