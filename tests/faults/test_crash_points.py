@@ -17,6 +17,7 @@ from tests.support.records.envelopes import Addresses, envelope, part
 from tests.support.worker import WorkerProcess, wait_for
 
 PARTITIONS = 2
+PARTITIONS_OF_ONE_LANE = 12
 IDS = 3_000
 TRANSACTION_EVERY = 10
 """Of the IDs: beside the message a transaction, of two parts here and two elsewhere."""
@@ -27,7 +28,12 @@ ABREAST = 8
 class Trial:
     """An application whose worker dies at a point."""
 
-    def __init__(self, bootstrap: str, folder: Path, point: str) -> None:
+    def __init__(
+        self, bootstrap: str, folder: Path, point: str, partitions: int = PARTITIONS, lanes: int = 0
+    ) -> None:
+        """``lanes`` is the key of its addresses; 0 = not set."""
+        self._partitions = partitions
+        self._lanes = lanes
         self.name = kafka.unique(f"at-{point}")
         self._bootstrap = bootstrap
         self._point = point
@@ -39,37 +45,48 @@ class Trial:
             f'[app]\nid = "{self.name}"\ndata_dir = {json.dumps(str(folder / "data"))}\n'
             + "".join(
                 f'[[addresses]]\nname = "{name}"\ntransaction_addresses = {json.dumps(others)}\n'
+                + f"lanes = {lanes}\n" * bool(lanes)
                 for name, others in addresses.items()
             )
         )
         self.worker = WorkerProcess(config, self.name)
         plain = [f"{address}{kind}" for address in addresses for kind in ("", ".accepted", ".quarantine")]
-        plain += [f"{self.name}-{address}-forward" for address in addresses]
+        plain += [f"{self.name}-{address}-forward" for address in addresses if lanes != 1]
         compacted = [f"{self.name}-{address}-changelog" for address in addresses]
         kafka.create_topics(
             bootstrap,
-            {name: (PARTITIONS, {}) for name in plain}
-            | {name: (PARTITIONS, {"cleanup.policy": "compact"}) for name in compacted}
+            {name: (partitions, {}) for name in plain}
+            | {name: (lanes or partitions, {"cleanup.policy": "compact"}) for name in compacted}
             | {f"{self.name}-journal": (1, {})},
         )
         self._addresses = Addresses(
-            bootstrap, self.name, dict.fromkeys(addresses, PARTITIONS),
+            bootstrap, self.name, dict.fromkeys(addresses, partitions),
             lambda key, count: (int(murmur2(key)) & 0x7FFFFFFF) % count, addresses,
+            lanes=dict.fromkeys(addresses if lanes else [], lanes),
         )  # fmt: skip
 
     @property
     def accepted_topics(self) -> dict[str, int]:
-        return {f"{name}.accepted": PARTITIONS for name in (self.name, self._targets)}
+        return {f"{name}.accepted": self._partitions for name in (self.name, self._targets)}
 
     def send(self, first: int, last: int) -> None:
-        """Each ID twice, everything in the first partition: what is at home in the other is forwarded."""
+        """Each ID twice, everything in the first partition: what is at home in the other is forwarded.
+
+        With one lane copies come in other partitions than their originals.
+        """
         records = []
         for number in range(first, last):
             group = b"group-%d" % (number % 100)
             records.append(Sent(b"%d" % number, group))
             if number % TRANSACTION_EVERY == 0:
                 records.append(self._transaction(number, group))
-        kafka.send(self._bootstrap, self.name, [*records, *records])
+        if not self._lanes:
+            kafka.send(self._bootstrap, self.name, [*records, *records])
+            return
+        for begin in (0, self._partitions // 2):
+            for partition in range(self._partitions):
+                part_of_all = records[(begin + partition) % self._partitions :: self._partitions]
+                kafka.send(self._bootstrap, self.name, part_of_all, partition)
 
     def _transaction(self, number: int, group: bytes) -> Sent:
         name = group.decode()
@@ -104,8 +121,8 @@ class Trial:
         due = ids + 2 * len(range(0, ids, TRANSACTION_EVERY))
         wait_for(
             lambda: (
-                sum(kafka.end_offsets(self._bootstrap, f"{self.name}.accepted", PARTITIONS)) >= due
-                and len(kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)) >= due
+                sum(kafka.end_offsets(self._bootstrap, f"{self.name}.accepted", self._partitions)) >= due
+                and len(kafka.read_all(self._bootstrap, f"{self.name}.accepted", self._partitions)) >= due
             ),
             lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}",
             120,
@@ -124,28 +141,44 @@ class Trial:
 
 
 @contextlib.contextmanager
-def _trials(bootstrap: str, folder: Path, points: Sequence[str]) -> Iterator[list[Trial]]:
+def _trials(
+    bootstrap: str, folder: Path, points: Sequence[str], partitions: int, lanes: int
+) -> Iterator[list[Trial]]:
     with contextlib.ExitStack() as stack:
-        trials = [Trial(bootstrap, folder, point) for point in points]
+        trials = [Trial(bootstrap, folder, point, partitions, lanes) for point in points]
         for trial in trials:
             stack.callback(trial.worker.destroy)
         yield trials
 
 
 _ALL = sorted(POINTS)
+_OF_ONE_LANE = [point for point in _ALL if point != "forwarding"]
 
 
-@pytest.mark.parametrize(
-    "points",
-    [_ALL[index : index + ABREAST] for index in range(0, len(_ALL), ABREAST)],
-    ids="+".join,
-)
+def _abreast(points: Sequence[str]) -> list[Sequence[str]]:
+    return [points[index : index + ABREAST] for index in range(0, len(points), ABREAST)]
+
+
+@pytest.mark.parametrize("points", _abreast(_ALL), ids="+".join)
 def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
     """Wherever a kill strikes a lane, each ID is accepted once, in order, when it comes back; transactions whole.
 
     Who reads committed data meanwhile never finds one in part where nothing is under way.
     """
-    with _trials(bootstrap, tmp_path, points) as trials:
+    _require_exact(bootstrap, tmp_path, points)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("points", _abreast(_OF_ONE_LANE), ids="+".join)
+def test_one_lane_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
+    """The same of a lane of twelve partitions, in which copies of an ID come in two of them."""
+    _require_exact(bootstrap, tmp_path, points, PARTITIONS_OF_ONE_LANE, 1)
+
+
+def _require_exact(
+    bootstrap: str, folder: Path, points: Sequence[str], partitions: int = PARTITIONS, lanes: int = 0
+) -> None:
+    with _trials(bootstrap, folder, points, partitions, lanes) as trials:
         topics = {topic: count for trial in trials for topic, count in trial.accepted_topics.items()}
         with Watcher(bootstrap, topics) as watcher:
             _strike(trials)

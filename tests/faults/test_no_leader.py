@@ -23,7 +23,7 @@ from tests.support.bridges import processes
 from tests.support.bridges.processes import Two
 from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, wait_for
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 THERE = range(2)
 GONE = range(2, 4)
@@ -193,6 +193,41 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
         assert health["lanes"][f"{gone}-0"]["state"] != "open"
     finally:
         running.destroy()
+
+
+@pytest.mark.long
+def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
+    """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all."""
+    name = kafka.unique("quarter")
+    config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])
+    kafka.settle(disks.bootstrap)
+    disks.second()
+    kafka.grow_topic(disks.bootstrap, name, 4)
+
+    def send(first: int, partitions: Collection[int]) -> None:
+        """Ten IDs, the same in each partition."""
+        for partition in partitions:
+            records = [Sent(b"id-%d" % number, b"g%d" % partition) for number in range(first, first + 10)]
+            kafka.send(disks.bootstrap, name, records, partition)
+
+    def reach(offset: int, partitions: Collection[int]) -> None:
+        def offsets() -> list[int]:
+            done = kafka.committed(disks.bootstrap, name, name, 4)
+            return [done[partition] for partition in partitions]
+
+        wait_for(lambda: offsets() == [offset] * len(partitions), lambda: f"{offsets()}\n{process.log()}", 60)
+
+    with worker(config, "w") as process:
+        send(0, range(4))
+        reach(10, range(4))
+        disks.fail(name, {3})
+        for number in range(1, 4):
+            send(10 * (number - 1), range(3))  # those of the last round again, so none is accepted
+            send(10 * number, range(3))
+            reach(10 + 20 * number, range(3))
+        accepted = kafka.read_all(disks.bootstrap, f"{name}.accepted", 3)
+
+    assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(40))
 
 
 def _accepted(disks: Disks, address: str, number: int) -> None:

@@ -1,8 +1,10 @@
 """An address with one lane has one ring: copies of an ID in other partitions meet it, whoever is killed meanwhile."""
 
+import contextlib
 import random
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from confluent_kafka import Producer
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, home
-from tests.support.worker import LIMIT_S, WorkerProcess, configure, wait_for
+from tests.support.worker import LIMIT_S, WorkerProcess, configure, run_verb, wait_for
 
 SEED = 40_414
 PARTITIONS = 4
@@ -32,9 +34,19 @@ class Producers:
         self._allowed = threading.Condition()
         self._sent = self._done = 0
         self._ended = False
+        self._partitions = PARTITIONS
         self._threads = [
             threading.Thread(target=self._produce, args=(number,), daemon=True) for number in range(PRODUCERS)
         ]
+
+    @property
+    def partitions(self) -> int:
+        """How many there are of the input, as far as producers know."""
+        return self._partitions
+
+    def spread(self, partitions: int) -> None:
+        """The input has so many partitions from now on."""
+        self._partitions = partitions
 
     def start(self) -> None:
         for thread in self._threads:
@@ -54,9 +66,12 @@ class Producers:
         for thread in self._threads:
             thread.join(LIMIT_S)
 
+    def _producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True})
+
     def _produce(self, number: int) -> None:
         dice = random.Random(f"{SEED} {number}")
-        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True})
+        known, producer = self._partitions, self._producer()
         identifiers = list(range(IDS))
         dice.shuffle(identifiers)
         for begin in range(0, IDS, FLUSHED):
@@ -65,66 +80,111 @@ class Producers:
                 self._sent += FLUSHED
             if self._ended:
                 return
+            partitions = self._partitions
+            if partitions != known:  # a producer hears of new partitions late, another one at once
+                known, producer = partitions, self._producer()
             for identifier in identifiers[begin : begin + FLUSHED]:
                 group = b"g%d" % dice.randrange(GROUPS)
                 record = Sent(b"id-%d" % identifier, group, b"%d of %d" % (identifier, number))
-                kafka.produce(producer, self._topic, record, home(group, PARTITIONS))
+                kafka.produce(producer, self._topic, record, home(group, partitions))
             assert producer.flush(LIMIT_S) == 0
+
+
+class Address:
+    """An address of one lane, its two workers and its producers."""
+
+    def __init__(self, bootstrap: str, folder: Path, name: str) -> None:
+        self.name, self._bootstrap = name, bootstrap
+        address = {"name": name, "partitions": PARTITIONS, "lanes": 1, "id_cache_size": 2 * IDS}
+        self._config = configure(folder, bootstrap, name, [{**address, "duplicates": "divert"}])
+        self.workers = [WorkerProcess(self._config, f"w{number}", SESSION) for number in range(2)]
+        self.producers = Producers(bootstrap, name)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Processes and producers, until the producers are through."""
+        try:
+            for worker in self.workers:
+                worker.start()
+            self.producers.start()
+            yield
+            self.reach(IDS * PRODUCERS)
+        finally:
+            self.producers.end()
+            for worker in self.workers:
+                worker.destroy()
+
+    def reach(self, goal: int) -> None:
+        """Wait until so many messages are processed."""
+
+        def reached() -> bool:
+            offsets = kafka.committed(self._bootstrap, self.name, self.name, self.producers.partitions)
+            done = sum(max(0, offset) for offset in offsets)
+            self.producers.follow(done)
+            return done >= goal
+
+        wait_for(reached, self.logs)
+
+    def owners(self) -> list[WorkerProcess]:
+        """Workers that say that the lane is open."""
+        return [
+            worker
+            for worker in self.workers
+            if worker.running
+            and any(lane["state"] == "open" for lane in worker.health()[1].get("lanes", {}).values())
+        ]
+
+    def kill_owner(self, *, replaced: bool) -> None:
+        """Kill the owner and start it again, perhaps after the other worker has taken the lane."""
+        wait_for(lambda: len(self.owners()) == 1, self.logs)
+        (owner,) = self.owners()
+        owner.kill()
+        if replaced:
+            wait_for(lambda: self.owners() not in ([], [owner]), self.logs)
+        owner.start()
+        wait_for(lambda: len(self.owners()) == 1, self.logs)
+
+    def logs(self) -> str:
+        return "\n".join(worker.log()[-3_000:] for worker in self.workers)
+
+    def judge(self) -> None:
+        """What the topics hold is exact, and a run of the reconciliation finds nothing."""
+        inputs = kafka.read_all(self._bootstrap, self.name, self.producers.partitions)
+        accepted = kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)
+        diverted = kafka.read_all(self._bootstrap, f"{self.name}.duplicates", PARTITIONS)
+        assert len(inputs) == IDS * PRODUCERS
+        assert {item.partition for item in inputs} == set(range(self.producers.partitions))
+        assert _wrong(self.name, inputs, accepted, diverted) == [], f"seed {SEED}"
+        assert f"{self.name}-{self.name}-forward" not in kafka.topics(self._bootstrap)
+        run = run_verb("reconcile", "--config", str(self._config), check=False, limit_s=240)
+        assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.long
 def test_one_ring_over_kills(bootstrap: str, tmp_path: Path) -> None:
-    """Each ID is accepted once over the whole address, and each duplicate names where."""
-    name = kafka.unique("one-ring")
-    address = {"name": name, "partitions": PARTITIONS, "lanes": 1, "id_cache_size": 2 * IDS}
-    config = configure(tmp_path, bootstrap, name, [{**address, "duplicates": "divert"}])
-    workers = [WorkerProcess(config, f"w{number}", SESSION) for number in range(2)]
-    producers = Producers(bootstrap, name)
-    total = IDS * PRODUCERS
-
-    def reach(goal: int) -> None:
-        def reached() -> bool:
-            done = sum(max(0, offset) for offset in kafka.committed(bootstrap, name, name, PARTITIONS))
-            producers.follow(done)
-            return done >= goal
-
-        wait_for(reached, lambda: "\n".join(worker.log()[-3_000:] for worker in workers))
-
-    try:
-        for worker in workers:
-            worker.start()
-        producers.start()
+    """Each ID is accepted once over the whole address, each duplicate names where, and a run finds nothing."""
+    address = Address(bootstrap, tmp_path, kafka.unique("one-ring"))
+    with address.running():
         for number in range(KILLS):
-            reach(total * (number + 1) // (KILLS + 2))
-            (owner,) = _owners(workers)
-            owner.kill()
-            if number % 2:  # the other one takes the lane over, before its session or after it
-                wait_for(lambda gone=owner: _owners(workers) not in ([], [gone]), workers[0].log)  # type: ignore[misc]
-            owner.start()
-            wait_for(lambda: len(_owners(workers)) == 1, workers[0].log)
-        reach(total)
-    finally:
-        producers.end()
-        for worker in workers:
-            worker.destroy()
+            address.reach(IDS * PRODUCERS * (number + 1) // (KILLS + 2))
+            address.kill_owner(replaced=bool(number % 2))
+    assert [worker.kills > 1 for worker in address.workers] == [True, True]
 
-    assert [worker.kills > 1 for worker in workers] == [True, True]
-    assert f"{name}-{name}-forward" not in kafka.topics(bootstrap)
-    inputs = kafka.read_all(bootstrap, name, PARTITIONS)
-    accepted = kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)
-    diverted = kafka.read_all(bootstrap, f"{name}.duplicates", PARTITIONS)
-    assert len(inputs) == total
-    assert _wrong(name, inputs, accepted, diverted) == [], f"seed {SEED}"
+    address.judge()
 
 
-def _owners(workers: list[WorkerProcess]) -> list[WorkerProcess]:
-    """Those that say that the lane is open."""
-    return [
-        worker
-        for worker in workers
-        if worker.running
-        and any(lane["state"] == "open" for lane in worker.health()[1].get("lanes", {}).values())
-    ]
+@pytest.mark.long
+def test_growth_under_traffic(bootstrap: str, tmp_path: Path) -> None:
+    """The input grows from four to eight partitions, and nobody stops: the lane gets the new ones, and knows their IDs."""
+    address = Address(bootstrap, tmp_path, kafka.unique("grown-ring"))
+    with address.running():
+        address.reach(IDS * PRODUCERS // 4)
+        kafka.grow_topic(bootstrap, address.name, 2 * PARTITIONS)
+        address.producers.spread(2 * PARTITIONS)
+        address.reach(IDS * PRODUCERS // 2)
+        address.kill_owner(replaced=True)
+
+    address.judge()
 
 
 def _wrong(topic: str, inputs: list[Got], accepted: list[Got], diverted: list[Got]) -> list[str]:

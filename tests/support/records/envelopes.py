@@ -67,16 +67,17 @@ class Addresses:
     """Those whose rules are not the usual ones."""
     counts: dict[str, int] = field(default_factory=dict)
     """Of the accepted topics that have another count than their input."""
+    lanes: dict[str, int] = field(default_factory=dict)
+    """Of the addresses that set it."""
     divert: frozenset[str] = frozenset()
     capacity: int = 20_000
 
     def settle(self, otherwise: Callable[[], str]) -> None:
         """Until the lanes have committed all that is there, what was forwarded included."""
-        topics = {
-            topic: count
-            for name, count in self.partitions.items()
-            for topic in (name, f"{self.app_id}-{name}-forward")
-        }
+        topics = dict(self.partitions)
+        for name, count in self.partitions.items():
+            if (lanes := self.lanes.get(name, count)) > 1 or name not in self.lanes:
+                topics[f"{self.app_id}-{name}-forward"] = lanes
         seen: dict[str, tuple[list[int], list[int]]] = {}
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
 
@@ -129,7 +130,7 @@ class Addresses:
             accepted=_records(f"{name}.accepted", self.accepted(name)),
             diverted=_records(f"{name}.duplicates", self.read(name, "duplicates")) if name in self.divert else [],
             quarantined=_records(f"{name}.quarantine", self.read(name, "quarantine")),
-            divert=name in self.divert, id_of=own.id_of, group_of=own.group_of,
+            lanes=self.lanes.get(name, 0), divert=name in self.divert, id_of=own.id_of, group_of=own.group_of,
             others={
                 other: self.targets.get(other, Target(f"{other}.accepted")) for other in self.others.get(name, [])
             },
