@@ -148,7 +148,7 @@ class Address:
         return "\n".join(worker.log()[-3_000:] for worker in self.workers)
 
     def judge(self) -> None:
-        """What the topics hold is exact, and a run of the reconciliation finds nothing."""
+        """Require exact topics, and a run of the reconciliation that finds nothing."""
         inputs = kafka.read_all(self._bootstrap, self.name, self.producers.partitions)
         accepted = kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)
         diverted = kafka.read_all(self._bootstrap, f"{self.name}.duplicates", PARTITIONS)

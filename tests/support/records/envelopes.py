@@ -68,7 +68,7 @@ class Addresses:
     counts: dict[str, int] = field(default_factory=dict)
     """Of the accepted topics that have another count than their input."""
     lanes: dict[str, int] = field(default_factory=dict)
-    """Of the addresses that set it."""
+    """The key of the addresses that set it."""
     divert: frozenset[str] = frozenset()
     capacity: int = 20_000
 
