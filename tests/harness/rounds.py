@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from tests.harness.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Wor
 
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
+LANES_SHARE: Final = 0.5
 _WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
 """Nemeses that strike what a worker does, and so wait until one does it."""
 
@@ -74,6 +75,16 @@ def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
     return [*loads, KINDS[last[0]](*last)]
 
 
+def in_lanes(loads: Sequence[Workload], partitions: int, dice: random.Random) -> list[Workload]:
+    """Return the workloads with addresses that set their lanes, but for the one that forwards: half of them, to one lane most often."""
+    return [
+        replace(load, lanes=dice.choice((1, 1, dice.randint(1, partitions))))
+        if load.name not in FORWARDING and dice.random() < LANES_SHARE
+        else load
+        for load in loads
+    ]
+
+
 def run(
     seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "", brokers: int = 1
 ) -> Verdict:
@@ -88,8 +99,9 @@ def run(
     """
     rng = random.Random(seed)
     loads = workloads(rng, workload)
-    verdict = Verdict(seed, list(nemeses), [load.name for load in loads])
     partitions, workers = rng.choice([(4, 2), (3, 3)])
+    loads = in_lanes(loads, partitions, random.Random(f"lanes {seed}"))
+    verdict = Verdict(seed, list(nemeses), [load.shown for load in loads])
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
     try:

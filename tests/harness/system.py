@@ -238,8 +238,8 @@ class System:
 
     def _processed(self, topic: str, partitions: int = 0) -> list[Record]:
         """All records of a topic, once the workers have committed offsets behind the last. ``partitions``: 0 = as inputs have."""
-        records = self._read(topic)
         count = partitions or self.partitions
+        records = self._read(topic, count)
         ends = [0] * count
         for record in records:
             ends[record.partition] = record.offset + 1
@@ -256,12 +256,12 @@ class System:
         )
         return records
 
-    def _read(self, topic: str) -> list[Record]:
+    def _read(self, topic: str, partitions: int = 0) -> list[Record]:
         return [
             Record(
                 topic, item.partition, item.offset, item.key, item.value, tuple(item.headers), item.timestamp
             )
-            for item in kafka.read_all(self.bootstrap, topic, self.partitions)
+            for item in kafka.read_all(self.bootstrap, topic, partitions or self.partitions)
         ]
 
     def report(self) -> str:

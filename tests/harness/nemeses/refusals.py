@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 from tests.harness.nemeses.nemesis import OfSystem
 from tests.harness.nemeses.outputs import AlteredTopic
 from tests.harness.system import APP_ID, System
+from tests.harness.workloads.catalogue import Workload
 from tests.support.kafka import WAIT_S
 from tests.support.worker import wait_for
 
@@ -34,7 +35,7 @@ class SmallOutput(OfSystem):
 
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__(system, rng)
-        topic = f"{_accepting(system, rng)}.accepted"
+        topic = f"{_accepting(system, rng).name}.accepted"
         self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
 
     def strike(self) -> None:
@@ -52,13 +53,14 @@ class DeniedRight(OfSystem):
 
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__(system, rng)
-        name = _accepting(system, rng)
+        workload = _accepting(system, rng)
+        name, lanes = workload.name, workload.lane_count(system.partitions)
         inner = f"{APP_ID}-{name}"
         self._kind, self._resource = rng.choice(
             [
                 (ResourceType.TOPIC, f"{name}.accepted"),
                 (ResourceType.TOPIC, f"{inner}-changelog"),
-                (ResourceType.TRANSACTIONAL_ID, f"{inner}-{rng.randrange(system.partitions)}"),
+                (ResourceType.TRANSACTIONAL_ID, f"{inner}-{rng.randrange(lanes)}"),
             ]
         )
         self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
@@ -93,10 +95,10 @@ class DeniedRight(OfSystem):
             acl.result(WAIT_S)
 
 
-def _accepting(system: System, rng: random.Random) -> str:
+def _accepting(system: System, rng: random.Random) -> Workload:
     """An address at which there is always something new to accept, and so to be refused."""
     return rng.choice(
-        [workload.name for workload in system.workloads if not any(plan.id_space for plan in workload.plans)]
+        [workload for workload in system.workloads if not any(plan.id_space for plan in workload.plans)]
     )
 
 

@@ -32,9 +32,17 @@ class Workload:
     """Other addresses that parts of its transactions go to."""
     user_ids: str = ""
     """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
-
     lanes: int = 0
     """Key of the address; 0 = each partition is a lane."""
+
+    @property
+    def shown(self) -> str:
+        """Its name, for the line of a round."""
+        return f"{self.name} (lanes = {self.lanes})" if self.lanes else self.name
+
+    def lane_count(self, partitions: int) -> int:
+        """Return how many lanes its address has."""
+        return self.lanes or partitions
 
     def settings(self, partitions: int) -> dict[str, Any]:
         size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}

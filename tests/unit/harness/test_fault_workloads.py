@@ -8,9 +8,9 @@ import pytest
 
 from tests.harness.checker.transactions import MalformedError, read
 from tests.harness.history import History, Outcome, Record, Target
-from tests.harness.rounds import workloads
+from tests.harness.rounds import in_lanes, workloads
 from tests.harness.workloads import journal
-from tests.harness.workloads.catalogue import KINDS, transfers
+from tests.harness.workloads.catalogue import FORWARDING, KINDS, transfers
 from tests.harness.workloads.journal import Journal
 from tests.harness.workloads.message_groups import GroupMessage, Shape, generate, sizes
 from tests.harness.workloads.plan import MALFORMED_EVERY, Groups, Plan
@@ -104,6 +104,19 @@ def test_rounds_have_three_addresses() -> None:
     }
     assert 10 < sum(loads[2].name == "transfers" for loads in found) < 30
     assert [workload.name for workload in workloads(random.Random(1), "transfers")][2] == "transfers"
+
+
+def test_some_addresses_set_their_lanes() -> None:
+    """Never the one that forwards, and never more lanes than partitions."""
+    loads = [
+        load
+        for seed in range(40)
+        for load in in_lanes(workloads(random.Random(seed)), 3, random.Random(seed))
+    ]
+
+    assert {load.lanes for load in loads if load.name not in FORWARDING} == {0, 1, 2, 3}
+    assert {load.lanes for load in loads if load.name in FORWARDING} == {0}
+    assert {load.settings(3).get("lanes", 0) for load in loads} == {0, 1, 2, 3}
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:
