@@ -19,6 +19,13 @@ from tests.harness import rounds
         pytest.param(
             3, ["storm", "kill-producers", "storm", "output-small"], "transfers", marks=pytest.mark.long
         ),
+        # Two of its addresses have one lane.
+        pytest.param(
+            11,
+            ["kill-at-after-fetch", "kill-at-before-store", "storm", "state-lost"],
+            "transfers",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_round(seed: int, nemeses: list[str], workload: str) -> None:
