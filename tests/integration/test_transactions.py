@@ -50,7 +50,7 @@ class Running:
             {TRANSFERS: [PAYMENTS, NOTES, SMALL]},
             {NOTES: Target(f"{NOTES}.accepted", lambda record: record.key, _region)},
             {NOTES: NOTES_ACCEPTED},
-            frozenset({TRANSFERS}),
+            divert=frozenset({TRANSFERS}),
         )  # fmt: skip
 
     def send(self, *records: Sent, address: str = TRANSFERS, partition: int | None = None) -> None:
