@@ -110,6 +110,7 @@ class Plan:
     """The resources of a load. Bytes, seconds, cores; workers and brokers each together, copies included."""
 
     partitions: int
+    one_lane_limit: str  # why one lane for the whole address cannot carry the load; empty = it can
     lanes: int  # of a worker, while one is away
     lanes_by: str
     id_cache_size: int
@@ -141,6 +142,17 @@ def partitions_by(demand: Demand) -> dict[str, int]:
         "IDs of a lane (app.resident_ids_max)": max(math.ceil(demand.ids / ids_max), 1),
         "messages of a lane": math.ceil((1 - demand.largest_group) * demand.peak_rate / room),
     }
+
+
+def one_lane_limit(demand: Demand) -> str:
+    """Return why ``lanes = 1`` cannot carry the load; empty = one lane judges all messages, and its worker remembers all IDs."""
+    if demand.peak_rate > LOAD_MAX * demand.lane_rate:
+        return f"a lane judges {LOAD_MAX * demand.lane_rate:,.0f} messages/s, in one thread of one worker"
+    if max(partitions_by(demand).values()) > 1:
+        return f"a lane has at most {demand.resident_ids or MAX_ID_CACHE_SIZE:,} IDs (app.resident_ids_max)"
+    if demand.memory(1) + demand.ring_bytes > MEMORY_MAX * demand.worker_memory:
+        return "one worker has all IDs in memory: raise --worker-memory"
+    return ""
 
 
 def nice(least: int) -> int:
@@ -211,7 +223,7 @@ def plan(demand: Demand) -> Plan:
         return first * (1 + (demand.replicas - 1) * COPY_CPU)
 
     return Plan(
-        partitions=partitions, lanes=lanes, lanes_by=lanes_by, workers=needed + SPARE,
+        partitions=partitions, one_lane_limit=one_lane_limit(demand), lanes=lanes, lanes_by=lanes_by, workers=needed + SPARE,
         id_cache_size=math.ceil(math.ceil(demand.ids) / partitions),
         lane_share=demand.share(1 / partitions), worker_share=share, stretched=transactions < wanted,
         worker_cpu=worker_cpu(demand.rate), catch_up_cpu=worker_cpu(demand.peak_rate),

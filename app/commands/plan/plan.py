@@ -229,6 +229,7 @@ def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
     kept = f"input and accepted kept for {age(demand.outage_s + demand.recovery_s)}"
     yield from (
         ("partitions", f"{found.partitions:,}", f"by {found.lanes_by}; {found.lanes} lanes a worker"),
+        ("lanes = 1 is enough", "no" if found.one_lane_limit else "yes", found.one_lane_limit or "one ring knows all IDs of the address"),
         ("id_cache_size", f"{found.id_cache_size:,}", f"{demand.ids:,.0f} IDs in all lanes together"),
         ("workers", f"{found.workers:,}", f"one of them may be away{peak}"),
         ("CPU of all workers, cores", f"{found.worker_cpu:.1f}", f"{found.catch_up_cpu:.1f} while they catch up{larger}"),

@@ -115,6 +115,27 @@ def test_a_worker_that_is_too_small_is_told() -> None:
         plan(Demand(1, 1, 1, worker_memory=100 * MIB))
 
 
+def _row(name: str, *arguments: str) -> str:
+    return next(line for line in _run(*arguments).output.splitlines() if f"│ {name} " in line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (("--rate", "5k", "--ids", "100k"), "yes │ one ring knows all IDs of the address"),
+        (("--rate", "100k", "--ids", "100k"), "no │ a lane judges 56,267 messages/s"),
+        (("--rate", "1k", "--ids", "20M"), "no │ a lane has at most 10,000,000 IDs"),
+        (
+            ("--rate", "1k", "--ids", "9M", "--worker-memory", "700MiB"),
+            "no │ one worker has all IDs in memory",
+        ),
+    ],
+)
+def test_one_lane(arguments: tuple[str, ...], answer: str) -> None:
+    """Rate, IDs and memory of one worker limit a lane that has the whole address."""
+    assert answer in " ".join(_row("lanes = 1 is enough", *arguments).split())
+
+
 @pytest.mark.parametrize(("least", "expected"), [(1, 1), (2, 2), (3, 3), (5, 6), (7, 8), (25, 32), (24, 24)])
 def test_partitions_can_be_multiplied(least: int, expected: int) -> None:
     assert nice(least) == expected
