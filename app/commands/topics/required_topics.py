@@ -19,6 +19,7 @@ from ringfence_kafka.admin.topics import (
 )
 from ringfence_kafka.config.addresses import upstream_first
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import TopicError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.wording import counted
@@ -125,6 +126,9 @@ def missing(
         brokers: Number of brokers.
         recorded: Partition counts that lanes have recorded, by topic.
         bytes_max: ``max.message.bytes`` of a topic that is created without it.
+
+    Raises:
+        TopicError: an address has more lanes than its input has partitions.
     """
     planned: dict[str, TopicPlan] = {}
     for address in upstream_first(settings.addresses):
@@ -132,6 +136,12 @@ def missing(
             planned.get(address.input_topic), bytes_max
         )
         partitions = present.partitions if present else recorded.get(address.input_topic, address.partitions)
+        if address.lanes > partitions:
+            has = f"{address.input_topic} {'has' if present else 'would get'} {counted(partitions, 'partition')}"
+            raise TopicError(
+                f"no topic was created: {address.name} has lanes = {address.lanes}, and {has}: a lane would have no partition. Set lanes = "
+                f"{partitions} or lower, or {'grow the topic' if present else 'partitions'} to {address.lanes}"
+            )
         lanes = LaneLayout.of(address.lanes, partitions).lanes
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
         room = _room(present)

@@ -15,6 +15,7 @@ from ringfence_client.progress.progress_topic import TOPIC_CONFIG
 from ringfence_kafka.admin.topics import OUTPUT_CONFIG, Described, TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import TopicError
 
 
 def compare(settings: Settings, topics: dict[str, TopicDescription], *refused: str) -> Findings:
@@ -406,3 +407,13 @@ def test_a_partition_for_each_lane(lanes: int, partitions: int, counts: dict[str
         own = {NAMES[role]: count for role, count in counts.items()}
         outputs = {NAMES[role]: partitions for role in ("input", "accepted", "quarantine")}
         assert planned == own | {name: count for name, count in outputs.items() if name not in existing}
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_more_lanes_than_partitions(*, existing: bool) -> None:
+    """Nothing is created, and both ways out are named."""
+    there = {"orders": TopicDescription("orders", 4, {})} if existing else {}
+    with pytest.raises(
+        TopicError, match=r"no topic was created: orders has lanes = 5.*Set lanes = 4 or lower, or "
+    ):
+        missing(_settings(lanes=5, partitions=4), there, 1)
