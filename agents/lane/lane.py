@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from aiokafka.errors import KafkaTimeoutError
+
 from agents.batch.batch import FetchedBatch
 from agents.batch.inbox import Inbox
 from agents.lane.assignment import Ownership, Place
@@ -323,7 +325,7 @@ class Lane(PartitionTask[Ownership, Opened]):
             return None  # what comes before it was dropped meanwhile
         try:
             again = await self._opening.read_again(kept)
-        except TimeoutError:
+        except (TimeoutError, KafkaTimeoutError):  # its partition may have no leader
             return None
         return again and cursor.renew(again)
 

@@ -197,7 +197,10 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
-    """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all."""
+    """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all.
+
+    So it is after the worker was started again.
+    """
     name = kafka.unique("quarter")
     config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])
     kafka.settle(disks.bootstrap)
@@ -225,9 +228,16 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
             send(10 * (number - 1), range(3))  # those of the last round again, so none is accepted
             send(10 * number, range(3))
             reach(10 + 20 * number, range(3))
+        assert process.stop() == 0
+        process.start()
+        send(30, range(3))
+        send(40, range(3))
+        reach(90, range(3))
         accepted = kafka.read_all(disks.bootstrap, f"{name}.accepted", 3)
+        _, health = process.health()
 
-    assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(40))
+    assert health["lanes"][f"{name}-0"]["next"] == {"0": 90, "1": 90, "2": 90, "3": 10}
+    assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(50))
 
 
 def _accepted(disks: Disks, address: str, number: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaTimeoutError
 
 from agents.lane.assignment import Place
 from agents.lane.cursor import Cursor
@@ -41,6 +42,8 @@ class StartOffsets:
         self._is_persistent = is_persistent
         self._note = note
         self._held: Mapping[Place, Cursor] = {}
+        self._leaderless: dict[Place, KafkaTimeoutError] = {}
+        """Partitions of the opening under way whose first and next offset nobody knows."""
 
     async def cursors(
         self, facts: TopicFacts, meta: Meta | None, lost: Lost | None = None
@@ -53,8 +56,18 @@ class StartOffsets:
             lost: The changelog was deleted, and RocksDB is as far as it was.
         """
         inputs = self._lane.inputs(facts.counts[self._lane.address.input_topic])
+        self._leaderless = {}
         found = await asyncio.gather(*(self._cursor(place, facts, meta, lost) for place in inputs))
-        return dict(zip(inputs, found, strict=True))
+        own = [place for place in inputs if place[0] == self._lane.address.input_topic]
+        if self._leaderless.keys() >= set(own):
+            raise self._leaderless[own[0]]
+        cursors = dict(zip(inputs, found, strict=True))
+        for topic, partition in self._leaderless:
+            log.warning(
+                "lane %s: nobody tells the offsets of %s/%d: perhaps it has no leader. The lane goes on with its other partitions, and with "
+                "this one at %d when it has a leader", self._lane.name, topic, partition, cursors[topic, partition].next,
+            )  # fmt: skip
+        return cursors
 
     def hold(self, cursors: Mapping[Place, Cursor]) -> None:
         """Keep the cursors of an opening: they say what this process commits last."""
@@ -147,17 +160,25 @@ class StartOffsets:
         topic, partition = place
         recorded = meta.next_of(topic, partition) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            start, end = await asyncio.gather(
-                self._cluster.offsets.log_start(topic, partition),
-                self._cluster.offsets.high_watermark(topic, partition),
-            )
-            if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
+            known = [item for item in (committed, recorded) if item is not None]
+            recreated = meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]
+            try:
+                start, end = await asyncio.gather(
+                    self._cluster.offsets.log_start(topic, partition),
+                    self._cluster.offsets.high_watermark(topic, partition),
+                )
+            except KafkaTimeoutError as error:
+                if not known or recreated or topic != self._lane.address.input_topic:
+                    raise
+                # The other partitions go on. A batch that begins below is compared with the cluster.
+                self._leaderless[place] = error
+                return max(known)
+            if recreated:
                 log.warning(
                     "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
                     self._lane.name, topic, start,
                 )  # fmt: skip
                 return start
-            known = [item for item in (committed, recorded) if item is not None]
             if not known:
                 return start
             next_offset = max(known)
