@@ -199,7 +199,7 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
     """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all.
 
-    So it is after the worker was started again.
+    A worker that starts again does the same.
     """
     name = kafka.unique("quarter")
     config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])

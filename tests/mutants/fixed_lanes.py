@@ -70,4 +70,16 @@ MUTANTS: Final = (
         ),
         f"{_TESTS}::test_corpus_of_fixed_lanes",
     ),
+    Mutant(
+        "leaderless-partition-stops-its-lane",
+        "A lane of several partitions does not open while one of them has no leader.",
+        (
+            Patch(
+                "agents/lane/opening/start_offsets.py",
+                "                if not known or recreated or topic != self._lane.address.input_topic:\n",
+                "                if error:\n",
+            ),
+        ),
+        "tests/unit/agents/lane/test_start_offsets.py::test_other_partitions_go_on",
+    ),
 )

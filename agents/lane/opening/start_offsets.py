@@ -64,7 +64,7 @@ class StartOffsets:
         cursors = dict(zip(inputs, found, strict=True))
         for topic, partition in self._leaderless:
             log.warning(
-                "lane %s: nobody tells the offsets of %s/%d: perhaps it has no leader. The lane goes on with its other partitions, and with "
+                "lane %s: %s/%d does not report its offsets: perhaps it has no leader. The lane goes on with its other partitions, and with "
                 "this one at %d when it has a leader", self._lane.name, topic, partition, cursors[topic, partition].next,
             )  # fmt: skip
         return cursors
