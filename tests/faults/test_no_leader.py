@@ -66,6 +66,15 @@ class Disks:
         disk.write_text("")
         wait_for(lambda: self._leaderless(topic) == set(gone), lambda: str(self._leaderless(topic)))
 
+    def repair(self, topic: str) -> None:
+        """The second disk is back after a restart of the broker."""
+        self._broker.stop()
+        disk = self._folder / "data2"
+        disk.unlink()
+        (self._folder / "broken").rename(disk)
+        self._broker.start()
+        wait_for(lambda: not self._leaderless(topic), lambda: str(self._leaderless(topic)))
+
     def _leaderless(self, topic: str) -> set[int]:
         partitions = (
             AdminClient({"bootstrap.servers": self.bootstrap})
@@ -199,7 +208,7 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
     """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all.
 
-    A worker that starts again does the same.
+    A worker that starts again does the same, and goes on with all of them when the leader is back.
     """
     name = kafka.unique("quarter")
     config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])
@@ -233,11 +242,16 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
         send(30, range(3))
         send(40, range(3))
         reach(90, range(3))
-        accepted = kafka.read_all(disks.bootstrap, f"{name}.accepted", 3)
         _, health = process.health()
+        disks.repair(name)
+        send(40, range(4))
+        send(50, range(4))
+        reach(110, range(3))
+        reach(30, [3])
+        accepted = kafka.read_all(disks.bootstrap, f"{name}.accepted", 3)
 
     assert health["lanes"][f"{name}-0"]["next"] == {"0": 90, "1": 90, "2": 90, "3": 10}
-    assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(50))
+    assert sorted(int((item.id or b"")[3:]) for item in accepted) == list(range(60))
 
 
 def _accepted(disks: Disks, address: str, number: int) -> None:
