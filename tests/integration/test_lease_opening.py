@@ -325,13 +325,13 @@ async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Pa
     """What a later version wrote is not guessed at; the lane stops and says which version to run."""
     async with bench(bootstrap, tmp_path) as lanes:
         producer = Producer({"bootstrap.servers": bootstrap})
-        producer.produce(lanes.changelog, key=b"\x00", value=b'{"format":3}', partition=0)
+        producer.produce(lanes.changelog, key=b"\x00", value=b'{"format":4}', partition=0)
         assert producer.flush(LIMIT_S) == 0
         lane = lanes.lane()
         lane.start(Group())
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
-        assert "format 3; this version reads formats 1 and 2" in lane.reason
+        assert "format 4; this version reads formats 1 to 3" in lane.reason
 
 
 async def test_fence_that_does_not_come(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import native
+from agents.batch.batch import DueRecords
 from agents.lane.lane import LaneState
 from ringfence_kafka.process import failpoints
 from tables.rocksdb.store import Store
@@ -53,10 +54,12 @@ async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytes
     spans = []
 
     @contextlib.contextmanager
-    def noted(lane: str, topic: str, partition: int, records: Any) -> Iterator[None]:
-        spans.append((lane, topic, partition, [record.offset for record in records], "begun"))
+    def noted(lane: str, due: Sequence[DueRecords]) -> Iterator[None]:
+        (batch, records), *_ = due
+        place = (lane, batch.topic, batch.partition, [record.offset for record in records])
+        spans.append((*place, "begun"))
         yield
-        spans.append((lane, topic, partition, [record.offset for record in records], "done"))
+        spans.append((*place, "done"))
 
     monkeypatch.setattr("agents.lane.transactions.batch_span", noted)
     async with bench(bootstrap, tmp_path) as lanes:
