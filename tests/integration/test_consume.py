@@ -188,6 +188,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
         "headers": [],
         "part": None,
         "redriven": 0,
+        "sequence": None,
     }
     expected = [
         common | {

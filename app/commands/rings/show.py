@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from aiokafka.errors import TopicAuthorizationFailedError
 from rich.table import Table
 
 from agents.topic_checks.changelog import newest_metas
@@ -122,7 +123,7 @@ async def lane_views(
         OtherLanesError: the lanes are others, or a regrouping of them has not ended.
     """
     topic = wire_names.changelog_topic(settings.app.id, address.name)
-    counts = await cluster.topics.partition_counts([topic, address.input_topic])
+    counts = await cluster.topics.partition_counts([topic])
     if topic not in counts:
         raise MissingTopicError(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
@@ -130,12 +131,23 @@ async def lane_views(
     metas = live(await newest_metas(cluster, topic, range(counts[topic])))
     if to_write and (faults := lane_faults(address, metas.values())):
         raise OtherLanesError("; ".join(faults))
-    lanes = next(map(lanes_before, metas.values()), address.lanes) or counts[topic]
-    layout = LaneLayout(counts.get(address.input_topic, counts[topic]), lanes)
+    lanes = next(map(lanes_before, metas.values()), address.lanes)
+    partitions = await _input_partitions(address, cluster, metas.values()) if lanes else counts[topic]
+    layout = LaneLayout.of(lanes, partitions or counts[topic])
     return [
         LaneView(settings, address, cluster, lane, layout.partitions_of(lane))
-        for lane in range(min(lanes, counts[topic]))
+        for lane in range(min(layout.lanes, counts[topic]))
     ]
+
+
+async def _input_partitions(address: AddressSettings, cluster: Cluster, metas: Iterable[Meta]) -> int:
+    """Return the partitions of the input; as its lanes have recorded them where this user may not see it."""
+    topic = address.input_topic
+    recorded = max((meta.partition_counts.get(topic, 0) for meta in metas), default=0)
+    try:
+        return (await cluster.topics.partition_counts([topic])).get(topic, recorded)
+    except TopicAuthorizationFailedError:
+        return recorded
 
 
 class LaneView:
