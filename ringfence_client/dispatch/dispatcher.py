@@ -324,12 +324,12 @@ class Dispatcher:
         room = len(self._retrying) < self._retries_max
         first = room and not self.breaker.open and (self.concurrency > 1 or self._retry_next)
         self._retry_next = not self._retry_next
-        if first and (turn := self._resting.next_due(retry=True)) is not None:
+        if first and (turn := self._resting.next_retry(self._retries_max)) is not None:
             return turn
-        fresh = self._resting.next_due(retry=False) or self._fresh(name)
+        fresh = self._resting.next_due() or self._fresh(name)
         if fresh is not None or not room:
             return fresh
-        return self._resting.next_due(retry=True)
+        return self._resting.next_retry(self._retries_max)
 
     def _fresh(self, name: str) -> Turn | None:
         """Of partitions that can write, as many groups as there are handlers; of others one, which has to wait for that."""

@@ -118,32 +118,51 @@ class RestingTurns:
         self._wake = wake
         self._due: deque[Turn] = deque()
         """Those whose first message has not failed yet."""
-        self._retries: deque[Turn] = deque()
-        """Due too: those whose first message has."""
+        self._retries: dict[HeldPartition, deque[Turn]] = {}
+        """Due too: those whose first message has, of each partition; the one that comes next is first."""
         self._suspended: list[Turn] = []
         """Due too, but of partitions of which nothing is handed out now."""
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
         """Those that wait and are not put back."""
-        self._preparing: set[Turn] = set()
-        """Those that wait for what their partition must do."""
+        self._preparing: dict[Turn, bool] = {}
+        """Those that wait for what their partition must do, and whether they are for another attempt."""
         self.preparing: Counter[HeldPartition] = Counter()
         """How many of those a partition has."""
+        self._preparing_retries: Counter[HeldPartition] = Counter()
+        """How many of them are for another attempt."""
 
-    def next_due(self, *, retry: bool) -> Turn | None:
-        """Take a turn that is due: for another attempt, or for the first one."""
-        turns = self._retries if retry else self._due
-        return turns.popleft() if turns else None
+    def next_due(self) -> Turn | None:
+        """Take a turn that is due for its first attempt."""
+        return self._due.popleft() if self._due else None
+
+    def next_retry(self, preparing_max: int) -> Turn | None:
+        """Take a turn that is due for another attempt; partitions take turns.
+
+        ``preparing_max``: a partition where so many retries wait for what it must do gives no more. Thousands of failing messages, whose
+        records must be read again, would keep all others from being prepared.
+        """
+        for held in self._retries:
+            if self._preparing_retries[held] < preparing_max:
+                turns = self._retries.pop(held)
+                turn = turns.popleft()
+                if turns:
+                    self._retries[held] = turns
+                return turn
+        return None
 
     def due(self, turn: Turn) -> None:
         """Have it go on as soon as a slot is free, and its partition is not suspended."""
         if turn.held.draining:
             turn.held.window.attempts.rest(turn.offsets)
             self._suspended.append(turn)
+            return
+        if turn.has_failed:
+            self._retries.setdefault(turn.held, deque()).append(turn)
         else:
-            (self._retries if turn.has_failed else self._due).append(turn)
-            self._wake()
+            self._due.append(turn)
+        self._wake()
 
     def rest(self, turn: Turn, rest: Rest) -> None:
         """Rest for so many seconds; then go on, or put all back."""
@@ -177,8 +196,9 @@ class RestingTurns:
         if keeps:
             self._kept.add(turn)
         if prepares:
-            self._preparing.add(turn)
+            self._preparing[turn] = turn.has_failed
             self.preparing[turn.held] += 1
+            self._preparing_retries[turn.held] += turn.has_failed
         happened.add_done_callback(lambda future: self._happened(turn, future))
         if turn.held.draining:
             turn.held.window.attempts.rest(turn.offsets)
@@ -212,9 +232,9 @@ class RestingTurns:
 
     def suspend(self, held: HeldPartition) -> None:
         """Let none of this partition go on until :meth:`resume`. What was only about to begin did not."""
-        self._suspended += (turn for turn in (*self._due, *self._retries) if turn.held is held)
+        self._suspended += (turn for turn in self._due if turn.held is held)
+        self._suspended += self._retries.pop(held, ())
         self._due = deque(turn for turn in self._due if turn.held is not held)
-        self._retries = deque(retry for retry in self._retries if retry.held is not held)
         for turn in self._of(held):
             turn.take_back()
             held.window.attempts.rest(turn.offsets)
@@ -255,23 +275,27 @@ class RestingTurns:
         return None
 
     def _of(self, held: HeldPartition) -> Iterator[Turn]:
-        everything = (*self._timers, *self._waits, *self._due, *self._retries, *self._suspended)
+        retries = self._retries.get(held, ())
+        everything = (*self._timers, *self._waits, *self._due, *retries, *self._suspended)
         return (turn for turn in everything if turn.held is held and turn.offsets)
 
     def _forget_wait(self, turn: Turn) -> None:
         if isinstance(happened := self._waits.pop(turn, None), asyncio.Task):
             happened.cancel()
         self._kept.discard(turn)
-        if turn in self._preparing:
-            self._preparing.discard(turn)
+        if (retry := self._preparing.pop(turn, None)) is not None:
             self.preparing[turn.held] -= 1
+            self._preparing_retries[turn.held] -= retry
             if not self.preparing[turn.held]:
-                del self.preparing[turn.held]
+                del self.preparing[turn.held], self._preparing_retries[turn.held]
 
     def _forget(self, turn: Turn) -> None:
         if (timer := self._timers.pop(turn, None)) is not None:
             timer.cancel()
         self._forget_wait(turn)
-        for items in (self._due, self._retries, self._suspended):
+        retries = self._retries.get(turn.held, deque())
+        for items in (self._due, self._suspended, retries):
             if turn in items:
                 items.remove(turn)
+        if not retries:
+            self._retries.pop(turn.held, None)
