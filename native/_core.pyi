@@ -47,7 +47,7 @@ def cut(data: bytes, most: int, limit: int, /) -> tuple[int, int]: ...
 def stretch(header: bytes, data: bytes, count: int, begin: int, /) -> Records | None: ...
 def plan(
     records: Records,
-    stretches: list[tuple[int, bytes, int]],
+    spans: list[tuple[int, bytes, int]],
     rules: tuple[object, ...],
     ids: Ids,
     capacity: int,

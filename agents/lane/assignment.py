@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
-Place = tuple[str, int]
-"""Topic and partition."""
+Partition = tuple[str, int]
+"""Topic and partition number."""
+LaneKey = tuple[str, int]
+"""Input topic and lane number."""
 
 
 class Ownership(Protocol):

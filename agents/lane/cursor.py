@@ -9,7 +9,7 @@ from typing import Final
 
 from agents.batch import native_records
 from agents.batch.batch import FetchedBatch, Record
-from agents.lane.assignment import Ownership, Place
+from agents.lane.assignment import Ownership, Partition
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import require
 from ringfence_kafka.producer.transactional import FencedError
@@ -181,12 +181,12 @@ class Cursor:
         )  # fmt: skip
 
 
-def next_offsets(cursors: Mapping[Place, Cursor], lanes: int) -> dict[str, int]:
+def next_offsets(cursors: Mapping[Partition, Cursor], lanes: int) -> dict[str, int]:
     """Return the first offset of each input that is not processed, as the meta record has it. ``lanes`` is the address's."""
     return {next_key(topic, partition, lanes): cursor.next for (topic, partition), cursor in cursors.items()}
 
 
-def described(cursors: Mapping[Place, Cursor], topic: str) -> str:
+def described(cursors: Mapping[Partition, Cursor], topic: str) -> str:
     """Return the next offsets of a topic for a line of the log."""
     nexts = {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic}
     if len(nexts) < 2:

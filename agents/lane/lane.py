@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents.batch.batch import FetchedBatch
 from agents.batch.inbox import Inbox
-from agents.lane.assignment import Ownership, Place
+from agents.lane.assignment import LaneKey, Ownership, Partition
 from agents.lane.cursor import ClusterWentBackError, Cursor, described
 from agents.lane.errors import (
     ChangelogRecreatedError,
@@ -86,15 +86,15 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._mail = Inbox()
         self._kept: list[FetchedBatch] = []
         """Batches under way: of one topic, each of another partition."""
-        self._given: Collection[Place] | None = None
+        self._given: Collection[Partition] | None = None
         self._room = asyncio.Event()
-        self._cursors: dict[Place, Cursor] = {}
+        self._cursors: dict[Partition, Cursor] = {}
         self._busy = False
         """A batch is being processed."""
         self._failures = Failures(opening)
 
     @property
-    def key(self) -> Place:
+    def key(self) -> LaneKey:
         """Input topic and number of the lane."""
         return self._opening.address.input_topic, self._opening.number
 
@@ -121,7 +121,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         return self._opening
 
     @property
-    def cursors(self) -> dict[Place, Cursor]:
+    def cursors(self) -> dict[Partition, Cursor]:
         """How far it is in each of its inputs; empty until it was open."""
         return self._cursors
 
@@ -191,7 +191,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
-    def start(self, ownership: Ownership, given: Collection[Place] | None = None) -> None:
+    def start(self, ownership: Ownership, given: Collection[Partition] | None = None) -> None:
         """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`.
 
         ``given``: the inputs of the lane that it gave us; None = all there are.

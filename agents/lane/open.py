@@ -13,7 +13,7 @@ from typing import Final
 from agents.batch.batch import FetchedBatch
 from agents.decision.decide import Path
 from agents.lane import journal
-from agents.lane.assignment import Ownership, Place
+from agents.lane.assignment import Ownership, Partition
 from agents.lane.cursor import Cursor, described, next_offsets
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
@@ -53,7 +53,7 @@ class Opened:
     producer: TransactionalProducer
     table: LaneTable
     epoch: int
-    cursors: dict[Place, Cursor]
+    cursors: dict[Partition, Cursor]
     """Of each input: partitions of the input topic, and one of the forward topic."""
     path: Path
     emitter: Emitter
@@ -152,7 +152,7 @@ class Opening:
         """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
         return self._checks.rules_fault
 
-    async def open(self, ownership: Ownership, given: Collection[Place] | None = None) -> Opened:
+    async def open(self, ownership: Ownership, given: Collection[Partition] | None = None) -> Opened:
         """Open the lane. ``given``: the inputs of it that the group gave this worker; None = all.
 
         Raises:
@@ -163,7 +163,7 @@ class Opening:
         async with self._places.place(self.name):
             return await self._open(ownership, given)
 
-    async def _open(self, ownership: Ownership, given: Collection[Place] | None) -> Opened:
+    async def _open(self, ownership: Ownership, given: Collection[Partition] | None) -> Opened:
         await reach("opening", self.name)
         await self._confirm(ownership)
         facts = await self._checks.facts()
@@ -201,7 +201,7 @@ class Opening:
         return self._opened(producer, epoch, cursors, facts)
 
     def _opened(
-        self, producer: TransactionalProducer, epoch: int, cursors: dict[Place, Cursor], facts: TopicFacts
+        self, producer: TransactionalProducer, epoch: int, cursors: dict[Partition, Cursor], facts: TopicFacts
     ) -> Opened:
         targets, outputs = self._lane.targets, facts.outputs
         topics = [self.address.input_topic, *(target.accepted_topic for target in (self.address, *targets))]
@@ -238,7 +238,7 @@ class Opening:
             return await self._state.warm_up()
 
     async def regain(
-        self, ownership: Ownership, opened: Opened, given: Collection[Place] | None = None
+        self, ownership: Ownership, opened: Opened, given: Collection[Partition] | None = None
     ) -> None:
         """Go on with what stayed open over a rebalance, by a new assignment.
 
@@ -262,7 +262,7 @@ class Opening:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await self._cluster.topics.ids(sorted({topic for topic, _ in opened.cursors}))
 
-    async def _begin(self, cursors: Mapping[Place, Cursor], ownership: Ownership) -> None:
+    async def _begin(self, cursors: Mapping[Partition, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
 
@@ -281,7 +281,7 @@ class Opening:
         )  # fmt: skip
 
     async def _tell_journal(
-        self, producer: TransactionalProducer, cursors: dict[Place, Cursor], topic_ids: Mapping[str, str]
+        self, producer: TransactionalProducer, cursors: dict[Partition, Cursor], topic_ids: Mapping[str, str]
     ) -> None:
         """Write down that the ring knows less from here on, before anything is decided by it."""
         meta, address = self.table.meta, self.address

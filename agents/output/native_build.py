@@ -97,7 +97,7 @@ class NativePath:
             return None
         if any(batch.malformed or batch.topic != self._address.input_topic for batch, _ in due):
             return None
-        stretches = [
+        spans = [
             (len(records), wire_names.source(batch.topic, batch.partition), batch.partition)
             for batch, records in due
         ]
@@ -106,7 +106,7 @@ class NativePath:
         now = int(time.time() * 1000)
         try:
             found = core.plan(
-                those, stretches, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now
+                those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now
             )
         except Exception:
             log.exception(

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agents.lane.assignment import LaneKey
 from agents.lane.lane import Lane, LaneState
 from agents.lane.state_folder import StateFolder
 from agents.topic_checks.addresses import AddressFaults, shown
-from agents.worker.lag import LaneKey, LaneLags
+from agents.worker.lag import LaneLags
 from agents.worker.lane_map import LaneMap, listed
 from agents.worker.read_errors import Unreadable
 from ringfence_kafka.admin.group_watch import GroupWatch

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaError
 
+from agents.lane.assignment import LaneKey, Partition
 from agents.lane.errors import QUESTION_LIMIT_S
 from agents.lane.lane import Lane, LaneState
 from ringfence_kafka.admin.cluster import Cluster
@@ -15,11 +16,6 @@ from ringfence_kafka.admin.cluster import Cluster
 T = TypeVar("T")
 
 Number = TypeVar("Number", int, float)
-
-Partition = tuple[str, int]
-"""Topic and partition number."""
-LaneKey = tuple[str, int]
-"""Input topic and lane number."""
 
 ENDS_LIMIT_S: Final = 5.0
 """For all partitions together: those that nobody tells of within it have no lag until the next time."""

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from agents.lane.assignment import LaneKey
 from agents.lane.lane import Lane
 from agents.lane.open import Opening
 from agents.lane.opening_limiter import OpeningLimiter
@@ -11,7 +12,6 @@ from agents.lane.state_folder import StateFolder
 from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults
-from agents.worker.lag import LaneKey
 from agents.worker.lane_map import LaneMap
 from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster

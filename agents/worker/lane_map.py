@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
-from agents.worker.lag import LaneKey, Partition
+from agents.lane.assignment import LaneKey, Partition
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import lane_of
 from ringfence_kafka.wording import first_of
 
 NAMES_MAX: Final = 64
@@ -49,8 +50,7 @@ class LaneMap:
     def find(self, topic: str, partition: int) -> LaneKey:
         """Return the lane that a partition belongs to; of other topics a lane that does not exist."""
         address = self._addresses.get(topic)
-        number = partition % address.lanes if address is not None and address.lanes else partition
-        return self._input_of.get(topic, ""), number
+        return self._input_of.get(topic, ""), lane_of(partition, address.lanes if address is not None else 0)
 
     def lanes_of(self, partitions: Iterable[Partition]) -> list[LaneKey]:
         """Return the lanes that own partitions of inputs among these, sorted."""

@@ -9,7 +9,7 @@ from typing import Final
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from agents.batch.batch import FetchedBatch
-from agents.lane.assignment import Ownership
+from agents.lane.assignment import LaneKey, Ownership, Partition
 from agents.lane.errors import QUESTION_LIMIT_S
 from agents.lane.lane import Lane
 from agents.lane.state_folder import StateFolder
@@ -17,7 +17,7 @@ from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults
 from agents.worker.health import WorkerHealth
-from agents.worker.lag import LaneKey, LaneLags, Partition
+from agents.worker.lag import LaneLags
 from agents.worker.lane_factory import LaneFactory, ObserveAddress
 from agents.worker.lane_map import LaneMap, listed
 from agents.worker.totals import Totals

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from agents.worker.lag import LaneKey, Partition
+from agents.lane.assignment import LaneKey, Partition
 from agents.worker.lane_factory import LaneFactory
 from agents.worker.lane_map import listed
 

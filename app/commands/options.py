@@ -17,6 +17,10 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
+DRY_RUN_OBSTACLES: Final = click.option(
+    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
+)
+
 
 def addresses_option(verb: Verb) -> Verb:
     """Give a verb the configuration, with an address at least, as its parameter ``settings``."""

@@ -9,8 +9,8 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agents.lane.assignment import LaneKey
 from agents.lane.lane import LaneState
-from agents.worker.lag import LaneKey
 from agents.worker.lanes import Lanes
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval

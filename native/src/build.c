@@ -28,7 +28,7 @@ void work_end(Work *work) {
     for (size_t i = 0; i < work->slots_count; i++) free(work->slots[i].buffer.bytes);
     free(work->chunk.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
-    free(work->stretches), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
+    free(work->spans), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
     Py_XDECREF(work->new_ids);
 }
 
@@ -174,12 +174,12 @@ static int build_record(Work *work, const Record *record, const Scan *scan, cons
 }
 
 int build_accepted(Work *work) {
-    const Stretch *stretch = work->stretches;
+    const Span *span = work->spans;
     int64_t sequence = work->first;
     for (Py_ssize_t i = 0; i < work->count; i++) {
         const Scan *scan = &work->scans[i];
-        while (i >= stretch->end) stretch++;
-        if (scan->verdict != DUPLICATE && !build_record(work, &work->records->records[i], scan, &stretch->place, sequence))
+        while (i >= span->end) span++;
+        if (scan->verdict != DUPLICATE && !build_record(work, &work->records->records[i], scan, &span->place, sequence))
             return 0;
         sequence += scan->verdict == ACCEPTED;
     }
@@ -189,9 +189,9 @@ int build_accepted(Work *work) {
 /* Ring records of the new IDs, see tables/codec.py; and as one chunk: each value behind its length. */
 int build_slots(Work *work) {
     Batch *batch = NULL;
-    const Stretch *stretch = work->stretches;
+    const Span *span = work->spans;
     for (int32_t i = 0; i < work->ids_count; i++) {
-        while (work->owners[i] >= stretch->end) stretch++;
+        while (work->owners[i] >= span->end) span++;
         const Record *record = &work->records->records[work->owners[i]];
         const uint8_t *id = work->ids[i].bytes;
         size_t id_length = (size_t)work->ids[i].length;
@@ -202,7 +202,7 @@ int build_slots(Work *work) {
         store_be16(value, (uint16_t)(RING_VALUE_BYTES + id_length));
         value[2] = FORMAT_VERSION;
         store_be64(value + 3, (uint64_t)sequence);
-        store_be32(value + 11, (uint32_t)stretch->partition);
+        store_be32(value + 11, (uint32_t)span->partition);
         store_be64(value + 15, (uint64_t)record->offset);
         store_be64(value + 23, (uint64_t)record->timestamp);
         int64_t length = RING_VALUE_BYTES + (int64_t)id_length;

@@ -34,22 +34,22 @@ static int rules_of(PyObject *tuple, Rules *rules) {
 }
 
 /* [(number of records, place of _RF_SOURCE up to the offset, partition)] */
-static int stretches_of(PyObject *list, Work *work) {
+static int spans_of(PyObject *list, Work *work) {
     Py_ssize_t count = PyList_Size(list), end = 0;
-    work->stretches = malloc((size_t)(count + 1) * sizeof(Stretch));
-    if (work->stretches == NULL) return PyErr_NoMemory(), 0;
+    work->spans = malloc((size_t)(count + 1) * sizeof(Span));
+    if (work->spans == NULL) return PyErr_NoMemory(), 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        Stretch *stretch = &work->stretches[i];
+        Span *span = &work->spans[i];
         Py_ssize_t records;
         PyObject *item = PyList_GetItem(list, i);
-        if (!PyTuple_Check(item)) return PyErr_Format(PyExc_TypeError, "a stretch is a tuple"), 0;
-        if (!PyArg_ParseTuple(item, "ny#i", &records, &stretch->place.bytes, &stretch->place.length, &stretch->partition))
+        if (!PyTuple_Check(item)) return PyErr_Format(PyExc_TypeError, "a span is a tuple"), 0;
+        if (!PyArg_ParseTuple(item, "ny#i", &records, &span->place.bytes, &span->place.length, &span->partition))
             return 0;
-        if (records < 0) return PyErr_Format(PyExc_ValueError, "a stretch of less than no records"), 0;
-        stretch->end = end += records;
+        if (records < 0) return PyErr_Format(PyExc_ValueError, "a span of less than no records"), 0;
+        span->end = end += records;
     }
-    work->stretches_count = count;
-    if (end != work->count) return PyErr_Format(PyExc_ValueError, "stretches of %zd records, there are %zd", end, work->count), 0;
+    work->spans_count = count;
+    if (end != work->count) return PyErr_Format(PyExc_ValueError, "spans of %zd records, there are %zd", end, work->count), 0;
     return 1;
 }
 
@@ -198,20 +198,20 @@ static int judge(Work *work) {
 /* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
 enum { RELEASED_FROM = 256 };
 
-/* plan(records, stretches, rules, IDs, capacity, head, floor, spread, now)
+/* plan(records, spans, rules, IDs, capacity, head, floor, spread, now)
  *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *records, *stretches, *rules, *result = NULL;
+    PyObject *records, *spans, *rules, *result = NULL;
     Work work = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL", RecordsType, &records, &PyList_Type, &stretches, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL", RecordsType, &records, &PyList_Type, &spans, &PyTuple_Type,
                           &rules, IdsType, &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
         return NULL;
     if (!ids_there(work.sequences)) return NULL;
     work.records = (Records *)records;
     work.count = work.records->count;
     if (!rules_of(rules, &work.rules)) return NULL;
-    if (!stretches_of(stretches, &work) || !work_begin(&work)) goto done;
+    if (!spans_of(spans, &work) || !work_begin(&work)) goto done;
     int plain = 1;
     PyThreadState *released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
     for (Py_ssize_t i = 0; i < work.count && plain; i++) {

@@ -40,7 +40,7 @@ typedef struct {
     Py_ssize_t end; /* the number of the first record behind them */
     Name place;     /* of _RF_SOURCE, up to the offset */
     int partition;
-} Stretch;
+} Span;
 
 typedef struct {
     Part id, group;
@@ -53,8 +53,8 @@ typedef struct {
     Rules rules;
     Records *records;
     Py_ssize_t count;
-    Stretch *stretches;
-    Py_ssize_t stretches_count;
+    Span *spans;
+    Py_ssize_t spans_count;
     PyObject *sequences;
     long long capacity, first, floor, now;
     int spread;

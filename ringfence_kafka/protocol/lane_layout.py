@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from typing import Self
 
 
+def lane_of(partition: int, lanes: int) -> int:
+    """Return the lane of an input partition for the key ``lanes`` of an address; 0 = each partition is a lane."""
+    return partition % lanes if lanes else partition
+
+
 @dataclass(frozen=True, slots=True)
 class LaneLayout:
     """Partition p of the input belongs to lane p modulo the number of lanes."""
@@ -21,7 +26,7 @@ class LaneLayout:
 
     def lane_of(self, partition: int) -> int:
         """Return the lane of an input partition."""
-        return partition % self.lanes
+        return lane_of(partition, self.lanes)
 
     def partitions_of(self, lane: int) -> range:
         """Return the input partitions of a lane, in rising order."""

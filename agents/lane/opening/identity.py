@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from agents.lane.assignment import Place
+from agents.lane.assignment import Partition
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
@@ -42,7 +42,7 @@ class LaneIdentity:
             chained=settings.feeder(address) is not None,
         )
 
-    def inputs(self, partitions: int) -> list[Place]:
+    def inputs(self, partitions: int) -> list[Partition]:
         """Return what the lane reads, of an input topic with so many partitions; the forward topic comes last."""
         layout = LaneLayout.of(self.address.lanes, partitions)
         own = [(self.address.input_topic, partition) for partition in layout.partitions_of(self.number)]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from agents.lane.assignment import Place
+from agents.lane.assignment import Partition
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError, PartitionsChangedError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.topic_facts import TopicFacts, ask_facts
@@ -91,7 +91,7 @@ class LaneChecks:
         if faults:
             raise LaneRefusedError("; ".join(faults))
 
-    def require_all_inputs(self, facts: TopicFacts, given: Collection[Place]) -> None:
+    def require_all_inputs(self, facts: TopicFacts, given: Collection[Partition]) -> None:
         """Make sure that the inputs of the lane that the group gave this worker are all there are.
 
         Raises:

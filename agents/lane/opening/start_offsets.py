@@ -8,7 +8,7 @@ from typing import Final
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 
-from agents.lane.assignment import Place
+from agents.lane.assignment import Partition
 from agents.lane.cursor import Cursor
 from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
 from agents.lane.opening.changelog_recovery import Lost
@@ -41,13 +41,13 @@ class StartOffsets:
         self._group_watch = group_watch
         self._is_persistent = is_persistent
         self._note = note
-        self._held: Mapping[Place, Cursor] = {}
-        self._leaderless: dict[Place, KafkaTimeoutError] = {}
+        self._held: Mapping[Partition, Cursor] = {}
+        self._leaderless: dict[Partition, KafkaTimeoutError] = {}
         """Partitions of the opening under way whose first and next offset nobody knows."""
 
     async def cursors(
         self, facts: TopicFacts, meta: Meta | None, lost: Lost | None = None
-    ) -> dict[Place, Cursor]:
+    ) -> dict[Partition, Cursor]:
         """Return where the lane continues in each of its inputs.
 
         Args:
@@ -69,11 +69,13 @@ class StartOffsets:
             )  # fmt: skip
         return cursors
 
-    def hold(self, cursors: Mapping[Place, Cursor]) -> None:
+    def hold(self, cursors: Mapping[Partition, Cursor]) -> None:
         """Keep the cursors of an opening: they say what this process commits last."""
         self._held = cursors
 
-    async def _cursor(self, place: Place, facts: TopicFacts, meta: Meta | None, lost: Lost | None) -> Cursor:
+    async def _cursor(
+        self, place: Partition, facts: TopicFacts, meta: Meta | None, lost: Lost | None
+    ) -> Cursor:
         meta = meta if lost is None else lost.stored.meta
         async with asyncio.timeout(QUESTION_LIMIT_S):
             noted = await self._cluster.groups.committed(*place)
@@ -102,7 +104,7 @@ class StartOffsets:
             distrusts=distrusts,
         )
 
-    async def _trusted(self, place: Place, noted: Committed | None, meta: Meta | None) -> int | None:
+    async def _trusted(self, place: Partition, noted: Committed | None, meta: Meta | None) -> int | None:
         """Return the group's offset. One that a foreign consumer committed is not followed: the changelog knows better."""
         recorded = meta.next_of(*place) if meta else None
         if noted is None or self._group_watch is None:
@@ -122,7 +124,7 @@ class StartOffsets:
         )  # fmt: skip
         return recorded if before is None else before.offset
 
-    async def set_back(self, producer: TransactionalProducer, cursors: Mapping[Place, Cursor]) -> None:
+    async def set_back(self, producer: TransactionalProducer, cursors: Mapping[Partition, Cursor]) -> None:
         """Commit where the lane is where the group says otherwise: lags, and the lane's own comparisons, go by the group."""
         offsets = {
             TopicPartition(*place): cursor.next for place, cursor in cursors.items() if cursor.distrusts
@@ -131,7 +133,7 @@ class StartOffsets:
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 await producer.transact([], offsets, self._lane.app_id)
 
-    def _note_empty(self, place: Place, committed: int, meta: Meta | None) -> None:
+    def _note_empty(self, place: Partition, committed: int, meta: Meta | None) -> None:
         """Note for status that the changelog knows nothing of a lane that has processed messages."""
         lane, (topic, partition) = self._lane, place
         if meta is None and topic == lane.address.input_topic and self._is_persistent():
@@ -140,7 +142,7 @@ class StartOffsets:
                 f"{committed}. The IDs from before are lost: a message that comes again is accepted again"
             )
 
-    def _beyond_the_end(self, at: Place, end: int, committed: int | None, recorded: int | None) -> str:
+    def _beyond_the_end(self, at: Partition, end: int, committed: int | None, recorded: int | None) -> str:
         """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
         topic, partition = at
         place = f"{topic}/{partition}"
@@ -155,7 +157,9 @@ class StartOffsets:
             f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
         )
 
-    async def _next(self, place: Place, committed: int | None, facts: TopicFacts, meta: Meta | None) -> int:
+    async def _next(
+        self, place: Partition, committed: int | None, facts: TopicFacts, meta: Meta | None
+    ) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         topic, partition = place
         recorded = meta.next_of(topic, partition) if meta else None

@@ -2,7 +2,7 @@
 
 import click
 
-from app.commands.options import JSON, YES, addresses_option
+from app.commands.options import DRY_RUN_OBSTACLES, JSON, YES, addresses_option
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import silence_clients
@@ -94,9 +94,7 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
     required=True,
     help="How many lanes it is to have; 0 = a lane for each partition.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
-)
+@DRY_RUN_OBSTACLES
 @YES
 @JSON
 @addresses_option

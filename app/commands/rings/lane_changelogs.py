@@ -8,20 +8,15 @@ from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journa
 from app.commands.rings.joined_rings import Content
 from app.commands.rings.regroup_plan import RegroupError
 from app.commands.rings.regrouping import Change, Event
+from app.commands.rings.restartable import worker_came
 from app.commands.rings.show import PARALLEL, LaneView
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol import wire_names
 from tables.codec import META_KEY, Meta, encode_meta
 
-AGAIN: Final = "run this again: it goes on where it ended"
 WRITE_LIMIT_S: Final = 55.0
 """For the transaction of all rings: brokers abort one that is open for a minute."""
-
-
-def worker_came(settings: Settings) -> RegroupError:
-    """Return the error of a regrouping that is not alone."""
-    return RegroupError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
 
 
 class LaneChangelogs:
@@ -58,11 +53,11 @@ class LaneChangelogs:
         """Write a meta record as the lane itself. Raises RegroupError if its record is not ``former`` any more."""
         async with OwnedLane(self._settings, self._address, number) as owned:
             if (await self.content(number)).meta != former:
-                raise worker_came(self._settings)
+                raise worker_came(self._settings, RegroupError)
             await owned.write([(META_KEY, encode_meta(meta))])
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write all of it in one transaction, as lane 0: whoever opens that lane, or regroups too, is the last one to write."""
+        """Write all of it in one transaction, as lane 0: a worker that opens that lane, or another regrouping, fences this one."""
         oldest_ms = await oldest_taken_ms(self._cluster, self._topic)
         app_id, name = self._settings.app.id, self._address.name
         async with OwnedLane(self._settings, self._address, 0) as owned:

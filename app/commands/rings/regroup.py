@@ -11,13 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 import click
-from aiokafka.errors import KafkaError
 
 from agents.topic_checks.changelog import newest_metas
 from agents.topic_checks.lanes import is_marked, shown_lanes
 from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import require_journal
-from app.commands.rings.lane_changelogs import AGAIN, LaneChangelogs, worker_came
+from app.commands.rings.lane_changelogs import LaneChangelogs
 from app.commands.rings.pending_input import anything, first_unjudged
 from app.commands.rings.regroup_plan import (
     RegroupError,
@@ -28,17 +27,14 @@ from app.commands.rings.regroup_plan import (
     plan,
 )
 from app.commands.rings.regrouping import Forwarded, Regroup
+from app.commands.rings.restartable import carry_out, worker_came
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
-from ringfence_kafka.process import failpoints
-from ringfence_kafka.process.step_progress import Steps, steps
-from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import LogStalledError
-from ringfence_kafka.readers.read_counts import observed
 from tables.codec import Meta
 
 SHOWN_LIMIT_S: Final = 15.0
@@ -71,7 +67,6 @@ def regroup(
         MissingTopicError: a topic does not exist.
         BrokerUnavailableError: the cluster does not answer.
     """
-    failpoints.install_from_environment()
     address = settings.configured(name)
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
 
@@ -80,15 +75,7 @@ def regroup(
             verb = _Verb(settings, address, cluster, say, progress)
             return await verb.regroup(lanes, dry_run=dry_run, yes=yes)
 
-    try:
-        with steps() as progress, observed(progress.add):
-            regrouping, obstacles, sizes = asyncio.run(run(progress))
-    except FencedError as error:
-        raise worker_came(settings) from error
-    except (KafkaError, LogStalledError, TimeoutError) as error:
-        raise BrokerUnavailableError(
-            f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
-        ) from error
+    regrouping, obstacles, sizes = carry_out(settings, run, RegroupError)
     if as_json:
         click.echo(json.dumps(document(regrouping, obstacles, sizes, dry_run=dry_run), indent=2))
     return int(bool(obstacles))
@@ -201,7 +188,7 @@ class _Verb:
             await work.unmark()
             raise RegroupError(left)
         if running:
-            raise worker_came(self._settings)
+            raise worker_came(self._settings, RegroupError)
         await self._give_all(regrouping, counts)
         return await work.write(counts[self._changelog], await self._forwarded(regrouping, counts))
 

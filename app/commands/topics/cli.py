@@ -2,7 +2,7 @@
 
 import click
 
-from app.commands.options import JSON, YES, addresses_option
+from app.commands.options import DRY_RUN_OBSTACLES, JSON, YES, addresses_option
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import silence_clients
@@ -51,9 +51,7 @@ def topics_check(settings: Settings, as_json: bool) -> int:
     is_flag=True,
     help="Also with messages that are not judged: a group's later ones may come before them.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
-)
+@DRY_RUN_OBSTACLES
 @YES
 @JSON
 @addresses_option

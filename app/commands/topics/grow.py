@@ -8,14 +8,12 @@ Successors have everything before their partitions exist, and the records of lan
 by the line that names the next step.
 """
 
-import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 import click
-from aiokafka.errors import KafkaError
 
 from agents.lane.journal import RingEvent
 from agents.topic_checks.changelog import newest_meta, newest_metas
@@ -24,6 +22,7 @@ from app.commands.confirmation import confirmed
 from app.commands.rings.changelog_writer import OwnedLane, oldest_taken_ms, require_journal
 from app.commands.rings.joined_rings import Entry
 from app.commands.rings.pending_input import anything, first_unjudged
+from app.commands.rings.restartable import carry_out, worker_came
 from app.commands.rings.show import LaneView
 from app.commands.topics.growth_plan import (
     Growth,
@@ -40,13 +39,9 @@ from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
 from ringfence_kafka.config.addresses import upstream
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
-from ringfence_kafka.process import failpoints
-from ringfence_kafka.process.step_progress import Steps, steps
-from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.readers.log_reader import LogStalledError
-from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
 from tables import codec
 from tables.codec import Meta
@@ -55,7 +50,6 @@ from tables.restore import Restore
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
 """A successor may get more than one transaction should hold. Only the last one, with its meta record, counts."""
-AGAIN: Final = "run this again: it goes on where it ended"
 
 
 def grow(
@@ -87,7 +81,6 @@ def grow(
         MissingTopicError: a topic of the address does not exist.
         BrokerUnavailableError: the cluster does not answer.
     """
-    failpoints.install_from_environment()
     address = settings.configured(name)
     if fed_by := upstream(name, settings.addresses):
         raise GrowthError(
@@ -102,22 +95,10 @@ def grow(
             growing = _Growing(settings, address, cluster, say, progress)
             return await growing.grow(partitions, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes)
 
-    try:
-        with steps() as progress, observed(progress.add):
-            work, obstacles = asyncio.run(run(progress))
-    except FencedError as error:
-        raise _worker_came(settings) from error
-    except (KafkaError, LogStalledError, TimeoutError) as error:
-        raise BrokerUnavailableError(
-            f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
-        ) from error
+    work, obstacles = carry_out(settings, run, GrowthError)
     if as_json:
         click.echo(json.dumps(document(address, work, obstacles, dry_run=dry_run), indent=2))
     return int(bool(obstacles))
-
-
-def _worker_came(settings: Settings) -> GrowthError:
-    return GrowthError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
 
 
 class _Growing:
@@ -265,7 +246,7 @@ class _Growing:
             view = LaneView(self._settings, self._address, self._cluster, lane, dated=True)
             restore = await view.read_on()
         if restore.meta != metas[lane]:
-            raise _worker_came(self._settings)
+            raise worker_came(self._settings, GrowthError)
         for successor in work.growth.successors(lane):
             if successor not in metas or not metas[successor].next_offsets:
                 async with OwnedLane(self._settings, self._address, successor) as owned:
@@ -290,7 +271,7 @@ class _Growing:
         meta = self._with_count(work.metas[lane], growth)
         async with OwnedLane(self._settings, self._address, lane) as owned:
             if await self._newest_meta(lane) != work.metas[lane]:
-                raise _worker_came(self._settings)
+                raise worker_came(self._settings, GrowthError)
             record = owned.journal_record(RingEvent.GROWN, self._address.name, growth, meta)
             await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [record])
         successors = named_successors(self._address, growth, lane)

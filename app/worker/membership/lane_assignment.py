@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
+from ringfence_kafka.protocol.lane_layout import LaneLayout, lane_of
 
 Partition = tuple[str, int]
 Joined = tuple[str, Collection[str], Collection[Partition]]
@@ -31,13 +32,12 @@ class LaneTopics(NamedTuple):
 
     def lane_of(self, topic: str, partition: int) -> int:
         """Return the lane of a partition of one of these topics."""
-        return partition % self.lanes if self.lanes and topic == self.input else partition
+        return lane_of(partition, self.lanes) if topic == self.input else partition
 
     def partitions_of(self, topic: str, lane: int, count: int) -> list[int]:
         """Return the partitions of a topic with so many that a lane owns."""
-        if self.lanes and topic == self.input:
-            return list(range(lane, count, self.lanes))
-        return [lane] if lane < count else []
+        lanes = self.lanes if topic == self.input else 0
+        return list(LaneLayout.of(lanes, count).partitions_of(lane))
 
     def lane_count(self, counts: Mapping[str, int], there: Iterable[str]) -> int:
         """Return how many lanes the topics that are there have."""

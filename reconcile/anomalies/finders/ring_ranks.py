@@ -28,7 +28,7 @@ def ranks(
     """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
 
     If input and output disagree about an order, the output is out of order itself, and is not a witness. ``sequenced``: IDs may have
-    sequence numbers. Those of a ring tell the order since it was last emptied, unless they fall along a route: then it was begun anew.
+    sequence numbers. The numbers of a ring give the order since it was last emptied. Numbers that fall along a route show that a new ring began.
     """
     chosen = routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place, one = ["out_address", "out_partition"], F.count(F.lit(1))

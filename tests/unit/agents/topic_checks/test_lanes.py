@@ -125,7 +125,7 @@ def test_another_number_of_lanes(recorded: int, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [0, 1, 4])
 def test_a_regrouping_that_did_not_end(lanes: int) -> None:
-    """Refused whatever the file says, also where it says what was before."""
+    """Every file is refused, also one with the former number."""
     meta = _meta(mark(4), orders=4)
     (fault,) = count_faults(_address(lanes), {"orders": 4}, [meta])
 

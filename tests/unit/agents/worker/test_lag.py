@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
+from agents.lane.assignment import Partition
 from agents.lane.cursor import Cursor
 from agents.lane.lane import Lane, LaneState
-from agents.worker.lag import Growth, LaneLags, Partition
+from agents.worker.lag import Growth, LaneLags
 from tests.support.cluster_double import ClusterDouble
 
 INPUT, FORWARD = "orders", "app-orders-forward"

@@ -338,7 +338,7 @@ async def test_another_number_while_it_is_under_way() -> None:
 
 
 def test_ids_reach_their_homes() -> None:
-    """Whatever the hash: the lane where an ID is at home gets the IDs of the lane where it was."""
+    """The home lane of an ID gets the IDs of its former home lane, for every hash."""
     for partitions in range(1, 13):
         for before, after in itertools.product(range(partitions + 1), repeat=2):
             regrouping = Regrouping(

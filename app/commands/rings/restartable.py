@@ -1,0 +1,51 @@
+"""Verbs that write as lanes while no worker runs, and that go on where they ended when they are run again."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from aiokafka.errors import KafkaError
+
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
+from ringfence_kafka.process import failpoints
+from ringfence_kafka.process.step_progress import Steps, steps
+from ringfence_kafka.producer.transactional import FencedError
+from ringfence_kafka.readers.log_reader import LogStalledError
+from ringfence_kafka.readers.read_counts import observed
+
+Result = TypeVar("Result")
+Error = TypeVar("Error", bound=RingfenceError)
+
+AGAIN: Final = "run this again: it goes on where it ended"
+
+
+def worker_came(settings: Settings, error: type[Error]) -> Error:
+    """Return the error of a verb that is not alone."""
+    return error(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
+
+
+def carry_out(
+    settings: Settings, work: Callable[[Steps], Coroutine[Any, Any, Result]], error: type[RingfenceError]
+) -> Result:
+    """Run the work of a verb to its end, and show its steps.
+
+    Args:
+        settings: The configuration.
+        work: Is given the steps, which count what is read.
+        error: The verb's own error.
+
+    Raises:
+        RingfenceError: ``error``; or a worker has fenced the verb.
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    failpoints.install_from_environment()
+    try:
+        with steps() as progress, observed(progress.add):
+            return asyncio.run(work(progress))
+    except FencedError as fenced:
+        raise worker_came(settings, error) from fenced
+    except (KafkaError, LogStalledError, TimeoutError) as failure:
+        raise BrokerUnavailableError(
+            f"{named(failure)}: look at the brokers and at this user's rights, then {AGAIN}"
+        ) from failure
