@@ -34,7 +34,7 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
     Faust commits nothing for it; the lane's transaction does. All partitions of a lane go to one worker: see
     ``app/worker/membership/assignor.py``.
     """
-    forward = () if address.lanes == 1 else (wire_names.forward_topic(app_id, address.name),)
+    forward = (wire_names.forward_topic(app_id, address.name),) if address.forwards else ()
     topics = (address.input_topic, *forward)
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
 

@@ -25,7 +25,7 @@ class LaneMap:
         self._forwards = {
             address.input_topic: wire_names.forward_topic(settings.app.id, address.name)
             for address in settings.addresses
-            if address.lanes != 1
+            if address.forwards
         }
         self._input_of = {topic: topic for topic in self._addresses} | {
             forward: topic for topic, forward in self._forwards.items()

@@ -109,15 +109,20 @@ class AddressSettings(AddressDefaults):
             )
         return {**derived, **data}
 
+    @property
+    def forwards(self) -> bool:
+        """Whether messages may have another home than the lane that they reach: with one lane none has."""
+        return self.lanes != 1
+
     def topics(self, app_id: str) -> dict[str, str]:
-        """All topics of the address by their role. With one lane every message is at home, and nothing is forwarded."""
+        """All topics of the address by their role."""
         roles = {
             "input topic": self.input_topic,
             "accepted topic": self.accepted_topic,
             "quarantine topic": self.quarantine_topic,
             "changelog": wire_names.changelog_topic(app_id, self.name),
         }
-        if self.lanes != 1:
+        if self.forwards:
             roles["forward topic"] = wire_names.forward_topic(app_id, self.name)
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 

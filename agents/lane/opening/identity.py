@@ -46,4 +46,4 @@ class LaneIdentity:
         """Return what the lane reads, of an input topic with so many partitions; the forward topic comes last."""
         layout = LaneLayout.of(self.address.lanes, partitions)
         own = [(self.address.input_topic, partition) for partition in layout.partitions_of(self.number)]
-        return own if self.address.lanes == 1 else [*own, (self.forward_topic, self.number)]
+        return [*own, (self.forward_topic, self.number)] if self.address.forwards else own

@@ -51,7 +51,7 @@ async def ask_facts(cluster: Cluster, lane: LaneIdentity, denied: Callable[[], S
     faults = [*topic_faults(app_id, address, existing), *target_faults(address, targets, existing), *denied()]
     if faults:
         raise LaneRefusedError("; ".join(faults))
-    forward = [] if address.lanes == 1 else [lane.forward_topic]
+    forward = [lane.forward_topic] if address.forwards else []
     topic_ids = await cluster.topics.ids([address.input_topic, *forward, lane.changelog])
     outputs = Outputs(
         {name: topic.partitions for name, topic in existing.items()},

@@ -30,7 +30,7 @@ def lane_topics(settings: Settings) -> list[LaneTopics]:
     return [
         LaneTopics(
             address.input_topic,
-            "" if address.lanes == 1 else wire_names.forward_topic(settings.app.id, address.name),
+            wire_names.forward_topic(settings.app.id, address.name) if address.forwards else "",
             address.lanes,
         )
         for address in settings.addresses

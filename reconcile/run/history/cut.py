@@ -142,14 +142,14 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
         "accepted": address.accepted_topic,
         "quarantine": address.quarantine_topic,
     }
-    if address.lanes == 1:
+    if not address.forwards:
         del roles["forward"]
     return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
 
 
 def former_forward(app_id: str, address: AddressSettings) -> str | None:
     """The forward topic that an address with one lane may have from a time when it had more; None = it has more."""
-    return wire_names.forward_topic(app_id, address.name) if address.lanes == 1 else None
+    return None if address.forwards else wire_names.forward_topic(app_id, address.name)
 
 
 def chained_key(topic: str) -> str:
