@@ -94,12 +94,13 @@ class DueRecords(NamedTuple):
 
 
 class Parcel:
-    """A batch on its way through Faust, which keeps each message until the next one comes."""
+    """Batches of one lane on their way through Faust, which keeps each message until the next one comes."""
 
-    def __init__(self, batch: FetchedBatch) -> None:
-        self._batch: FetchedBatch | None = batch
+    def __init__(self, batches: Sequence[FetchedBatch]) -> None:
+        """``batches``: each of another partition."""
+        self._batches: Sequence[FetchedBatch] = batches
 
-    def take(self) -> FetchedBatch | None:
-        """The batch; nothing is left behind."""
-        batch, self._batch = self._batch, None
-        return batch
+    def take(self) -> Sequence[FetchedBatch]:
+        """Return the batches; nothing is left behind."""
+        batches, self._batches = self._batches, ()
+        return batches

@@ -29,7 +29,7 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
 
 
 def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
-    """Make the agent: one actor a partition of input and forward topic.
+    """Make the agent: one actor a partition of input and forward topic. The actor of a lane's first partition gets what all of them have.
 
     Faust commits nothing for it; the lane's transaction does. All partitions of a lane go to one worker: see
     ``app/worker/membership/assignor.py``.
@@ -46,7 +46,6 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
 
 
 async def _deliver(parcel: Parcel, lanes: Lanes) -> None:
-    """An actor that waits for its next batch must not have the last one."""
-    batch = parcel.take()
-    if batch is not None:
+    """Offer the batches, and keep none: an actor that waits for its next ones must not have the last ones."""
+    for batch in parcel.take():
         await lanes.offer(batch)

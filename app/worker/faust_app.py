@@ -67,6 +67,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             interval=parts.interval,
             client_options=client_properties.for_aiokafka(parts.settings.kafka),
             hooks=_Hooks(self, parts),
+            lanes={address.input_topic: address.lanes for address in parts.settings.addresses},
         )
         self.web = StatusWeb(self)
         self.web.register(parts)

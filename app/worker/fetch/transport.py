@@ -42,6 +42,7 @@ from app.worker.fetch.startup_retry import connected
 from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import named
+from ringfence_kafka.protocol.lane_layout import lane_of
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -186,7 +187,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
 
 
 class BatchConsumer(faust_parts.Consumer):
-    """Hands Faust one message a fetch and partition."""
+    """Hands Faust one message a fetch and lane."""
 
     thread_class = BatchConsumerThread
 
@@ -223,8 +224,12 @@ class BatchConsumer(faust_parts.Consumer):
         """Nothing: each lane seeks. Faust would first ask for the offset of one partition after the other."""
 
     def is_active(self, tp: TP) -> bool:
-        """Whether batches of this partition are wanted now. In any thread."""
-        return tp in self.active_partitions
+        """Whether batches of this partition are wanted now. In any thread.
+
+        The batches of a lane travel by its first partition, so they are wanted only while its are.
+        """
+        active = self.active_partitions
+        return tp in active and self.transport.first_of_lane(tp) in active
 
     async def _drain_messages(self, fetcher: Any) -> None:
         """Hand over fetched batches until ``fetcher``, which is Faust's, is stopped.
@@ -257,16 +262,18 @@ class BatchConsumer(faust_parts.Consumer):
             return []
         if self.should_stop or not self.flow_active:
             return []
-        return [
-            self._batch_message(TP(tp.topic, tp.partition), batch)
-            for tp, batch in batches.items()
-            if self.is_active(tp) or tp in self.buffered_partitions
-        ]
+        by_lane: dict[TP, list[FetchedBatch]] = {}
+        for tp, batch in batches.items():
+            first = self.transport.first_of_lane(TP(tp.topic, tp.partition))
+            if self.is_active(tp) or first in self.buffered_partitions:
+                by_lane.setdefault(first, []).append(batch)
+        return [self._batch_message(*item) for item in by_lane.items()]
 
-    def _batch_message(self, tp: TP, batch: FetchedBatch) -> ConsumerMessage:
+    def _batch_message(self, tp: TP, batches: Sequence[FetchedBatch]) -> ConsumerMessage:
+        batch = batches[0]
         when = batch.records[-1].timestamp / 1000 if batch.records else time.time()
         return ConsumerMessage(
-            tp.topic, tp.partition, batch.end - 1, when, 0, (), None, Parcel(batch), None, 0, 0, tp,
+            tp.topic, tp.partition, batch.end - 1, when, 0, (), None, Parcel(batches), None, 0, 0, tp,
             generation_id=self.app.consumer_generation_id,
         )  # fmt: skip
 
@@ -285,10 +292,27 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
         interval: FetchInterval,
         client_options: Mapping[str, Any],
         hooks: TransportHooks,
+        lanes: Mapping[str, int],
     ) -> None:
-        """``client_options``: of aiokafka, that somebody set for all clients."""
+        """Make the transport.
+
+        Args:
+            urls: Of the brokers.
+            app: The worker's.
+            buffers: Count what was fetched.
+            interval: How often brokers are asked.
+            client_options: Of aiokafka, that somebody set for all clients.
+            hooks: Questions and reports to the worker.
+            lanes: The key ``lanes`` of each address, by input topic.
+        """
         super().__init__(urls, app)
         self.buffers: Final = buffers
         self.interval: Final = interval
         self.client_options: Final = client_options
         self.hooks: Final = hooks
+        self._lanes = lanes
+
+    def first_of_lane(self, tp: TP) -> TP:
+        """Return the first partition of the lane of an input partition. A forward topic has one partition a lane."""
+        lanes = self._lanes.get(tp.topic, 0)
+        return TP(tp.topic, lane_of(tp.partition, lanes)) if lanes else tp

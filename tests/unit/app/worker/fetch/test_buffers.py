@@ -163,14 +163,13 @@ def test_given_back_when_dropped() -> None:
     mail = Inbox()
     for begin in (0, 1):
         held = buffers.hold(tp(0), 100)
-        parcel = Parcel(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=100, held=(held,)))
+        parcel = Parcel([FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=100, held=(held,))])
         del held
-        batch = parcel.take()
-        assert batch is not None
+        (batch,) = parcel.take()
         assert mail.add(batch)
         del batch
 
-        assert parcel.take() is None
+        assert not parcel.take()
     buffers.settle()
     before = buffers.used
     mail.clear()
