@@ -11,6 +11,8 @@ __all__ = ["BATCH_RECORDS_MAX", "DueRecords", "FetchedBatch", "Record", "RecordC
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
+TRANSACTION_RECORDS_MAX: Final = 4 * BATCH_RECORDS_MAX
+"""Records of one transaction of a lane with several partitions."""
 JOINED_BYTES_MAX: Final = 8 * 2**20
 """What batches that are joined may cost in memory together; one alone may cost more."""
 

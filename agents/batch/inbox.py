@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final
 
-from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch
+from agents.batch.batch import JOINED_BYTES_MAX, TRANSACTION_RECORDS_MAX, FetchedBatch
 
 MAIL_MAX: Final = 2
 """Batches, besides the first of each partition; more wait in Faust's buffer and then in the broker."""
@@ -48,7 +48,10 @@ class Inbox:
         left: deque[FetchedBatch] = deque()
         for batch in self._batches:
             place = _place(batch)
-            fits = count + len(batch.records) <= BATCH_RECORDS_MAX and size + batch.bytes <= JOINED_BYTES_MAX
+            fits = (
+                count + len(batch.records) <= TRANSACTION_RECORDS_MAX
+                and size + batch.bytes <= JOINED_BYTES_MAX
+            )
             if place in seen or batch.topic != taken[0].topic or not fits:
                 left.append(batch)
             else:

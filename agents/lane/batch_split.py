@@ -5,7 +5,7 @@ A poison record fails its whole transaction every time. Halving the batch lets t
 
 from typing import Final
 
-from agents.batch.batch import BATCH_RECORDS_MAX
+from agents.batch.batch import TRANSACTION_RECORDS_MAX
 
 WHOLE_TRIES: Final = 2
 """Nearly always something else has failed, and is well again soon."""
@@ -16,7 +16,7 @@ class BatchSplit:
 
     def __init__(self) -> None:
         """Batches are whole."""
-        self.records_max = BATCH_RECORDS_MAX
+        self.records_max = TRANSACTION_RECORDS_MAX
         self._failures = 0
 
     def failed(self, count: int) -> bool:
@@ -30,4 +30,4 @@ class BatchSplit:
     def succeeded(self) -> None:
         """One was committed."""
         self._failures = 0
-        self.records_max = min(BATCH_RECORDS_MAX, 2 * self.records_max)
+        self.records_max = min(TRANSACTION_RECORDS_MAX, 2 * self.records_max)

@@ -145,14 +145,16 @@ class Received:
 
 
 @contextlib.asynccontextmanager
-async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIterator[Received]:
-    """An app over one topic with one partition; ``bytes_max``: of what is under way, where it is not the usual bound."""
+async def receiving(
+    bootstrap: str, folder: Path, bytes_max: int = 0, partitions: int = 1
+) -> AsyncIterator[Received]:
+    """An app over one topic with one lane; ``bytes_max``: of what is under way, where it is not the usual bound."""
     name = kafka.unique("transport")
     settings = validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
             "app": {"id": f"{name}-app", "data_dir": str(folder), "web_port": 0},
-            "addresses": [{"name": name, "partitions": 1}],
+            "addresses": [{"name": name, "partitions": partitions, "lanes": int(partitions > 1)}],
         }
     )
     await topics.ensure(settings)
@@ -245,6 +247,43 @@ async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> N
 
     assert most > bound // 4
     assert received.done == list(range(600))
+
+
+async def test_a_lane_of_several_partitions(bootstrap: str, tmp_path: Path) -> None:
+    """Batches of all its partitions come by the first one. While the lane takes nothing, none of them is fetched further."""
+    count = 3
+    async with receiving(bootstrap, tmp_path, partitions=count) as received:
+        consumer = received.app.consumer
+        inputs = [TP(received.name, partition) for partition in range(count)]
+        messages: list[TP] = []
+        hand_over = consumer.callback
+
+        async def counting(message: Any) -> None:
+            messages.append(message.tp)
+            await hand_over(message)
+
+        consumer.callback = counting
+        received.room.clear()
+        sent = 0
+        while any(map(consumer.is_active, inputs)):
+            for partition in range(count):
+                kafka.send(bootstrap, received.name, records(sent, sent + 1), partition)
+            sent += 1
+            await until(functools.partial(received.has_given, sent), lambda: f"{received.taken}")
+        received.room.set()
+        await until(lambda: len(received.offsets) == count * sent, lambda: f"{received.batches}")
+        got = {
+            tp.partition: [
+                record.offset
+                for batch in received.batches
+                if batch.partition == tp.partition
+                for record in batch.records
+            ]
+            for tp in inputs
+        }
+
+    assert set(messages) == {inputs[0]}
+    assert got == {partition: list(range(sent)) for partition in range(count)}
 
 
 async def test_aborted_records_are_bridged(

@@ -116,7 +116,7 @@ def _of(partition: int, begin: int, end: int) -> FetchedBatch:
 
 def test_a_transaction_takes_what_all_partitions_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch of each partition, as many records as a transaction may have; a forwarded batch goes alone."""
-    monkeypatch.setattr("agents.batch.inbox.BATCH_RECORDS_MAX", 10)
+    monkeypatch.setattr("agents.batch.inbox.TRANSACTION_RECORDS_MAX", 10)
     mail = Inbox()
     first = [_of(0, 0, 4), _of(1, 0, 4), batch(0, 1, FORWARD), _of(2, 0, 4), _of(0, 9, 10), _of(3, 0, 2)]
 

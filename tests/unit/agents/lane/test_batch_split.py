@@ -1,25 +1,25 @@
 """How many records of a batch go into one transaction."""
 
-from agents.batch.batch import BATCH_RECORDS_MAX
+from agents.batch.batch import TRANSACTION_RECORDS_MAX
 from agents.lane.batch_split import BatchSplit
 
 
 def test_halved_until_it_goes_well() -> None:
     """Not at the first failure, which mostly is of something else; then less and less, down to one, and more again once that went well."""
     divided = BatchSplit()
-    assert not divided.failed(BATCH_RECORDS_MAX)
-    assert divided.records_max == BATCH_RECORDS_MAX
+    assert not divided.failed(TRANSACTION_RECORDS_MAX)
+    assert divided.records_max == TRANSACTION_RECORDS_MAX
     found = []
     while divided.failed(divided.records_max):
         found.append(divided.records_max)
-    assert found == [2500, 1250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
+    assert found == [10_000, 5_000, 2500, 1250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
     for _ in range(5):
         divided.succeeded()
     assert divided.records_max == 32
     assert not divided.failed(32)
     for _ in range(20):
         divided.succeeded()
-    assert divided.records_max == BATCH_RECORDS_MAX
+    assert divided.records_max == TRANSACTION_RECORDS_MAX
 
 
 def test_by_what_there_was() -> None:
