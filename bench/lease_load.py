@@ -23,9 +23,12 @@ from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_topic import PARTITIONS, TOPIC_CONFIG, ProgressTopic
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.state_store import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers.log_reader import LogReader
 
@@ -108,6 +111,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
             options,
             MemoryBudget(options.memory_max),
             watch_of(cluster, TOPIC),
+            StateReader(cluster, _destinations(cluster)),
         )
         began = time.monotonic()
         sizes = await asyncio.gather(*(_write(opening, index, writes // HOLDERS) for index in range(HOLDERS)))
@@ -139,6 +143,11 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         cleaned,
         cleaned_s,
     )
+
+
+def _destinations(cluster: Cluster) -> Destinations:
+    settings = validate({"app": {"id": APP_ID}, "addresses": [{"name": "bench-lease"}]})
+    return Destinations(settings, settings.addresses[0], GROUP, cluster)
 
 
 async def _fill(opening: LeaseAcquisition, writes: int) -> list[int]:

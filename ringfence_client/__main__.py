@@ -28,6 +28,12 @@ _COUNT: Final = click.IntRange(1, 10_000)
 @click.option("--consumer-group", type=CONSUMER_GROUP, required=True, help="Its progress is its own.")
 @_option("--concurrency", type=_COUNT, default=10, help="Handlers that run at once.")
 @_option("--prefetch", type=_COUNT, default=1, help="Messages of its group a handler holds.")
+@_option(
+    "--batch",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    help="Call the handler with a list of up to so many messages of one group; 0 = with one message.",
+)
 @click.option(
     "--max-attempts",
     type=click.IntRange(1),

@@ -40,11 +40,12 @@ def run_consumer(
     failpoints.install_from_environment()
     found = settings.configured(address)
     call = load_handler(handler)
+    lost = load_lost(handler)
     guard = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
     url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, auth=guard)
-    consumer = GroupConsumer(settings, found, group, call, options, web=url)
+    consumer = GroupConsumer(settings, found, group, call, options, lost=lost, web=url)
     gc_settings.collect_rarely()
     with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
         try:
@@ -119,6 +120,18 @@ def load_handler(text: str) -> Callable[..., Any]:
             raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
         found = getattr(found, part)
     check_handler(found, f"--handler {text!r}: {path}")
+    return found  # type: ignore[no-any-return]
+
+
+def load_lost(text: str) -> Callable[..., Any] | None:
+    """Return the function ``lost`` of the module that ``MODULE:FUNCTION`` names, which is loaded; None = it has none.
+
+    Raises:
+        ConfigurationError: what is called so cannot be called with groups.
+    """
+    found: Any = getattr(sys.modules[text.partition(":")[0]], "lost", None)
+    if found is not None:
+        check_handler(found, f"lost in the module of --handler {text!r}")
     return found  # type: ignore[no-any-return]
 
 

@@ -23,6 +23,7 @@ from ringfence_client.consumer import app_id_check, group_terms
 from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_client.consumer.fetch_loop import POLL_MS, FetchLoop
 from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.consumer.lost_groups import Lost, LostGroups
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_client.dispatch.dispatcher import Dispatcher
@@ -36,6 +37,8 @@ from ringfence_client.partition.parked_reader import ParkedReader
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.start_position import begin_at_end
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.state_store import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
@@ -74,6 +77,7 @@ class GroupConsumer:
         handler: Handler,
         options: ConsumerOptions | None = None,
         *,
+        lost: Lost | None = None,
         web: str = "",
     ) -> None:
         """Nothing happens yet.
@@ -84,6 +88,8 @@ class GroupConsumer:
             group: The consumer group: its own progress, beside all others.
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
             options: How.
+            lost: Called after a partition was given away or lost, with the groups that handlers had messages of; a coroutine function or
+                a plain one, which runs in a thread. What was kept of these groups in memory is to be dropped.
             web: Where this consumer's web server is, if it has one.
 
         Raises:
@@ -104,7 +110,10 @@ class GroupConsumer:
         self.memory = MemoryBudget(self.options.memory_max)
         self.dispatcher = Dispatcher(handler, MessageFactory(address), self.options)
         self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
-        self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
+        self.held_partitions = HeldPartitions(
+            self._topic, self.options, self.dispatcher, self._parked, LostGroups(lost)
+        )
+        self._destinations = Destinations(settings, address, group, self.cluster)
         self._web = web
         self._intake = FetchLoop(
             self._topic, self.options, self.held_partitions, self.dispatcher, self._parked, self.memory
@@ -181,6 +190,9 @@ class GroupConsumer:
             stack.push_async_callback(progress.stop)
             if self.options.start == "latest":
                 await begin_at_end(self.cluster, progress, self.group, self._topic)
+            states = StateReader(self.cluster, self._destinations)
+            stack.push_async_callback(states.stop)
+            stack.push_async_callback(self._destinations.stop)
             opening = LeaseAcquisition(
                 self._settings.kafka,
                 self._settings.app.id,
@@ -190,6 +202,7 @@ class GroupConsumer:
                 self.options,
                 self.memory,
                 self.group_watch,
+                states,
                 web=self._web,
             )
             stack.push_async_callback(opening.stop)

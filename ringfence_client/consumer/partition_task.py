@@ -108,7 +108,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         lease, window, writer = await ours.acquisition.open(ours.topic, number, confirm, waiting)
         held = HeldPartition(lease, window, writer, ours.parked.read_parked, self._broke)
         try:
-            writer.start(lambda: self._lost(held))
+            writer.start(lambda: self._lost(held), held.fail)
             # Before anything is handed out: whose it is, and what may be running, is known to others.
             await writer.persisted()
         except BaseException as error:
@@ -136,6 +136,8 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     async def _close(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
+        # Before anybody else may have its groups, this consumer included.
+        await self._ours.lost_groups.tell(str(held), held.groups)
         written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
         self._forget(held, ended)
         if ended and written:
@@ -146,6 +148,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
+        await self._ours.lost_groups.tell(str(held), held.groups)
         await held.writer.abandon()
         self._forget(held, ended)
 
@@ -160,6 +163,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
     def _forget(self, held: HeldPartition, ended: bool) -> None:
         self._ours.partitions.pop(self._number, None)
         held.window.cache.close()
+        held.sends.states.close()
         if ended:
             self._ours.acquisition.ended(held.lease)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
+from ringfence_client.consumer.lost_groups import LostGroups
 from ringfence_client.consumer.partition_task import Assignment, ConsumerPartitionTask
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.handlers.options import ConsumerOptions
@@ -28,7 +29,12 @@ class HeldPartitions:
     """Of one accepted topic."""
 
     def __init__(
-        self, topic: str, options: ConsumerOptions, dispatcher: Dispatcher, parked: ParkedReader
+        self,
+        topic: str,
+        options: ConsumerOptions,
+        dispatcher: Dispatcher,
+        parked: ParkedReader,
+        lost_groups: LostGroups,
     ) -> None:
         self.partitions: dict[int, HeldPartition] = {}
         """The partitions that are held, by number; suspended and leaving ones too."""
@@ -43,6 +49,7 @@ class HeldPartitions:
         self.drain_timeout = options.drain_timeout
         self.dispatcher = dispatcher
         self.parked = parked
+        self.lost_groups = lost_groups
         self.consumer: Any
         self.membership: membership.Membership
         self.acquisition: LeaseAcquisition

@@ -9,7 +9,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from aiokafka.errors import KafkaError
 
@@ -18,14 +21,18 @@ from ringfence_client.dispatch.failure_log import FailureLog, shortened
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers import group_names
+from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.handler import HandlerError, HandlerRuns
 from ringfence_client.handlers.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.handlers.retries import Failures
 from ringfence_client.partition.dead_letters import DeadLetter
 from ringfence_client.partition.parked_reader import GONE
 from ringfence_client.progress.lease import LostError
+from ringfence_client.sends.destinations import SendError
+from ringfence_client.sends.outgoing_record import OutgoingRecord
 from ringfence_client.window.window import End
-from ringfence_kafka.errors import named
+from ringfence_kafka.errors import RingfenceError, named
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -76,6 +83,9 @@ class Attempts:
         self._cut_short = cut_short
         self._refuse = refuse
         self._failure_log = FailureLog()
+        self._batch = max(1, options.batch)
+        self._left: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
+        """Messages of runs that outlive their turns."""
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency)
@@ -84,7 +94,7 @@ class Attempts:
 
     def prepare(self, turn: Turn) -> bool:
         """Whether the first message of a turn can be attempted now. If not, the turn waits for what it lacks, and is due again then."""
-        held, window, offset = turn.held, turn.held.window, turn.offsets[0]
+        window, offset = turn.held.window, turn.offsets[0]
         if self._is_blocked(turn):
             self.suspects.withdraw(turn)
             return False
@@ -99,6 +109,13 @@ class Attempts:
             self.suspects.withdraw(turn)
             self._bury(turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped)
             return False
+        return (bool(turn.attempt) or self._is_supplied(turn, record.key)) and self._begin(
+            turn, attempts, failures
+        )
+
+    def _begin(self, turn: Turn, attempts: int, failures: Failures | None) -> bool:
+        """Begin the attempt, unless it has begun; returns whether the handler may run now."""
+        held, window, offset = turn.held, turn.held.window, turn.offsets[0]
         is_unknown = False
         if not turn.attempt:
             is_suspect = offset < window.suspect_below
@@ -114,6 +131,35 @@ class Attempts:
             self._resting.wait(turn, held.writer.persisted(), prepares=True)
             return False
         return True
+
+    def _is_supplied(self, turn: Turn, group: bytes | None) -> bool:
+        """Whether there is room for what the handler sends, and the state of the group is read. If not, the turn waits for it."""
+        held = turn.held
+        waits: asyncio.Future[Any] | None = None
+        if held.sends.outbox.full:
+            waits = held.writer.persisted()
+        elif turn.has_state or group is None:
+            return True
+        elif held.sends.states.is_known(group):
+            turn.read_state(held.sends.states.value(group))
+            return True
+        else:
+            waits = asyncio.create_task(self._load_state(turn, group))
+        self.suspects.withdraw(turn)
+        self._resting.wait(turn, waits, prepares=True)
+        return False
+
+    async def _load_state(self, turn: Turn, group: bytes) -> Rest | None:
+        """Read the state of a group."""
+        held = turn.held
+        try:
+            turn.read_state(await held.sends.states.load(group))
+        except (KafkaError, OSError, RingfenceError) as error:
+            self._failure_log.attempt_failed(
+                f"{held}: the state of group {shown(group)} cannot be read, so its messages wait; again in {LOAD_REST_S:g} s: {named(error)}"
+            )
+            return Rest(LOAD_REST_S)
+        return None
 
     def _is_blocked(self, turn: Turn) -> bool:
         """Whether a run of the first message goes on that nobody could end, or it waits to be redriven."""
@@ -159,49 +205,117 @@ class Attempts:
         """
         window, offset = turn.held.window, turn.offsets[0]
         record = window.cache.record(offset)
-        message = self._factory.make(
-            record, turn.attempt, turn.held.fence, window.redrives.counts.get(offset, 0)
-        )
+        messages = self._messages(turn, record)
+        effects = messages[0].effects
+        sent: list[OutgoingRecord] = []
         error: BaseException | None = None
         try:
             if self._timeout:
-                await self._run_limited(turn, message)
+                await self._run_limited(turn, messages)
             else:
-                await self._runs.call(message)
+                await self._runs.call(messages)
+            if effects.any:
+                sent = await turn.held.sends.resolve(effects)
         except BaseException as raised:
             error = raised
         if turn in self._abandoned:
             self._abandoned.discard(turn)
             raise LostError(f"{turn.held}/{offset} went on without this run")
+        left = self._runs.left(turn.held.fence.log, offset)
+        if left is None:
+            effects.end()
+        else:
+            self._left[left] = messages
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns although it was cancelled may have left out the rest.
-            return self._failed(turn, record, HandlerEndedError(turn.cut_short))
-        return self._judge(turn, record, error)
+            ended = HandlerEndedError(turn.cut_short)
+            return (
+                self._try_alone(turn, ended)
+                if turn.batched and left is None
+                else self._failed(turn, record, ended)
+            )
+        return self._judge(turn, record, error, effects, sent)
 
-    async def _run_limited(self, turn: Turn, message: Message) -> None:
+    def _messages(self, turn: Turn, record: Any) -> list[Message]:
+        """Return the first message of a turn, and with batches those behind it that can be handled with it."""
+        held, effects = turn.held, Effects(turn.state)
+        redrives, make = held.window.redrives.counts, self._factory.make
+        first = make(
+            record,
+            turn.attempt,
+            held.fence,
+            redrives.get(record.offset, 0),
+            first_here=held.is_first(record.key),
+            effects=effects,
+        )
+        if self._batch == 1 or len(turn.offsets) == 1 or not self._may_batch(turn, record.offset):
+            return [first]
+        records: list[Any] = list(
+            takewhile(bool, map(partial(self._batchable, turn), turn.offsets[1 : self._batch]))
+        )
+        turn.begin_batch([item.offset for item in records])
+        return [
+            first,
+            *(make(item, 1, held.fence, first_here=False, effects=effects) for item in records),
+        ]
+
+    @staticmethod
+    def _may_batch(turn: Turn, first: int) -> bool:
+        """Whether the first message of a turn may be in a batch: nothing speaks against it."""
+        return turn.attempt == 1 and not turn.has_failed and first >= turn.alone_below and turn.trial is None
+
+    def _batchable(self, turn: Turn, offset: int) -> Any | None:
+        """Return the record of a message behind the first one if it can be handled in its batch, else None."""
+        window = turn.held.window
+        attempts = window.attempts
+        if (
+            offset in attempts.counts
+            or offset in attempts.failures
+            or offset in turn.given_up
+            or offset in window.redrives.counts
+            or offset in window.redrives.blocked
+            or not window.suspect_below <= offset < window.reserved
+            or self._runs.left(turn.held.fence.log, offset) is not None
+        ):
+            return None
+        window.cache.recall(offset)
+        return window.cache.record(offset)
+
+    async def _run_limited(self, turn: Turn, messages: list[Message]) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
         reason = f"the handler did not end within {self._timeout:g} s (--handler-timeout)"
         timer = asyncio.get_running_loop().call_later(self._timeout, self._cut_short, task, turn, reason)
         try:
-            await self._runs.call(message)
+            await self._runs.call(messages)
         finally:
             timer.cancel()
 
-    def _judge(self, turn: Turn, record: Any, error: BaseException | None) -> Rest | None:
+    def _judge(
+        self,
+        turn: Turn,
+        record: Any,
+        error: BaseException | None,
+        effects: Effects,
+        sent: list[OutgoingRecord],
+    ) -> Rest | None:
+        if error is not None and turn.batched and not isinstance(error, Release | HandlerError):
+            return self._try_alone(turn, error)
         match error:
             case None:
                 self._count_success(turn)
-                self._finish(turn)
+                self._finish(turn, record.key, effects, sent)
             case Reject():
                 self._count_success(turn)
                 self._bury(
                     turn, record, _legible(error.reason) or "rejected by the handler", parks=self._parks
                 )
             case Release():
+                turn.break_batch()
                 turn.take_back()
                 self._counts["released"] += 1
                 return Rest(RELEASE_REST_S, release=True)
             case HandlerError():
+                turn.break_batch()
                 turn.take_back()
                 self._refuse(error)
                 return Rest(CUT_SHORT_REST_S)
@@ -210,6 +324,18 @@ class Attempts:
                 raise error
             case _:  # whatever a handler raises, no matter of which class, its message is tried again
                 return self._failed(turn, record, error)
+        return None
+
+    def _try_alone(self, turn: Turn, error: BaseException) -> Rest | None:
+        """Try the messages of a failed batch one by one. It counts as an attempt at none of them: the fault is one message's."""
+        count = 1 + len(turn.batched)
+        turn.break_batch()
+        turn.take_back()
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+        self._failure_log.attempt_failed(
+            f"{turn.held}/{turn.offsets[0]}: a batch of {count} messages failed and is tried one by one: {_legible(named(error))}"
+        )
         return None
 
     def abandon(self, turn: Turn) -> None:
@@ -224,6 +350,7 @@ class Attempts:
 
     def _failed(self, turn: Turn, record: Any, error: BaseException) -> Rest | None:
         held, offset, attempt = turn.held, record.offset, turn.attempt
+        turn.break_batch()
         if held.window.closed or not turn.offsets:
             return None
         said = error.reason if isinstance(error, Retry) else None
@@ -273,10 +400,18 @@ class Attempts:
 
     # -- after it ---------------------------------------------------------------------------------------------
 
-    def _finish(self, turn: Turn) -> None:
+    def _finish(
+        self,
+        turn: Turn,
+        group: bytes | None = None,
+        effects: Effects | None = None,
+        sent: list[OutgoingRecord] | None = None,
+    ) -> None:
         if not turn.held.window.closed and turn.offsets:
+            self._counts["finished"] += 1 + len(turn.batched)
+            # In one step: no snapshot of the progress comes between.
             turn.finish(End.ACK)
-            self._counts["finished"] += 1
+            turn.held.acknowledge(group, sent or (), effects)
 
     def _bury(
         self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
@@ -315,15 +450,34 @@ class Attempts:
 
         async def settle() -> Rest | None:
             await asyncio.wait([left])
+            messages = self._left.pop(left, [])
             is_finished = not left.cancelled() and left.exception() is None
-            if is_finished:
-                self._finish(turn)
+            if is_finished and not turn.held.window.closed and turn.offsets:
+                is_finished = await self._finish_left(turn, messages)
             if turn.held.draining:
                 turn.put_back()
                 return None
             return None if is_finished else again()
 
         self._resting.wait(turn, asyncio.create_task(settle()))
+
+    async def _finish_left(self, turn: Turn, messages: list[Message]) -> bool:
+        """Acknowledge the messages of a run that outlived its turn; False: what it sends cannot be written."""
+        sent: list[OutgoingRecord] = []
+        effects = messages[0].effects if messages else None
+        if effects is not None and effects.any:
+            try:
+                sent = await turn.held.sends.resolve(effects)
+            except SendError as error:
+                log.warning("%s/%d: %s", turn.held, turn.offsets[0], error)
+                return False
+            finally:
+                effects.end()
+        if turn.held.window.closed or not turn.offsets:
+            return True
+        turn.batched = [message.offset for message in messages[1:]]
+        self._finish(turn, messages[0].group if messages else None, effects, sent)
+        return True
 
 
 class HandlerEndedError(Exception):

@@ -47,7 +47,7 @@ class Dispatcher:
         """Why the handler is none; what runs goes on, and nothing new is begun."""
         self.refusing = asyncio.Event()
         """Set when :attr:`refused` is."""
-        self.runs = HandlerRuns(handler, options.concurrency)
+        self.runs = HandlerRuns(handler, options.concurrency, batches=options.batch > 0)
         self._resting = RestingTurns(self.wake)
         self._attempts = Attempts(
             self.runs,
@@ -357,7 +357,7 @@ class Dispatcher:
         if offset is None:
             return None
         turn.offsets.append(offset)
-        if self._options.prefetch > 1:
+        if self._options.held_max > 1:
             turn.offsets.extend(ledger.acquire_more(turn))
         return turn
 

@@ -19,7 +19,9 @@ ASIDE_S: Final = 1.0
 class Turn:
     """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = ("attempt", "counted", "cut_short", "given_up", "held", "name", "offsets", "trial")
+    __slots__ = (
+        "alone_below", "attempt", "batched", "counted", "cut_short", "given_up", "has_state", "held", "name", "offsets", "state", "trial",
+    )  # fmt: skip
 
     def __init__(self, held: HeldPartition, name: str) -> None:
         self.held = held
@@ -34,6 +36,13 @@ class Turn:
         """Whether its attempt counts while it goes on; otherwise it counts when it fails."""
         self.cut_short = ""
         """Why its run is being ended; empty = it is not, or by nobody who counts that as an attempt."""
+        self.batched: list[int] = []
+        """Messages that its attempt has beside the first one."""
+        self.alone_below = 0
+        """Messages below it failed in a batch, so each is tried alone."""
+        self.has_state = False
+        """Whether the state of its group is read."""
+        self.state: bytes | None = None
         self.trial: asyncio.Future[None] | None = None
         """Done when its attempt is over; only where other messages may wait for that."""
 
@@ -48,6 +57,27 @@ class Turn:
             attempts = self.held.window.attempts
             self.attempt = attempts.begin_attempt(self.offsets[0], counted=self.counted)
             self.held.writer.note()
+
+    def begin_batch(self, offsets: Collection[int]) -> None:
+        """Note that the attempt has these messages too."""
+        self.batched = list(offsets)
+        for offset in self.batched:
+            self.held.window.attempts.begin_attempt(offset, counted=True)
+
+    def break_batch(self) -> bool:
+        """End an attempt at a batch that was not acknowledged: it counts for none of its messages. Returns whether it was one."""
+        if not self.batched:
+            return False
+        if self.offsets:
+            self.alone_below = self.batched[-1] + 1
+            for offset in self.batched:
+                self.held.window.attempts.take_back(offset, counted=True)
+        self.batched = []
+        return True
+
+    def read_state(self, state: bytes | None) -> None:
+        """Note the state of its group."""
+        self.has_state, self.state = True, state
 
     def put_on_trial(self, trial: "asyncio.Future[None]", *, counted: bool) -> None:
         """Have ``trial`` done when the attempt that begins now is over."""
@@ -72,6 +102,7 @@ class Turn:
     def over(self) -> None:
         """End its attempt, whatever came of it."""
         self.attempt, self.cut_short, self.counted = 0, "", True
+        self.has_state, self.state = False, None
         trial, self.trial = self.trial, None
         if trial is not None and not trial.done():
             trial.set_result(None)
@@ -85,13 +116,17 @@ class Turn:
             self.held.writer.note()
 
     def finish(self, how: End) -> None:
-        """End its first message."""
+        """End its first message, and those that its attempt has beside it."""
         self.over()
-        self.held.window.finish(self.offsets.pop(0), how, self)
-        self.held.writer.note()
+        batched, self.batched = self.batched, []
+        for offset in (self.offsets[0], *batched):
+            self.held.window.finish(offset, how, self)
+        del self.offsets[: 1 + len(batched)]
+        self.held.writer.note(1 + len(batched))
 
     def put_back(self) -> None:
         """Give all its messages back: they were not begun, or are not tried again here."""
+        self.break_batch()
         self.over()
         self.offsets.clear()
         window = self.held.window

@@ -15,7 +15,8 @@ from ringfence_client.handlers.message import Message
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import ConfigurationError
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[Any], Any]
+"""Called with a message; with batches, with a list of messages."""
 Log = tuple[str, int, str]
 """As a :class:`Fence` has it: a message of a topic of that name that was deleted is another one."""
 
@@ -58,9 +59,10 @@ def check_handler(handler: Any, name: str) -> None:
 class HandlerRuns:
     """Those of one consumer."""
 
-    def __init__(self, handler: Handler, concurrency: int) -> None:
-        """``handler``: a coroutine function, or a plain one, which runs in threads."""
+    def __init__(self, handler: Handler, concurrency: int, *, batches: bool = False) -> None:
+        """``handler``: a coroutine function, or a plain one, which runs in threads; with ``batches`` it is called with a list of messages."""
         self._handler = handler
+        self._batches = batches
         self._concurrency = concurrency
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         if not _is_async(handler):
@@ -72,8 +74,8 @@ class HandlerRuns:
         self.observe: Callable[[float], object] = lambda _: None
         """Told how long each run took, in seconds, however it ended."""
 
-    async def call(self, message: Message) -> None:
-        """Call the handler.
+    async def call(self, messages: list[Message]) -> None:
+        """Call the handler with a message, or with a batch.
 
         Raises:
             CancelledError: somebody cancelled this task; a thread goes on meanwhile.
@@ -81,12 +83,13 @@ class HandlerRuns:
             Exception: what the handler raised.
         """
         began, run = time.monotonic(), object()
-        self._begun[run] = message, began
+        self._begun[run] = messages[0], began
+        argument: Any = messages if self._batches else messages[0]
         try:
             if self._pool is None:
-                result = await self._handler(message)
+                result = await self._handler(argument)
             else:
-                result = await self._in_thread(message, self._pool)
+                result = await self._in_thread(messages[0], argument, self._pool)
             await _completed(result)
         except asyncio.CancelledError:
             if is_cancelled():
@@ -143,8 +146,10 @@ class HandlerRuns:
     def _new_pool(self) -> concurrent.futures.ThreadPoolExecutor:
         return concurrent.futures.ThreadPoolExecutor(self._concurrency, "ringfence-handler")
 
-    async def _in_thread(self, message: Message, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
-        run: concurrent.futures.Future[Any] = pool.submit(_called, self._handler, message)
+    async def _in_thread(
+        self, message: Message, argument: Any, pool: concurrent.futures.ThreadPoolExecutor
+    ) -> Any:
+        run: concurrent.futures.Future[Any] = pool.submit(_called, self._handler, argument)
         thread = asyncio.wrap_future(run)
         try:
             return await asyncio.shield(thread)
@@ -161,13 +166,13 @@ class HandlerRuns:
             raise
 
 
-def _called(handler: Handler, message: Message) -> Any:
+def _called(handler: Handler, argument: Any) -> Any:
     """Call it in a thread. Two classes mean something to the coroutine that waits, and must not get there.
 
     asyncio takes no StopIteration: who waits would wait for ever. A GeneratorExit closes all coroutines up to the task's.
     """
     try:
-        return handler(message)
+        return handler(argument)
     except (StopIteration, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 

@@ -2,10 +2,12 @@
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
+from ringfence_client.handlers.effects import DONE, Data, Effects, new_send
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import wire_names
@@ -112,6 +114,8 @@ class Message:
             redriven comes when later ones of its group may be done.
         sequence: Its ID's number among the IDs that its lane has accepted; None = it has no ID, or its address does not set ``lanes``.
             With ``lanes = 1`` it orders the messages of all groups as they were accepted.
+        first_here: Whether this process handles the group for the first time since it got the partition. True of a message without a
+            group. A cache of the group can be filled then; ``lost(groups)`` says when to drop it.
     """
 
     address: str
@@ -130,6 +134,61 @@ class Message:
     part: PartNumber | None = None
     redriven: int = 0
     sequence: int | None = None
+    first_here: bool = True
+    effects: Effects = field(default_factory=Effects, repr=False)
+    sent: int = field(default=0, repr=False)
+    """Records that the handler has sent so far."""
+
+    def send(
+        self,
+        topic: str,
+        value: Data,
+        *,
+        key: Data = None,
+        headers: Mapping[str, Data] | Iterable[tuple[str, Data]] | None = None,
+        duplicate_id: Data = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Awaitable[None]:
+        """Send a record when this message is acknowledged, in the same transaction. A failed attempt sends nothing.
+
+        Coroutines await it, and plain functions call it.
+
+        Args:
+            topic: Where to. The cluster is the one that the message comes from.
+            value: Bytes, text (UTF-8), or None.
+            key: Chooses the partition as Kafka's clients do. Without a key the group of this message does, so its sends stay in order.
+            headers: A dict, or pairs of name and value.
+            duplicate_id: The ID that the address detects duplicates by. None = one that follows from this message, if ``topic`` is the
+                input topic of an address.
+            partition: Number of the partition; None = by the key.
+            timestamp: Milliseconds since the epoch; None = the time of writing.
+
+        Raises:
+            RuntimeError: the attempt is over.
+            TypeError: an argument is of another type.
+            ValueError: an argument cannot be sent, or the message sends too much.
+        """
+        send = new_send(self, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
+        self.effects.add(send)
+        self.sent += 1
+        return DONE
+
+    @property
+    def state(self) -> bytes | None:
+        """What the last acknowledged message of this group left, as bytes; None = nothing.
+
+        Set it to change it, with None to delete it. The change is written when this message is acknowledged, in the same transaction.
+        """
+        return self.effects.state
+
+    @state.setter
+    def state(self, state: Data) -> None:
+        if self.group is None:
+            raise ValueError(
+                "this message has no group, so there is no state to set: give messages a key, or the address a group_header"
+            )
+        self.effects.set_state(state)
 
     @property
     def fence(self) -> int:
@@ -165,8 +224,17 @@ class MessageFactory:
         self._id_from = address.duplicate_id_from
         self._id_headers = address.duplicate_id_headers
 
-    def make(self, record: Any, attempt: int, fence: Fence, redriven: int = 0) -> Message:
-        """``record`` as aiokafka has it."""
+    def make(
+        self,
+        record: Any,
+        attempt: int,
+        fence: Fence,
+        redriven: int = 0,
+        *,
+        first_here: bool = True,
+        effects: Effects | None = None,
+    ) -> Message:
+        """Return the message of a record as aiokafka has it."""
         own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
         headers = (
             [header for header in record.headers if header[0] not in _OWN_HEADERS]
@@ -193,6 +261,8 @@ class MessageFactory:
             _part_number(own.get(wire_names.HEADER_PART)) if own else None,
             redriven,
             _number(own.get(wire_names.HEADER_SEQUENCE)),
+            first_here,
+            effects if effects is not None else Effects(),
         )  # fmt: skip
 
     def _duplicate_id(

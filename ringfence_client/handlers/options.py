@@ -36,6 +36,7 @@ class ConsumerOptions:
     Attributes:
         concurrency: Handlers that run at once, each for another group.
         prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
+        batch: The handler is called with a list of up to so many messages of one group; 0 = with one message.
         max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
         retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
             says how often means just that.
@@ -61,6 +62,7 @@ class ConsumerOptions:
 
     concurrency: int = 10
     prefetch: int = 1
+    batch: int = 0
     max_attempts: int | None = None
     retry_time: float | None = None
     breaker: bool = True
@@ -80,16 +82,7 @@ class ConsumerOptions:
     def __post_init__(self) -> None:
         self._check_choices()
         self._check_finite()
-        for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise ValueError(f"{key} = {value}: at least 1")
-        for key in ("retry_time", "handler_timeout"):
-            value = getattr(self, key)
-            if value is not None and value < 0:
-                raise ValueError(f"{key} = {value}: 0 seconds or more")
-        if self.memory_max < MEMORY_MIN:
-            raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
+        self._check_counts()
         for key in ("ack_interval", "drain_timeout", "session_timeout"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
@@ -103,8 +96,26 @@ class ConsumerOptions:
                 f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
             )
 
+    def _check_counts(self) -> None:
+        for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"{key} = {value}: at least 1")
+        for key in ("retry_time", "handler_timeout"):
+            value = getattr(self, key)
+            if value is not None and value < 0:
+                raise ValueError(f"{key} = {value}: 0 seconds or more")
+        if self.batch < 0:
+            raise ValueError(f"batch = {self.batch}: 0 or more")
+        if self.memory_max < MEMORY_MIN:
+            raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
+
     def _check_choices(self) -> None:
-        for key, most in (("concurrency", CONCURRENCY_MAX), ("prefetch", PREFETCH_MAX)):
+        for key, most in (
+            ("concurrency", CONCURRENCY_MAX),
+            ("prefetch", PREFETCH_MAX),
+            ("batch", PREFETCH_MAX),
+        ):
             if getattr(self, key) > most:
                 raise ValueError(f"{key} = {getattr(self, key)}: at most {most}")
         if self.on_dead_letter not in {"flow", "park"}:
@@ -117,6 +128,11 @@ class ConsumerOptions:
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{key} = {value}: a finite number of seconds")
+
+    @property
+    def held_max(self) -> int:
+        """Messages of its group that a handler holds."""
+        return max(self.prefetch, self.batch)
 
     @property
     def policy(self) -> RetryPolicy:

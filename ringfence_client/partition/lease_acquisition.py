@@ -19,6 +19,8 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.resume_offset import Log, Resumption, resume
 from ringfence_client.progress.topic_checks import small
+from ringfence_client.sends.partition_sends import PartitionSends
+from ringfence_client.sends.state_store import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
 from ringfence_kafka import clock
@@ -64,6 +66,7 @@ class LeaseAcquisition:
         options: ConsumerOptions,
         memory: MemoryBudget,
         group_watch: GroupWatch,
+        states: StateReader,
         *,
         web: str = "",
     ) -> None:
@@ -76,6 +79,7 @@ class LeaseAcquisition:
         self._options = options
         self._memory = memory
         self._group_watch = group_watch
+        self._states = states
         self._clients = ProducerClients(kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
         """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
@@ -128,7 +132,7 @@ class LeaseAcquisition:
         window = Window(
             found.progress,
             memory=self._memory,
-            prefetch=self._options.prefetch,
+            prefetch=self._options.held_max,
             records_max=self._options.records_max,
             gap=found.gap,
         )
@@ -144,6 +148,7 @@ class LeaseAcquisition:
             self._letters,
             take_back,
             self._explain,
+            PartitionSends(self._states),
             options=self._options,
             parts=predecessor.parts if predecessor is not None else (),
         )

@@ -1,12 +1,15 @@
 """A partition that is held: its lease, its window, who writes its progress, who reads what is parked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.message import Fence
 from ringfence_client.partition.progress_writer import ProgressWriter
 from ringfence_client.progress.lease import Lease
+from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_client.window.window import End, Window
 
 
@@ -26,6 +29,10 @@ class HeldPartition:
         self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
         self.window = window
         self.writer = writer
+        self.groups: set[bytes] = set()
+        """Groups of which a handler was given a message."""
+        self._fresh: set[bytes] = set()
+        """Those of them of which no message was acknowledged."""
         self.draining = False
         """Nothing more of it is handed out."""
         self.ending = False
@@ -38,6 +45,32 @@ class HeldPartition:
         """Done when a blocked message is redriven."""
         self._read = read
         self._renew = renew
+
+    def is_first(self, group: bytes | None) -> bool:
+        """Whether no message of this group was acknowledged here; notes that a handler is given one."""
+        if group is None:
+            return True
+        if group not in self.groups:
+            self.groups.add(group)
+            self._fresh.add(group)
+            return True
+        return group in self._fresh
+
+    def acknowledge(
+        self, group: bytes | None, records: Iterable[OutgoingRecord], effects: Effects | None
+    ) -> None:
+        """Take over what an acknowledged attempt asked for."""
+        if self._fresh and group is not None:
+            self._fresh.discard(group)
+        if effects is not None and effects.any:
+            self.sends.acknowledge(group, records, effects)
+            if self.sends.outbox.hurried:
+                self.writer.hurry()
+
+    @property
+    def sends(self) -> PartitionSends:
+        """What its handlers send and keep."""
+        return self.writer.sends
 
     @property
     def partition(self) -> int:

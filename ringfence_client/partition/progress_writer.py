@@ -18,6 +18,7 @@ from ringfence_client.progress.lease import Lease, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import record_batches
 from ringfence_client.progress.record_parts import PartLayout
+from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_client.window.window import End, Window
 from ringfence_kafka import clock
 from ringfence_kafka.concurrency.timeouts import back_off, set_within
@@ -72,6 +73,7 @@ class ProgressWriter:
         dead_letters: DeadLetters,
         take_back: Callable[[Callable[[], bool]], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         explain: Callable[[Exception], Awaitable[str]],
+        sends: PartitionSends,
         *,
         options: ConsumerOptions,
         parts: Iterable[int] = (),
@@ -88,9 +90,11 @@ class ProgressWriter:
                 what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
                 and any other error where that is not known yet.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
+            sends: What acknowledged messages send; written with the progress that calls them finished.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
             parts: Numbers of the parts that the last holder's record has.
         """
+        self.sends = sends
         self._lease = lease
         self._window = window
         self._producer = producer
@@ -129,7 +133,7 @@ class ProgressWriter:
         self._parts = PartLayout(parts)
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
-        self.letters = PendingLetters(str(lease), dead_letters, self._hurry)
+        self.letters = PendingLetters(str(lease), dead_letters, self.hurry)
         self._written_at = 0.0
         self._pause = 0.0
         self._urgent_pause = 0.0
@@ -140,14 +144,19 @@ class ProgressWriter:
         self.failing_since = 0.0
         """With a fault: since when, by the monotonic clock, s."""
 
-    def start(self, lost: Callable[[], None]) -> None:
-        """Write from now on; ``lost`` is called when the partition turns out to be somebody else's."""
-        self._task = asyncio.create_task(self._run(lost), name=f"progress of {self._lease}")
+    def start(self, lost: Callable[[], None], refused: Callable[[], None] = lambda: None) -> None:
+        """Write from now on.
 
-    def note(self) -> None:
-        """Something was begun or finished."""
-        self._changes += 1
-        if self._changes in {1, self._ack_count}:
+        Args:
+            lost: Called when the partition turns out to be somebody else's.
+            refused: Called when a topic refused what handlers send: nothing more is written, and the partition is to be opened anew.
+        """
+        self._task = asyncio.create_task(self._run(lost, refused), name=f"progress of {self._lease}")
+
+    def note(self, count: int = 1) -> None:
+        """Note that something was begun, or so many messages were finished."""
+        before, self._changes = self._changes, self._changes + count
+        if not before or before < self._ack_count <= self._changes:
             self._wake.set()
 
     def covers(self) -> bool:
@@ -169,7 +178,7 @@ class ProgressWriter:
             return
         self._state = progress_record.HELD if held else progress_record.DRAINING
         self.note()
-        self._hurry()
+        self.hurry()
 
     def exists(self, exists: bool) -> None:
         """Leave the group's offset out where the partition does not exist: the cluster would not take it, and the transaction would not end."""
@@ -182,7 +191,7 @@ class ProgressWriter:
         self._parts.forget()
         if not self._closing.is_set():
             self.note()
-            self._hurry()
+            self.hurry()
 
     def persisted(self) -> "asyncio.Future[None]":
         """Return what is done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
@@ -191,14 +200,14 @@ class ProgressWriter:
             _refuse(future, LostError(f"{self._lease} is not held any more"))
         else:
             self._waiting.append(future)
-            self._hurry()
+            self.hurry()
         return future
 
     def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
         """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`persisted`."""
         if self._ended:
             return self.persisted()  # which refuses
-        self._hurry()
+        self.hurry()
         return self.letters.add_letter(letter)
 
     def withdraw(self, offset: int) -> bool:
@@ -231,7 +240,7 @@ class ProgressWriter:
 
     # -- the task ------------------------------------------------------------------------------------------
 
-    async def _run(self, lost: Callable[[], None]) -> None:
+    async def _run(self, lost: Callable[[], None], refused: Callable[[], None]) -> None:
         attempt = 0
         while True:
             await self._due()
@@ -256,6 +265,16 @@ class ProgressWriter:
                 self._broken = self._urgent = True
                 self._parts.forget()
                 refusing = refusing_topics(error)
+                if self.sends.refused(refusing, named(error)):
+                    log.error(
+                        "%s: %s: what handlers send there cannot be written. The partition is opened anew: messages that were not written "
+                        "come again, and those that send there fail",
+                        self._lease, named(error),
+                    )  # fmt: skip
+                    self._give_up()
+                    await self._producer.discard()
+                    refused()
+                    return
                 if letters and (not refusing or self._dead_letters.topic.name in refusing):
                     self.letters.rest(error)
                 await self._back_off(error, attempt)
@@ -301,9 +320,11 @@ class ProgressWriter:
         size = sum(len(value or b"") for _, value in records)
         filled = record_batches(records, self._producer.builder)
         batches = [Outgoing(*self._destination(), item) for item in filled]
+        sent = self.sends.take_batches(self._producer.builder)
         built_s = time.monotonic() - building
         if letters:
             batches += self._dead_letters.outgoing((letter.letter for letter in letters), self._producer)
+        batches += sent
         # Not before all is built: a letter that cannot be must hold up its message.
         waiting, self._waiting = self._waiting, []
         changes, self._changes, self._urgent = self._changes, 0, False
@@ -314,7 +335,7 @@ class ProgressWriter:
         try:
             limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
             async with self._producer.turn(), asyncio.timeout(limit) as self._writing:
-                await self._producer.transact(batches, offsets, lease.group)
+                bases = await self._producer.transact(batches, offsets, lease.group)
         except BaseException:
             self._waiting = waiting + self._waiting
             self._changes += changes
@@ -324,6 +345,7 @@ class ProgressWriter:
             self._writing = None
         self._next = progress.next
         self._parts.written()
+        self.sends.commit(batches, bases)
         window.written(progress)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
@@ -382,11 +404,13 @@ class ProgressWriter:
         ):
             # It was committed, and only its answer lost: its dead letters must not be written again.
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
+            self.sends.commit()
             self._bury_written()
             _answer(waiting)
         self.letters.settle()
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
+        """Write at once."""
         self._urgent = True
         self._wake.set()
 
@@ -397,6 +421,7 @@ class ProgressWriter:
             if not future.done():
                 _refuse(future, error)
         self._waiting = []
+        self.sends.outbox.drop()
         self.letters.give_up(error)
 
 

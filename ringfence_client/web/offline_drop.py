@@ -10,6 +10,8 @@ from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.state_store import StateReader
 from ringfence_client.web.group_lookup import find_groups
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.window import Window
@@ -77,6 +79,7 @@ async def change(
         options,
         memory,
         watch_of(cluster, address.accepted_topic),
+        StateReader(cluster, Destinations(settings, address, cluster.group_id, cluster)),
     )
 
     said: list[str] = []

@@ -3,7 +3,12 @@
 Other programs and the nightly reconciliation rely on these names; changing one is a change of the interface.
 """
 
+import re
+from hashlib import blake2b
 from typing import Final
+
+TOPIC_NAME_MAX: Final = 249
+"""Kafka's own bound, in characters."""
 
 HEADER_SOURCE: Final = "_RF_SOURCE"
 """On every accepted record: ``<topic>/<partition>/<offset>`` of the input record it was made from."""
@@ -116,6 +121,19 @@ def dead_letter_topic(address: str) -> str:
 def progress_topic(app_id: str) -> str:
     """Compacted topic with how far each consumer group is in each partition of the accepted topics."""
     return f"{app_id}-progress"
+
+
+def state_topic(app_id: str, group: str, topic: str) -> str:
+    """Compacted topic with what the handlers of a consumer group keep for each group of messages of an accepted topic.
+
+    A consumer group may have a name that no topic may have. A digest in the topic's name then keeps such groups apart.
+    """
+    name = f"{app_id}-{group}-{topic}-state"
+    legal = re.sub(r"[^a-zA-Z0-9._-]", "_", name)
+    if legal == name and len(name) <= TOPIC_NAME_MAX:
+        return name
+    digest = blake2b(name.encode(), digest_size=8).hexdigest()
+    return f"{legal[: TOPIC_NAME_MAX - len(digest) - len('--state')]}-{digest}-state"
 
 
 def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:

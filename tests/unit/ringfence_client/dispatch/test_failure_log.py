@@ -59,7 +59,7 @@ async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
 
     runs = HandlerRuns(handler if asynchronous else _raises, 1)
     with pytest.raises(ValueError, match="xxx") as raised:
-        await runs.call(MESSAGE)
+        await runs.call([MESSAGE])
     runs.stop()
     assert raised.value.__traceback__ is not None
     trace = trace_of(

@@ -107,7 +107,7 @@ async def run(handler: Callable[[Any], Any]) -> None:
     """As the dispatcher does."""
     runs = HandlerRuns(handler, 1)
     try:
-        await runs.call(MESSAGE)
+        await runs.call([MESSAGE])
     finally:
         runs.stop()
 
@@ -122,7 +122,7 @@ async def test_longest_run() -> None:
 
     runs = HandlerRuns(hang, 3)
     messages: list[Any] = [SimpleNamespace(partition=index // 2, offset=index) for index in range(3)]
-    tasks = [asyncio.create_task(runs.call(message)) for message in messages]
+    tasks = [asyncio.create_task(runs.call([message])) for message in messages]
     await asyncio.sleep(0.01)
     before = runs.longest()
     ends[0].set()
@@ -211,7 +211,7 @@ async def test_what_coroutines_take_for_their_own(handler: Callable[[Any], Any],
     runs = HandlerRuns(handler, 1)
     try:
         with pytest.raises(RuntimeError, match=named):
-            await asyncio.wait_for(runs.call(cast("Message", Held())), 10)
+            await asyncio.wait_for(runs.call([cast("Message", Held())]), 10)
     finally:
         runs.stop()
 
@@ -232,7 +232,7 @@ async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch)
 
     tasks = []
     for now in (100.0, 130.0, 170.0):  # noqa: B007 - the clock
-        tasks.append(asyncio.create_task(runs.call(cast("Message", Held()))))
+        tasks.append(asyncio.create_task(runs.call([cast("Message", Held())])))
         await asyncio.sleep(0)
 
     assert runs.longest_s == 70
@@ -262,7 +262,7 @@ async def test_left_thread_that_returns_a_coroutine() -> None:
 
     runs = HandlerRuns(handle, 1)
     try:
-        run = asyncio.create_task(runs.call(cast("Message", Held())))
+        run = asyncio.create_task(runs.call([cast("Message", Held())]))
         await asyncio.sleep(0)
         run.cancel()
         await asyncio.wait([run])

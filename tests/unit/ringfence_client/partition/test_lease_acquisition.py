@@ -12,12 +12,16 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition import lease_acquisition as module
 from ringfence_client.partition.lease_acquisition import LeaseAcquisition
 from ringfence_client.progress.progress_record import HELD, Progress
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.state_store import StateReader
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_kafka import clock
+from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import KafkaSettings
 from tests.support.cluster_double import ClusterDouble
 
 TOPIC = "orders.accepted"
+SETTINGS = validate({"addresses": [{"name": "orders"}]})
 
 
 class _Producer:
@@ -88,6 +92,7 @@ async def test_openings_that_fail_leave_nothing_behind(
         ConsumerOptions(),
         MemoryBudget(2**26),
         watch_of(cluster, TOPIC),
+        StateReader(cluster, Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster)),
     )
     for number in range(100):
         for partition in range(2):

@@ -126,7 +126,7 @@ async def test_runs_are_timed() -> None:
         runs.observe = took.append
         message: Any = None
         try:
-            await runs.call(message)
+            await runs.call([message])
         except ValueError:
             took.append(-1)
 

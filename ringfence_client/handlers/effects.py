@@ -1,0 +1,192 @@
+"""What a handler's run asks for: records to send, and a new state of its group. Both wait for the acknowledgement."""
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka.protocol import wire_names
+
+STATE_BYTES_MAX: Final = 64 * 2**10
+"""Of the state of one group."""
+SENDS_MAX: Final = 10_000
+"""Records that one message may send."""
+SENDS_BYTES_MAX: Final = 16 * 2**20
+"""The same, of their keys, values and headers."""
+HEADER_BYTES: Final = 10
+"""More than a header takes beside its name and value."""
+
+Headers = list[tuple[str, bytes | None]]
+Data = bytes | bytearray | memoryview | str | None
+
+
+class Send(NamedTuple):
+    """A record that a handler sends."""
+
+    topic: str
+    partition: int | None
+    """None = chosen by the key, or else by the group of the message."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    duplicate_id: bytes | None
+    """None = for an address, the one that follows from the message; for other topics none."""
+    timestamp: int | None
+    """Milliseconds since the epoch; None = the time at which it is written."""
+    number: int
+    """Among the sends of its message, from 1."""
+    origin: Any
+    """Its message."""
+
+    @property
+    def bytes(self) -> int:
+        """Of key, value and headers, about."""
+        return (
+            len(self.key or b"")
+            + len(self.value or b"")
+            + sum(len(name) + len(value or b"") + HEADER_BYTES for name, value in self.headers)
+        )
+
+
+class Effects:
+    """Of one attempt; the messages of a batch share them."""
+
+    __slots__ = ("bytes", "changed", "ended", "sends", "state")
+
+    def __init__(self, state: bytes | None = None) -> None:
+        """``state``: that of the group, as it is before the attempt."""
+        self.sends: list[Send] = []
+        self.state = state
+        self.changed = False
+        """Whether the handler set the state."""
+        self.ended = False
+        """The attempt is over: what is asked for now would be lost."""
+        self.bytes = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether the handler asked for something."""
+        return self.changed or bool(self.sends)
+
+    def end(self) -> None:
+        """Take nothing more: the attempt is over."""
+        self.ended = True
+
+    def add(self, send: Send) -> None:
+        """Add a record.
+
+        Raises:
+            RuntimeError: the attempt is over.
+            ValueError: the message sends too much.
+        """
+        self._require_open("send")
+        self.bytes += send.bytes
+        if len(self.sends) >= SENDS_MAX or self.bytes > SENDS_BYTES_MAX:
+            raise ValueError(
+                f"a message may send up to {SENDS_MAX} records and {SENDS_BYTES_MAX} bytes, because all of them are one transaction: "
+                "send less for each message"
+            )
+        self.sends.append(send)
+
+    def set_state(self, state: Data) -> None:
+        """Set the state that the group has after the acknowledgement; None deletes it.
+
+        Raises:
+            RuntimeError: the attempt is over.
+            TypeError: it is neither bytes nor text.
+            ValueError: it is larger than 64 KiB.
+        """
+        self._require_open("set the state of its group")
+        found = encoded(state, "message.state")
+        if found is not None and len(found) > STATE_BYTES_MAX:
+            raise ValueError(
+                f"message.state has {len(found)} bytes: at most {STATE_BYTES_MAX}; keep large data elsewhere, and a reference to it here"
+            )
+        self.state, self.changed = found, True
+
+    def _require_open(self, what: str) -> None:
+        if self.ended:
+            raise RuntimeError(
+                f"the attempt is over, so this message can no longer {what}: await everything before the handler returns"
+            )
+
+
+class _Done:
+    """An awaitable that is done: what is sent is buffered at once."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+DONE: Final = _Done()
+
+
+def encoded(data: Data, what: str) -> bytes | None:
+    """Return bytes of what a handler gave; text becomes UTF-8.
+
+    Raises:
+        TypeError: it is neither bytes nor text; ``what`` names it in the error.
+    """
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"{what} is of type {type(data).__name__}: give bytes or str (json.dumps makes a str)")
+
+
+def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | None") -> Headers:
+    """Return headers as a list of names and bytes.
+
+    Raises:
+        TypeError: they are no mapping and no pairs.
+        ValueError: a name belongs to Ringfence.
+    """
+    if not headers:
+        return []
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    found: Headers = []
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise TypeError(f"headers hold {pair!r}: give a dict, or a list of pairs (name, value)")
+        name, value = pair
+        if name.startswith(wire_names.RESERVED_PREFIX) and name != wire_names.HEADER_TRANSACTION:
+            raise ValueError(
+                f"the header {name} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes: choose another name"
+            )
+        found.append((name, encoded(value, f"the header {name}")))
+    return found
+
+
+def new_send(
+    origin: Any,
+    number: int,
+    topic: str,
+    value: Data,
+    key: Data,
+    headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | None",
+    duplicate_id: Data,
+    partition: int | None,
+    timestamp: int | None,
+) -> Send:
+    """Return a send of a message, checked.
+
+    Raises:
+        TypeError: an argument is of another type.
+        ValueError: it is of the right type and cannot be sent.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topic is of type {type(topic).__name__}: give the name of a topic")
+    if not topic:
+        raise ValueError("topic is empty: give the name of a topic")
+    for name, found in (("partition", partition), ("timestamp", timestamp)):
+        if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+            raise TypeError(f"{name} is of type {type(found).__name__}: give an int")
+        if found is not None and found < 0:
+            raise ValueError(f"{name} = {found}: 0 or more")
+    own_id = encoded(duplicate_id, "duplicate_id")
+    if own_id == b"":
+        raise ValueError("duplicate_id is empty: give at least one byte, or None")
+    return Send(
+        topic, partition, encoded(key, "key"), encoded(value, "value"), encoded_headers(headers), own_id, timestamp, number, origin,
+    )  # fmt: skip

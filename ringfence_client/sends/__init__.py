@@ -1,0 +1,1 @@
+"""What handlers send, and the states of their groups: written with the acknowledgement."""

@@ -1,0 +1,261 @@
+"""Where sends go: the topics, their partitions and limits, and the duplicate IDs that follow from a message."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from aiokafka.errors import KafkaError
+from aiokafka.partitioner import murmur2
+
+from ringfence_client.handlers.effects import Effects, Headers, Send
+from ringfence_client.handlers.message import Message
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.topics import ADDED_BYTES, MESSAGE_BYTES_DEFAULT, TopicDescription
+from ringfence_kafka.config.addresses import claimed_topics
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.protocol import wire_names
+
+FRESH_S: Final = 30.0
+"""After which a topic is looked at again: it may have got more partitions, or another limit."""
+REFUSED_S: Final = 30.0
+"""For so long nothing is sent to a topic that refused a write."""
+LOOK_LIMIT_S: Final = 10.0
+APPEAR_LIMIT_S: Final = 30.0
+ID_BYTES_MAX: Final = 128
+"""A longer ID is replaced by its digest."""
+ID_HEADER: Final = "_AMQ_DUPL_ID"
+"""For an explicit ID, where the topic is no address's."""
+STATE_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.ms": str(60 * 60 * 1000),
+}
+"""Of the state topic as a consumer creates it."""
+
+
+class SendError(RingfenceError):
+    """A message cannot be acknowledged, because what it sends cannot be written. It is a failed attempt."""
+
+
+class _Topic(NamedTuple):
+    partitions: int
+    bytes_max: int
+    looked_at: float
+    address: AddressSettings | None
+    """The one whose input topic it is."""
+
+
+class Destinations:
+    """The topics that the handlers of one consumer send to."""
+
+    def __init__(self, settings: Settings, address: AddressSettings, group: str, cluster: Cluster) -> None:
+        """``address`` is the one that is consumed, by this consumer group."""
+        self.state_topic = wire_names.state_topic(settings.app.id, group, address.accepted_topic)
+        self._cluster = cluster
+        self._source = address
+        self._prefix = f"{settings.app.id}:{group}:"
+        self._addresses = {found.input_topic: found for found in settings.addresses}
+        self._owned = {
+            topic: role
+            for topic, role in claimed_topics(settings.addresses, settings.app.id)
+            if topic not in self._addresses
+        }
+        self._topics: dict[str, _Topic] = {}
+        self._refused: dict[str, tuple[float, str]] = {}
+        """Until when, by the monotonic clock, and why."""
+        self._refreshing: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Look at no topic any more."""
+        for task in self._refreshing:
+            task.cancel()
+        if self._refreshing:
+            await asyncio.wait(self._refreshing)
+
+    def refuse(self, topics: Iterable[str], reason: str) -> None:
+        """Note that topics refused a write: sends to them fail for a while."""
+        until = time.monotonic() + REFUSED_S
+        for topic in topics:
+            self._topics.pop(topic, None)
+            self._refused[topic] = until, reason
+
+    async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
+        """Return what the records of an attempt become, with their places. Topics that are not known yet are looked at.
+
+        Raises:
+            SendError: one of them cannot be written; the text says why.
+        """
+        names = {send.topic for send in effects.sends}
+        for name in names:
+            self._require_allowed(name)
+        unknown = [name for name in names if name not in self._topics]
+        if unknown:
+            await self._look_at(unknown)
+        self._refresh(names)
+        return [self._placed(send, self._topics[send.topic]) for send in effects.sends]
+
+    async def state_partitions(self, *, create: bool) -> int:
+        """Return how many partitions the state topic has; 0 = it does not exist.
+
+        Raises:
+            SendError: it does not exist and cannot be created, or the cluster does not answer.
+        """
+        name = self.state_topic
+        known = self._topics.get(name)
+        if known is not None:
+            return known.partitions
+        try:
+            async with asyncio.timeout(APPEAR_LIMIT_S if create else LOOK_LIMIT_S):
+                found = await self._described(name)
+                if found is None and create:
+                    found = await self._create_state_topic(name)
+        except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
+            raise SendError(
+                f"the state topic {name} cannot be {'created' if create else 'looked at'}: {named(error)}. Messages wait for it; "
+                f"allow this user Describe, Read, Write and Create on it, or create it with cleanup.policy=compact"
+            ) from error
+        if found is None:
+            return 0
+        if "compact" not in found.cleanup_policy:
+            raise SendError(
+                f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact"
+            )
+        self._note(found)
+        return found.partitions
+
+    @property
+    def state_bytes_max(self) -> int:
+        """The largest record batch that the state topic takes."""
+        known = self._topics.get(self.state_topic)
+        return MESSAGE_BYTES_DEFAULT if known is None else known.bytes_max
+
+    async def _create_state_topic(self, name: str) -> TopicDescription:
+        counts = await self._cluster.topics.partition_counts([self._source.accepted_topic])
+        count = counts.get(self._source.accepted_topic, 1)
+        await self._cluster.topics.create(name, count, self._source.replication_factor, dict(STATE_CONFIG))
+        return (await self._cluster.topics.await_created([name], APPEAR_LIMIT_S))[name]
+
+    # -- topics ---------------------------------------------------------------------------------------------------
+
+    def _require_allowed(self, topic: str) -> None:
+        if topic in self._owned or topic == self.state_topic:
+            role = self._owned.get(topic, "the state of this consumer group")
+            raise SendError(
+                f"{topic} is {role}, which Ringfence alone writes: nothing is sent; send to the input topic of an address, or to a topic "
+                "of your own"
+            )
+        until, reason = self._refused.get(topic, (0.0, ""))
+        if until > time.monotonic():
+            raise SendError(
+                f"{topic} refused the last write, so nothing is sent to it for {REFUSED_S:g} s: {reason}"
+            )
+
+    async def _look_at(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                async with asyncio.timeout(LOOK_LIMIT_S):
+                    found = await self._described(name)
+            except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
+                raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error
+            if found is None:
+                raise SendError(
+                    f"{name} does not exist, or this user may not describe it, so nothing is sent: create it, or allow Describe and Write"
+                )
+            self._note(found)
+
+    def _refresh(self, names: Iterable[str]) -> None:
+        """Look again at topics whose last look is old, beside all else."""
+        old = [name for name in names if self._topics[name].looked_at + FRESH_S < time.monotonic()]
+        for name in old:
+            self._topics[name] = self._topics[name]._replace(looked_at=time.monotonic())
+            task = asyncio.create_task(self._look_again(name))
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+
+    async def _look_again(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                found = await self._described(name)
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
+            return  # the old answer stands; a write that is refused says more
+        if found is None:
+            self._topics.pop(name, None)
+        else:
+            self._note(found)
+
+    async def _described(self, name: str) -> TopicDescription | None:
+        return (await self._cluster.topics.describe([name])).topics.get(name)
+
+    def _note(self, found: TopicDescription) -> None:
+        self._topics[found.name] = _Topic(
+            found.partitions,
+            found.message_bytes_max,
+            time.monotonic(),
+            self._addresses.get(found.name),
+        )
+
+    # -- records --------------------------------------------------------------------------------------------------
+
+    def _placed(self, send: Send, topic: _Topic) -> OutgoingRecord:
+        headers = self._headers(send, topic.address)
+        size = send.bytes + RECORD_BYTES + (ID_BYTES_MAX if headers is not send.headers else 0)
+        if size > topic.bytes_max:
+            room = f" (a worker adds up to {ADDED_BYTES} bytes of headers)" if topic.address else ""
+            raise SendError(
+                f"send {send.number} to {send.topic} is a record of about {size} bytes, and the topic takes {topic.bytes_max}{room}: nothing "
+                f"of this message is sent; send less, or raise max.message.bytes on {send.topic}"
+            )
+        return OutgoingRecord(
+            send.topic,
+            self._partition(send, topic),
+            send.key,
+            send.value,
+            headers,
+            send.timestamp,
+            size,
+            topic.bytes_max,
+        )
+
+    @staticmethod
+    def _partition(send: Send, topic: _Topic) -> int:
+        """Return the partition that any client's default partitioner chooses; without a key, one for each group of the source."""
+        if send.partition is not None:
+            if send.partition >= topic.partitions:
+                raise SendError(
+                    f"send {send.number} goes to partition {send.partition} of {send.topic}, which has {topic.partitions}, numbered from 0: "
+                    "nothing of this message is sent"
+                )
+            return send.partition
+        message: Message = send.origin
+        if send.key is not None and topic.address is not None and topic.address.partitioner == "crc32":
+            return crc32(send.key) % topic.partitions
+        key = send.key if send.key is not None else message.group
+        if key is None:
+            return message.offset % topic.partitions
+        return int(murmur2(key) & 0x7FFFFFFF) % topic.partitions
+
+    def _headers(self, send: Send, address: AddressSettings | None) -> Headers:
+        own = send.duplicate_id
+        if address is None:
+            return send.headers if own is None else [*send.headers, (ID_HEADER, own)]
+        names = address.duplicate_id_headers
+        if own is None:
+            if address.duplicate_id_from != "header" or any(
+                value and name in names for name, value in send.headers
+            ):
+                return send.headers
+            own = self.duplicate_id(send.origin, send.number)
+        return [*send.headers, (names[0], own)]
+
+    def duplicate_id(self, message: Message, number: int) -> bytes:
+        """Return the ID of a send: it follows from the source of its message and is the same in each attempt."""
+        part = "" if message.part is None else f"#{message.part.index}"
+        found = f"{self._prefix}{message.source}{part}:{number}".encode(errors="backslashreplace")
+        if len(found) <= ID_BYTES_MAX:
+            return found
+        return b"rf:" + blake2b(found, digest_size=16).hexdigest().encode()

@@ -1,0 +1,89 @@
+"""Records and states of acknowledged messages that no committed transaction has yet."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ringfence_client.sends.outgoing_record import OutgoingRecord
+
+FULL_BYTES: Final = 8 * 2**20
+"""With so much nothing more of the partition is begun before a write."""
+HURRY_BYTES: Final = 2**20
+"""With so much a write does not wait for its interval."""
+STATE_BYTES: Final = 100
+"""Of a state, beside its group and its value."""
+
+
+class Outbox:
+    """Of one partition that is held.
+
+    The writer takes everything at the moment of its snapshot of the progress. So a transaction has the sends of a message exactly if it
+    says that the message is finished.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[OutgoingRecord] = []
+        """Acknowledged since the last snapshot."""
+        self.states: dict[bytes, bytes | None] = {}
+        """The same: the last state of each group; None = it is deleted."""
+        self.taken_records: list[OutgoingRecord] = []
+        """By the last snapshot, whose transaction is not known to be committed."""
+        self.taken_states: dict[bytes, bytes | None] = {}
+        self.bytes = 0
+        """Of everything."""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more of the partition is to be begun."""
+        return self.bytes >= FULL_BYTES
+
+    @property
+    def hurried(self) -> bool:
+        """Whether a write is not to wait."""
+        return self.bytes >= HURRY_BYTES
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of what was taken."""
+        return {record.topic for record in self.taken_records}
+
+    def add_records(self, records: Iterable[OutgoingRecord]) -> None:
+        """Add what an acknowledged message sends."""
+        for record in records:
+            self.records.append(record)
+            self.bytes += record.bytes
+
+    def set_state(self, group: bytes, state: bytes | None) -> None:
+        """Set what an acknowledged message leaves as the state of its group."""
+        if group in self.states:
+            self.bytes -= _bytes(group, self.states[group])
+        self.states[group] = state
+        self.bytes += _bytes(group, state)
+
+    def take(self) -> tuple[list[OutgoingRecord], Mapping[bytes, bytes | None]]:
+        """Return everything that is not known to be committed. :meth:`commit` follows, or another call that returns it again."""
+        self.taken_records += self.records
+        self.taken_states |= self.states
+        self.records, self.states = [], {}
+        self._count()
+        return self.taken_records, self.taken_states
+
+    def commit(self) -> Mapping[bytes, bytes | None]:
+        """Note that what was taken is committed; returns its states."""
+        states = self.taken_states
+        self.taken_records, self.taken_states = [], {}
+        self._count()
+        return states
+
+    def drop(self) -> None:
+        """Forget everything: its messages come again, here or elsewhere."""
+        self.take()
+        self.commit()
+
+    def _count(self) -> None:
+        self.bytes = sum(record.bytes for record in (*self.taken_records, *self.records)) + sum(
+            _bytes(*item) for item in (*self.taken_states.items(), *self.states.items())
+        )
+
+
+def _bytes(group: bytes, state: bytes | None) -> int:
+    return STATE_BYTES + len(group) + len(state or b"")

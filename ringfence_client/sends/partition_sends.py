@@ -1,0 +1,74 @@
+"""What the handlers of one held partition send and keep, between their acknowledgements and the transactions of its writer."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ringfence_client.handlers.effects import Effects
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.outbox import Outbox
+from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
+from ringfence_client.sends.state_store import StateReader, StateStore
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
+
+
+class PartitionSends:
+    """Of one partition, while it is held."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self.outbox = Outbox()
+        self.states = StateStore(reader, self.outbox)
+        self._destinations: Destinations = reader.destinations
+        self._groups: list[bytes] = []
+        """Those whose states were taken, in the order of their records."""
+        self._state_batches = 0
+        """How many of the batches that were taken last are of states; they are the last ones."""
+
+    async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
+        """Return the records of an attempt that is about to be acknowledged, with their places.
+
+        Raises:
+            SendError: one of them cannot be written, or the state cannot: the attempt failed.
+        """
+        if effects.changed and not self.states.is_prepared:
+            await self.states.prepare()
+        return await self._destinations.resolve(effects) if effects.sends else []
+
+    def acknowledge(self, group: bytes | None, records: Iterable[OutgoingRecord], effects: Effects) -> None:
+        """Take over what an attempt asked for, in the moment in which its message counts as finished."""
+        self.outbox.add_records(records)
+        if effects.changed and group is not None:
+            self.outbox.set_state(group, effects.state)
+
+    def take_batches(self, new: NewBuilder) -> list[Outgoing]:
+        """Return everything that no committed transaction has, as record batches; :meth:`commit` follows if one has it."""
+        records, states = self.outbox.take()
+        if not (records or states):
+            self._groups, self._state_batches = [], 0
+            return []
+        found = batches_of(records, new)
+        self._groups = list(states)
+        state_batches = batches_of(self.states.records_of(states), new)
+        self._state_batches = len(state_batches)
+        return found + state_batches
+
+    def commit(self, batches: Sequence[Outgoing] = (), bases: Sequence[int] = ()) -> None:
+        """Note that what was taken is committed; ``bases`` has the base offset of each batch, if that is known."""
+        states = self.outbox.commit()
+        if not states:
+            return
+        offsets: dict[bytes, int] = {}
+        count = self._state_batches
+        if count and len(bases) == len(batches):
+            by_place: dict[int, list[int]] = {}
+            for batch, base in zip(batches[-count:], bases[-count:], strict=True):
+                numbers = range(base, base + batch.builder.record_count()) if base >= 0 else ()
+                by_place.setdefault(batch.partition, []).extend(numbers)
+            offsets = self.states.offsets_by_group(self._groups, by_place)
+        self.states.committed(states, offsets)
+
+    def refused(self, topics: Collection[str], reason: str) -> bool:
+        """Note which topics refused the last transaction; returns whether something that was sent went there."""
+        found = self.outbox.topics.intersection(topics)
+        if self.outbox.taken_states and self._destinations.state_topic in topics:
+            found.add(self._destinations.state_topic)
+        self._destinations.refuse(found, reason)
+        return bool(found)

@@ -1,0 +1,248 @@
+"""The states of the groups of one partition, in front of the compacted state topic.
+
+After a takeover nothing is read. The first message of a group has the state partition read to its end, once, so that the offset of each
+group's last state is known. Values are cached, and one that was evicted is read again by its offset. Only the holder of a partition
+writes the states of its groups, so the offsets stay true while it is held.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka.partitioner import murmur2
+
+from ringfence_client.sends.destinations import Destinations, SendError
+from ringfence_client.sends.outbox import Outbox
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.readers.log_reader import LogReader
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+CACHE_BYTES: Final = 64 * 2**20
+"""Of values that a consumer keeps, all partitions together."""
+ENTRY_BYTES: Final = 250
+"""That a value costs beside its own length."""
+READ_TRIES: Final = 3
+UNKNOWN: Final = -1
+"""In place of the offset of a state, where the broker did not tell it."""
+
+
+class StateCache:
+    """Values of all partitions of a consumer; those that were used longest ago go first."""
+
+    def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
+        self._values: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def get(self, store: int, group: bytes) -> bytes | None:
+        """Return a value; None = it is not kept."""
+        value = self._values.get((store, group))
+        if value is not None:
+            self._values.move_to_end((store, group))
+        return value
+
+    def put(self, store: int, group: bytes, value: bytes | None) -> None:
+        """Keep a value; None = forget it."""
+        old = self._values.pop((store, group), None)
+        if old is not None:
+            self._bytes -= len(old) + ENTRY_BYTES
+        if value is None:
+            return
+        self._values[store, group] = value
+        self._bytes += len(value) + ENTRY_BYTES
+        while self._bytes > self._bytes_max:
+            _, evicted = self._values.popitem(last=False)
+            self._bytes -= len(evicted) + ENTRY_BYTES
+
+    def drop(self, store: int) -> None:
+        """Forget all values of a partition that is not held any more."""
+        for key in [key for key in self._values if key[0] == store]:
+            self.put(*key, None)
+
+
+class StateReader:
+    """What the stores of one consumer share."""
+
+    def __init__(self, cluster: Cluster, destinations: Destinations) -> None:
+        self.cluster = cluster
+        self.destinations = destinations
+        self.cache = StateCache()
+        self._log_reader: LogReader | None = None
+        self._stores = 0
+
+    @property
+    def log_reader(self) -> LogReader:
+        """Reads the state topic; made when it is first needed."""
+        if self._log_reader is None:
+            self._log_reader = LogReader(self.cluster.kafka, resting_max=4)
+        return self._log_reader
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._log_reader is not None:
+            await self._log_reader.stop()
+
+    def new_number(self) -> int:
+        """Return a number for a store: a partition that comes back has another one."""
+        self._stores += 1
+        return self._stores
+
+
+class StateStore:
+    """Of one partition, while it is held."""
+
+    def __init__(self, reader: StateReader, outbox: Outbox) -> None:
+        """``outbox`` has the states that are not committed yet."""
+        self._reader = reader
+        self._outbox = outbox
+        self._number = reader.new_number()
+        self._partitions: int | None = None
+        """Of the state topic; 0 = it did not exist when it was looked for; None = nobody has looked."""
+        self._offsets: dict[bytes, int] = {}
+        """By group, of its last committed state."""
+        self._scanned: set[int] = set()
+        """Partitions of the state topic that were read to their end."""
+        self._scanning = asyncio.Lock()
+
+    def is_known(self, group: bytes) -> bool:
+        """Whether :meth:`value` has the state of this group."""
+        if self._partitions == 0 or group in self._outbox.states or group in self._outbox.taken_states:
+            return True
+        if self._partitions is None or self._partition(group) not in self._scanned:
+            return False
+        return group not in self._offsets or self._reader.cache.get(self._number, group) is not None
+
+    def value(self, group: bytes) -> bytes | None:
+        """Return the state of a group that is known."""
+        for states in (self._outbox.states, self._outbox.taken_states):
+            if group in states:
+                return states[group]
+        return self._reader.cache.get(self._number, group)
+
+    async def load(self, group: bytes) -> bytes | None:
+        """Read the state of a group.
+
+        Raises:
+            SendError: the cluster does not show the state topic.
+            LogStalledError: a transaction does not end.
+            KafkaError: the topic cannot be read now.
+        """
+        async with self._scanning:
+            if self._partitions is None:
+                self._partitions = await self._reader.destinations.state_partitions(create=False)
+            if self.is_known(group):
+                return self.value(group)
+            partition = self._partition(group)
+            for _ in range(READ_TRIES):
+                if partition not in self._scanned:
+                    await self._scan(partition)
+                if group not in self._offsets:
+                    return None
+                # A large partition may have evicted it while it was read.
+                value = self._reader.cache.get(self._number, group)
+                if value is None:
+                    value = await self._read_again(partition, group)
+                if value is not None:
+                    return value
+                self._scanned.discard(partition)
+                del self._offsets[group]
+        raise SendError(
+            f"{self._reader.destinations.state_topic}/{partition} changes while it is read: messages wait; is it being created anew?"
+        )
+
+    async def prepare(self) -> None:
+        """Create the state topic if it is missing, before the first state is acknowledged.
+
+        Raises:
+            SendError: it cannot be created.
+        """
+        if not self._partitions:
+            self._partitions = await self._reader.destinations.state_partitions(create=True)
+            # It was empty when the partition was opened, and nobody else writes states of these groups.
+            self._scanned.update(range(self._partitions))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether states can be written."""
+        return bool(self._partitions)
+
+    def records_of(self, states: Mapping[bytes, bytes | None]) -> list[OutgoingRecord]:
+        """Return the records of these states."""
+        topic, bytes_max = self._reader.destinations.state_topic, self._reader.destinations.state_bytes_max
+        return [
+            OutgoingRecord(
+                topic, self._partition(group), group, value, [], None,
+                RECORD_BYTES + len(group) + len(value or b""), bytes_max,
+            )
+            for group, value in states.items()
+        ]  # fmt: skip
+
+    def offsets_by_group(self, groups: Iterable[bytes], offsets: Mapping[int, list[int]]) -> dict[bytes, int]:
+        """Return the offset of each group's record, of those that were written in this order to partitions with these offsets."""
+        places: dict[int, list[bytes]] = {}
+        for group in groups:
+            places.setdefault(self._partition(group), []).append(group)
+        return {
+            group: offset
+            for partition, written in places.items()
+            if len(written) == len(offsets.get(partition, ()))
+            for group, offset in zip(written, offsets[partition], strict=True)
+        }
+
+    def committed(self, states: Mapping[bytes, bytes | None], offsets: Mapping[bytes, int]) -> None:
+        """Note that these states are committed, at these offsets."""
+        for group, value in states.items():
+            self._reader.cache.put(self._number, group, value)
+            if value is None:
+                self._offsets.pop(group, None)
+            else:
+                self._offsets[group] = offsets.get(group, UNKNOWN)
+
+    def close(self) -> None:
+        """Forget everything: another holder may write states now, and its last transaction is written."""
+        self._reader.cache.drop(self._number)
+        self._offsets.clear()
+        self._scanned.clear()
+
+    def _partition(self, group: bytes) -> int:
+        if not self._partitions:
+            raise AssertionError(f"the partitions of {self._reader.destinations.state_topic} are not known")
+        return int(murmur2(group) & 0x7FFFFFFF) % self._partitions
+
+    async def _scan(self, partition: int) -> None:
+        """Read a partition of the topic to its end."""
+        reader, topic = self._reader, self._reader.destinations.state_topic
+        number, offsets = self._number, dict[bytes, int]()
+
+        async def consume(records: Sequence[Any]) -> None:
+            for record in records:
+                if record.value is None:
+                    offsets.pop(record.key, None)
+                else:
+                    offsets[record.key] = record.offset
+                reader.cache.put(number, record.key, record.value)
+
+        start = await reader.cluster.offsets.log_start(topic, partition)
+        end = await reader.cluster.offsets.high_watermark(topic, partition)
+        await reader.log_reader.read_range(topic, partition, start, end, consume)
+        self._offsets |= offsets
+        self._scanned.add(partition)
+        log.info("%s/%d is read up to %d: %d groups have a state", topic, partition, end, len(offsets))
+
+    async def _read_again(self, partition: int, group: bytes) -> bytes | None:
+        """Read an evicted state; None = its offset is not known, or another record stands there."""
+        topic, offset = self._reader.destinations.state_topic, self._offsets[group]
+        found: list[bytes | None] = []
+
+        async def consume(records: Sequence[Any]) -> None:
+            found.extend(record.value for record in records if (record.offset, record.key) == (offset, group))
+
+        if offset != UNKNOWN:
+            await self._reader.log_reader.read_range(topic, partition, offset, offset + 1, consume)
+        value = found[0] if found else None
+        self._reader.cache.put(self._number, group, value)
+        return value
