@@ -12,6 +12,7 @@ from ringfence_kafka.process.command_line import (
     PORT,
     SECONDS,
     SECONDS_OR_NONE,
+    NumberRange,
     config_option,
     run,
     settings_with_addresses,
@@ -45,6 +46,31 @@ _COUNT: Final = click.IntRange(1, 10_000)
     type=SECONDS_OR_NONE,
     show_default="600; 0 with --max-attempts",
     help="Seconds over which the attempts are spread.",
+)
+@_option("--retry-delay", type=SECONDS, default=0.1, help="Seconds before the second attempt.")
+@click.option(
+    "--retry-multiplier",
+    type=NumberRange(1, 1000),
+    show_default="what --max-attempts and --retry-time need, or 2",
+    help="Growth of each delay; without --max-attempts, attempts follow until --retry-time is over.",
+)
+@click.option(
+    "--retry-max",
+    type=SECONDS,
+    show_default="60, or none where the growth follows",
+    help="Seconds of the longest delay; without --max-attempts, attempts follow until --retry-time is over.",
+)
+@_option(
+    "--retry-jitter",
+    type=NumberRange(0, 1),
+    default=0.2,
+    help="Fraction by which a delay is longer or shorter at random.",
+)
+@click.option(
+    "--reject-on",
+    multiple=True,
+    metavar="EXCEPTION,…",
+    help="Exceptions with which a message is a dead letter at once: ValueError, or MODULE.CLASS; repeatable.",
 )
 @_option(
     "--breaker/--no-breaker",
@@ -102,6 +128,7 @@ def consume(
     consumer_group: str,
     memory: int,
     web_port: int | None,
+    reject_on: tuple[str, ...],
     config: Path,
     **options: Any,
 ) -> int:
@@ -118,7 +145,7 @@ def consume(
         chosen = ConsumerOptions(memory_max=memory * 2**20, **options)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    return command.run_consumer(settings, address, handler, consumer_group, chosen, web_port)
+    return command.run_consumer(settings, address, handler, consumer_group, chosen, web_port, reject_on)
 
 
 def main() -> NoReturn:

@@ -1,7 +1,9 @@
 """``ringfence consume``: runs a handler over the groups of an address."""
 
 import asyncio
+import builtins
 import contextlib
+import dataclasses
 import importlib
 import logging
 import os
@@ -9,7 +11,7 @@ import socket
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +31,17 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 def run_consumer(
-    settings: Settings, address: str, handler: str, group: str, options: ConsumerOptions, web_port: int | None
+    settings: Settings,
+    address: str,
+    handler: str,
+    group: str,
+    options: ConsumerOptions,
+    web_port: int | None,
+    reject_on: Sequence[str] = (),
 ) -> int:
     """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, leave.
+
+    ``reject_on``: names of classes for :attr:`ConsumerOptions.reject_on`.
 
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
@@ -41,6 +51,8 @@ def run_consumer(
     found = settings.configured(address)
     call = load_handler(handler)
     lost = load_lost(handler)
+    if reject_on:
+        options = _rejecting(options, load_exceptions(reject_on))
     guard = http_auth(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     name = settings.app.web_name
@@ -97,24 +109,7 @@ def load_handler(text: str) -> Callable[..., Any]:
         raise ConfigurationError(
             f"--handler {text!r} is not MODULE:FUNCTION; write for example orders:handle"
         )
-    here = str(Path.cwd())
-    if sys.path[:1] != [here]:
-        sys.path.insert(0, here)
-    try:
-        found: Any = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigurationError(
-                f"--handler {text!r}: there is no module {name}: it is looked for in {here}, then where Python looks"
-                f"{_hidden(name.partition('.')[0], here)}"
-            ) from error
-        raise ConfigurationError(
-            f"--handler {text!r}: {name} needs {error.name}, which is missing{_where(error)}"
-        ) from error
-    except Exception as error:
-        raise ConfigurationError(
-            f"--handler {text!r}: {name} does not load: {error!r}{_where(error)}"
-        ) from error
+    found = _imported(name, f"--handler {text!r}")
     for part in path.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
@@ -133,6 +128,69 @@ def load_lost(text: str) -> Callable[..., Any] | None:
     if found is not None:
         check_handler(found, f"lost in the module of --handler {text!r}")
     return found  # type: ignore[no-any-return]
+
+
+def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
+    """The classes that ``--reject-on`` names: each text has one, or several with commas between them.
+
+    Raises:
+        ConfigurationError: one is nowhere to be found.
+    """
+    names = [name.strip() for text in texts for name in text.split(",")]
+    return tuple(_exception(name) for name in dict.fromkeys(names))
+
+
+def _exception(name: str) -> Any:
+    """Import the modules of a name, and return the object of that name."""
+    option = f"--reject-on {name!r}"
+    first, *parts = name.split(".")
+    if not all(part.isidentifier() for part in (first, *parts)):
+        raise ConfigurationError(
+            f"{option} names no exception; write for example ValueError,json.JSONDecodeError"
+        )
+    if not parts:
+        if not hasattr(builtins, first):
+            raise ConfigurationError(
+                f"{option}: Python has no exception of this name; write MODULE.CLASS for one of a module, such as orders.{first}"
+            )
+        return getattr(builtins, first)
+    found, at = _imported(first, option), first
+    for part in parts:
+        outer, at = at, f"{at}.{part}"
+        if hasattr(found, part):
+            found = getattr(found, part)
+        elif hasattr(found, "__path__") and part != parts[-1]:
+            found = _imported(at, option)
+        else:
+            raise ConfigurationError(f"{option}: {outer} has no {part}")
+    return found
+
+
+def _rejecting(options: ConsumerOptions, classes: tuple[type[Exception], ...]) -> ConsumerOptions:
+    try:
+        return dataclasses.replace(options, reject_on=classes)
+    except ValueError as error:
+        raise ConfigurationError(f"--reject-on: {error}") from error
+
+
+def _imported(name: str, option: str) -> Any:
+    """Import a module; the current folder comes first. ``option``: what to call the name in an error."""
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigurationError(
+                f"{option}: there is no module {name}: it is looked for in {here}, then where Python looks"
+                f"{_hidden(name.partition('.')[0], here)}"
+            ) from error
+        raise ConfigurationError(
+            f"{option}: {name} needs {error.name}, which is missing{_where(error)}"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(f"{option}: {name} does not load: {error!r}{_where(error)}") from error
 
 
 def _hidden(package: str, here: str) -> str:

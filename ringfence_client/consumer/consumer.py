@@ -382,6 +382,6 @@ class GroupConsumer:
         policy = self.options.policy
         log.info(
             "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
-            policy.max_attempts, policy.retry_time, wire_names.dead_letter_topic(self.address.name),
+            policy.max_attempts, policy.seconds, wire_names.dead_letter_topic(self.address.name),
         )  # fmt: skip
         await self._intake.fetch()

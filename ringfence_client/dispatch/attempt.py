@@ -77,6 +77,7 @@ class Attempts:
         self._policy = options.policy
         self._timeout = options.handler_timeout
         self._parks = options.on_dead_letter == "park"
+        self._reject_on = options.reject_on
         self._breaker = breaker
         self._resting = resting
         self._counts = counts
@@ -360,7 +361,11 @@ class Attempts:
         first = not turn.has_failed
         turn.count_failure(round(time.time() * 1000))
         self._counts["failed"] += 1
-        if self._breaker.failed(first=first, reason=reason, now=asyncio.get_running_loop().time()):
+        now = asyncio.get_running_loop().time()
+        # What lies in the message shows neither an outage nor that handlers work.
+        if not isinstance(error, self._reject_on) and self._breaker.failed(
+            first=first, reason=reason, now=now
+        ):
             log.error(
                 "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
                 "and nothing is given up meanwhile; look at what the handler depends on", reason,
@@ -380,7 +385,8 @@ class Attempts:
     ) -> Rest | None:
         """Give the message up, or say how long its group rests. Nothing of its attempt runs any more."""
         held, offset, now_ms = turn.held, record.offset, round(time.time() * 1000)
-        if self._policy.exhausted(attempt) and not self._breaker.open:
+        is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
+        if is_given_up and not self._breaker.open:
             self._bury(turn, record, reason or "failed in every attempt", error, parks=self._parks)
             return None
         asked = error.delay if isinstance(error, Retry) else None

@@ -7,13 +7,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from ringfence_client.handlers.retries import RetryPolicy
+from ringfence_client.handlers.backoff import RETRY_FIRST_S, RETRY_JITTER, DelayOptions
+from ringfence_client.handlers.rejected_errors import check_rejected_errors
+from ringfence_client.handlers.retries import RetryPolicy, fitting_policy
 
 LEASE_TIMEOUT_MIN: Final = 3.0
 LEASE_IDLE_MIN: Final = 0.2
-MAX_ATTEMPTS: Final = 5
-RETRY_TIME_S: Final = 600.0
-"""Longer than most restarts of what handlers depend on."""
 CONCURRENCY_MAX: Final = 10_000
 """Each handler costs memory before it has a message: more is a typing error, and more consumers do more."""
 PREFETCH_MAX: Final = 10_000
@@ -21,7 +20,7 @@ PREFETCH_MAX: Final = 10_000
 MEMORY_MIN: Final = 16 * 2**20
 """Less would be used up by one fetch."""
 _SECONDS: Final = (
-    "retry_time", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
+    "retry_time", "retry_delay", "retry_max", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
 )  # fmt: skip
 
 
@@ -40,6 +39,12 @@ class ConsumerOptions:
         max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
         retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
             says how often means just that.
+        retry_delay: Seconds before the second attempt.
+        retry_multiplier: Growth of each delay. None = it follows from ``max_attempts`` and ``retry_time``, or is 2.
+        retry_max: Longest delay, in seconds. None = 60, or no limit where the growth follows. With one of the last two, and without
+            ``max_attempts``, the number of attempts follows from ``retry_time``.
+        retry_jitter: Fraction, from 0 to 1, by which a delay is longer or shorter at random.
+        reject_on: Classes of exceptions with which a message goes to the dead letters at once.
         breaker: Whether to slow down, and give nothing up, while nearly everything fails.
         on_dead_letter: ``flow``: the group goes on behind a dead letter. ``park``: it waits until that is redriven, dropped or
             skipped.
@@ -65,6 +70,11 @@ class ConsumerOptions:
     batch: int = 0
     max_attempts: int | None = None
     retry_time: float | None = None
+    retry_delay: float = RETRY_FIRST_S
+    retry_multiplier: float | None = None
+    retry_max: float | None = None
+    retry_jitter: float = RETRY_JITTER
+    reject_on: tuple[type[Exception], ...] = ()
     breaker: bool = True
     handler_timeout: float = 0.0
     on_dead_letter: Literal["flow", "park"] = "flow"
@@ -83,7 +93,7 @@ class ConsumerOptions:
         self._check_choices()
         self._check_finite()
         self._check_counts()
-        for key in ("ack_interval", "drain_timeout", "session_timeout"):
+        for key in ("ack_interval", "drain_timeout", "session_timeout", "retry_delay"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
         if self.lease_timeout < LEASE_TIMEOUT_MIN:
@@ -95,6 +105,9 @@ class ConsumerOptions:
             raise ValueError(
                 f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
             )
+
+        self._check_retries()
+        check_rejected_errors(self.reject_on)
 
     def _check_counts(self) -> None:
         for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
@@ -109,6 +122,15 @@ class ConsumerOptions:
             raise ValueError(f"batch = {self.batch}: 0 or more")
         if self.memory_max < MEMORY_MIN:
             raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
+
+    def _check_retries(self) -> None:
+        if self.retry_multiplier is not None and not 1 <= self.retry_multiplier < math.inf:
+            raise ValueError(
+                f"retry_multiplier = {self.retry_multiplier}: a finite number, 1 or more, because delays do not shrink"
+            )
+        if not 0 <= self.retry_jitter <= 1:
+            raise ValueError(f"retry_jitter = {self.retry_jitter}: a fraction from 0 to 1")
+        self._fitting_policy()
 
     def _check_choices(self) -> None:
         for key, most in (
@@ -127,7 +149,9 @@ class ConsumerOptions:
         for key in _SECONDS:
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
-                raise ValueError(f"{key} = {value}: a finite number of seconds")
+                raise ValueError(
+                    f"{key} = {value}: a finite number{'' if key == 'retry_multiplier' else ' of seconds'}"
+                )
 
     @property
     def held_max(self) -> int:
@@ -137,6 +161,8 @@ class ConsumerOptions:
     @property
     def policy(self) -> RetryPolicy:
         """When a message is given up."""
-        chosen = self.max_attempts is not None
-        retry_time = self.retry_time if self.retry_time is not None else 0.0 if chosen else RETRY_TIME_S
-        return RetryPolicy(self.max_attempts or MAX_ATTEMPTS, retry_time)
+        return self._fitting_policy()
+
+    def _fitting_policy(self) -> RetryPolicy:
+        delays = DelayOptions(self.retry_delay, self.retry_multiplier, self.retry_max, self.retry_jitter)
+        return fitting_policy(self.max_attempts, self.retry_time, delays)

@@ -1,14 +1,15 @@
 """When a failed message is tried again, and when it is given up. Pure."""
 
-import random
+import bisect
 from typing import Final, NamedTuple
 
-from ringfence_kafka.concurrency.timeouts import back_off
+from ringfence_client.handlers.backoff import Backoff, DelayOptions
 
-RETRY_FIRST_S: Final = 0.1
-RETRY_MAX_S: Final = 60.0
-"""Longest delay where the attempts need not be spread over a retry time."""
-_BISECTIONS: Final = 60
+MAX_ATTEMPTS: Final = 5
+RETRY_TIME_S: Final = 600.0
+"""Longer than most restarts of what handlers depend on."""
+ATTEMPTS_MAX: Final = 10_000
+"""More that follow from a retry time are a typing error."""
 
 
 class Failures(NamedTuple):
@@ -26,11 +27,26 @@ class RetryPolicy:
     earlier than ``retry_time`` after the first failure.
     """
 
-    def __init__(self, max_attempts: int, retry_time: float) -> None:
-        """``retry_time``: seconds; with a single attempt there is nothing to spread over it."""
+    def __init__(self, max_attempts: int, retry_time: float, options: DelayOptions | None = None) -> None:
+        """``retry_time``: seconds; with a single attempt there is nothing to spread over it.
+
+        Raises:
+            ValueError: the delays end before that; the text names the options.
+        """
         self.max_attempts = max_attempts
         self.retry_time = retry_time
-        self._ratio = _ratio(max_attempts - 1, retry_time)
+        options, delays = options or DelayOptions(), max_attempts - 1
+        self._backoff = self._beyond = options.usual
+        """Until the last attempt, and beyond it while nothing may be given up."""
+        if delays and not self._backoff.reaches(retry_time, delays):
+            _check_reach(options, delays, retry_time)
+            if delays > 1:
+                self._backoff = options.spread(delays, retry_time)
+
+    @property
+    def seconds(self) -> float:
+        """From the first failure to the last attempt, as far as handlers take no time and ask for no delay."""
+        return max(self.retry_time, self._backoff.total(self.max_attempts - 1))
 
     def exhausted(self, attempts: int) -> bool:
         """Whether a message whose handler has just failed is given up."""
@@ -47,10 +63,8 @@ class RetryPolicy:
         """
         if asked is not None:
             delay = asked
-        elif self._ratio is None or attempt >= self.max_attempts:
-            delay = back_off(attempt, RETRY_FIRST_S, RETRY_MAX_S)
         else:
-            delay = RETRY_FIRST_S * self._ratio ** (attempt - 1) * random.uniform(0.8, 1.2)  # noqa: S311
+            delay = (self._backoff if attempt < self.max_attempts else self._beyond).delay(attempt)
         return max(delay, self.before_last(attempt, failures, now_ms))
 
     def before_last(self, attempts: int, failures: Failures, now_ms: int) -> float:
@@ -78,28 +92,48 @@ class RetryPolicy:
         return attempts - (failures.attempts if failures is not None else 0)
 
 
-def _ratio(delays: int, seconds: float) -> float | None:
-    """Return the growth with which so many delays sum up to ``seconds``; None = doubling them takes as long already."""
-    doubled = sum(min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**index) for index in range(min(delays, 10)))
-    doubled += RETRY_MAX_S * max(0, delays - 10)
-    if delays < 2 or doubled >= seconds:
-        return None
-    low, high = 1.0, seconds / RETRY_FIRST_S
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if _sum(middle, delays, seconds) < seconds:
-            low = middle
-        else:
-            high = middle
-    return high
+def fitting_policy(max_attempts: int | None, retry_time: float | None, options: DelayOptions) -> RetryPolicy:
+    """Return the policy of a user's options; what is None follows from the others.
+
+    Raises:
+        ValueError: they contradict one another; the text names them.
+    """
+    if options.longest is not None and options.longest < options.first:
+        raise ValueError(
+            f"retry_max = {options.longest:g}: less than the first delay, retry_delay = {options.first:g}"
+        )
+    if retry_time is None:
+        retry_time = RETRY_TIME_S if max_attempts is None else 0.0
+    if max_attempts is None:
+        follows = retry_time > 0 and (options.multiplier is not None or options.longest is not None)
+        max_attempts = _attempts(options.usual, retry_time) if follows else MAX_ATTEMPTS
+    return RetryPolicy(max_attempts, retry_time, options)
 
 
-def _sum(ratio: float, delays: int, limit: float) -> float:
-    """Return the sum of growing delays, or a number above ``limit``."""
-    total, delay = 0.0, RETRY_FIRST_S
-    for _ in range(delays):
-        total += delay
-        if total > limit:
-            break
-        delay *= ratio
-    return total
+def _attempts(backoff: Backoff, seconds: float) -> int:
+    """Return the smallest number of attempts with which these delays take so many seconds."""
+    delays = bisect.bisect_left(range(ATTEMPTS_MAX), True, key=lambda count: backoff.reaches(seconds, count))
+    if delays >= ATTEMPTS_MAX:
+        raise ValueError(
+            f"retry_time = {seconds:g}: more than {ATTEMPTS_MAX:,} attempts fit into it with retry_delay = {backoff.first:g}, "
+            f"retry_multiplier = {backoff.multiplier:g} and retry_max = {backoff.longest:g}: raise the delays, or give max_attempts"
+        )
+    return delays + 1
+
+
+def _check_reach(options: DelayOptions, delays: int, retry_time: float) -> None:
+    """Refuse delays that cannot last for the retry time."""
+    if options.multiplier is not None:
+        usual = options.usual
+        raise ValueError(
+            f"retry_multiplier = {usual.multiplier:g}: the delays between max_attempts = {delays + 1}, of at most {usual.longest:g} s each, take "
+            f"{usual.total(delays):g} s, less than retry_time = {retry_time:g}: leave out max_attempts, retry_time or retry_multiplier"
+        )
+    if options.longest is None:
+        return
+    most = options.first + options.longest * (delays - 1) if delays > 1 else options.longest
+    if most < retry_time:
+        raise ValueError(
+            f"retry_max = {options.longest:g}: the delays between max_attempts = {delays + 1} take {most:g} s at most, less than "
+            f"retry_time = {retry_time:g}: leave out max_attempts or retry_time, or raise retry_max"
+        )

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
 _LEDGER: Final = "ringfence_client/window/ledger.py"
+_REJECTED_TESTS: Final = "tests/integration/test_rejected_errors.py"
 _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
@@ -96,11 +97,23 @@ MUTANTS: Final = (
         (
             Patch(
                 _ATTEMPTS,
-                "if self._policy.exhausted(attempt) and not self._breaker.open:",
-                "if self._policy.exhausted(attempt):",
+                "if is_given_up and not self._breaker.open:",
+                "if is_given_up:",
             ),
         ),
         f"{_GROUP_HANGS_TESTS}::test_nothing_is_given_up_in_an_outage",
+    ),
+    Mutant(
+        "bad-messages-hide-an-outage",
+        "A message that is rejected for its error counts as a success: everything between such messages is given up in an outage.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "        # What lies in the message shows neither an outage nor that handlers work.\n",
+                "        if isinstance(error, self._reject_on):\n            self._breaker.succeeded(first=first)\n",
+            ),
+        ),
+        f"{_REJECTED_TESTS}::test_an_outage_behind_bad_messages",
     ),
     Mutant(
         "retries-take-all-slots",

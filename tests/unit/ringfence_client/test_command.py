@@ -1,5 +1,6 @@
-"""How ``ringfence consume`` finds its handler."""
+"""How ``ringfence consume`` finds its handler, and the exceptions that reject a message."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence_client.command import load_handler
+from ringfence_client.command import load_exceptions, load_handler
 from ringfence_kafka.errors import ConfigurationError
 
 MODULE = "handlers_of_this_test"
@@ -139,3 +140,76 @@ def test_a_package_that_python_does_not_take(folder: Path) -> None:
         match=r"there is no module json\.orders: .*json has no __init__\.py, so Python takes .*json/__init__",
     ):
         load_handler("json.orders:handle")
+
+
+def test_exceptions_by_name(folder: Path) -> None:
+    """Python's by their names; those of a module or of a class, also one that only the current folder has."""
+    (folder / f"{MODULE}.py").write_text(
+        "class BadOrder(Exception): pass\nclass Desk:\n    class Closed(Exception): pass\n"
+    )
+    (folder / f"{MODULE}_room").mkdir()
+    (folder / f"{MODULE}_room" / "__init__.py").touch()
+    (folder / f"{MODULE}_room" / "errors.py").write_text("class Full(Exception): pass\n")
+
+    found = load_exceptions(
+        [
+            "ValueError, json.JSONDecodeError",
+            f"{MODULE}.BadOrder",
+            f"{MODULE}.Desk.Closed,ValueError",
+            f"{MODULE}_room.errors.Full",
+        ]
+    )
+
+    assert found[:2] == (ValueError, json.JSONDecodeError)
+    assert [item.__qualname__ for item in found[2:]] == ["BadOrder", "Desk.Closed", "Full"]
+    assert found[2] is sys.modules[MODULE].BadOrder
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "complaint"),
+    [
+        ("", "", "names no exception; write for example ValueError,json.JSONDecodeError"),
+        ("ValueError,", "", "names no exception"),
+        (f"{MODULE}:BadOrder", f"{MODULE}:BadOrder", "names no exception"),
+        ("BadOrder", "BadOrder", "write MODULE.CLASS for one of a module, such as orders.BadOrder"),
+        ("json.BadOrder", "json.BadOrder", "json has no BadOrder"),
+        ("json.decoder.BadOrder", "json.decoder.BadOrder", "json.decoder has no BadOrder"),
+        ("json.nothing.BadOrder", "json.nothing.BadOrder", "there is no module json.nothing"),
+        (
+            f"{MODULE}_of_nobody.BadOrder",
+            f"{MODULE}_of_nobody.BadOrder",
+            f"there is no module {MODULE}_of_nobody",
+        ),
+        (f"{MODULE}_faulty.BadOrder", f"{MODULE}_faulty.BadOrder", "does not load: ZeroDivisionError"),
+    ],
+)
+def test_exceptions_that_are_not_there(folder: Path, text: str, name: str, complaint: str) -> None:
+    """The error names the one of several that is meant."""
+    (folder / f"{MODULE}_faulty.py").write_text("1 / 0\n")
+
+    with pytest.raises(ConfigurationError) as raised:
+        load_exceptions(["KeyError", text])
+
+    assert f"--reject-on {name!r}" in str(raised.value)
+    assert complaint in str(raised.value)
+
+
+def test_classes_that_cannot_reject(folder: Path) -> None:
+    """The program ends before it connects; the exception may be one of the handler's own module."""
+    (folder / f"{MODULE}.py").write_text("class BadOrder(Exception): pass\nasync def handle(message): pass\n")
+    (folder / "ringfence.toml").write_text('[[addresses]]\nname = "orders"\n')
+
+    def ended(names: str) -> tuple[int, str]:
+        ran = subprocess.run(
+            [BIN / "ringfence-consume", "orders", "--handler", f"{MODULE}:handle", "--consumer-group", "g", "--config",
+             "ringfence.toml", "--bootstrap-server", "127.0.0.1:1", "--web-port", "0", "--reject-on", names],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        return ran.returncode, ran.stderr
+
+    code, said = ended(f"{MODULE}.BadOrder,Exception")
+    assert (code, "--reject-on: reject_on = Exception: every failed attempt" in said) == (2, True), said
+    code, said = ended(f"{MODULE}.BadOrder,{MODULE}.handle")
+    assert (code, "--reject-on: reject_on = handle: no exception class" in said) == (2, True), said
+    code, said = ended(f"{MODULE}.BadOrder")
+    assert (code, "--reject-on" in said, "127.0.0.1:1" in said) == (2, False, True), said

@@ -1,0 +1,137 @@
+"""Delays that a user chooses: what follows from others, and contradictions."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from ringfence_client import ConsumerOptions
+from ringfence_client.handlers.backoff import Backoff
+from ringfence_client.handlers.retries import Failures
+
+
+def delays_of(**options: Any) -> list[float]:
+    """Seconds between the attempts of a message that fails at once in each, without jitter."""
+    policy = ConsumerOptions(retry_jitter=0.0, **options).policy
+    now, delays = 0.0, list[float]()
+    for attempt in itertools.count(1):
+        if policy.exhausted(attempt):
+            break
+        delays.append(policy.delay(attempt, Failures(attempt, 0), round(now * 1000)))
+        now += delays[-1]
+    assert policy.seconds == pytest.approx(now, abs=0.01)
+    return delays
+
+
+def test_defaults_are_as_without_options() -> None:
+    """0.1 s at first, and ten minutes in all; a maximum alone doubles up to a minute, with a fifth more or less."""
+    assert delays_of() == pytest.approx([0.1, 1.78, 31.8, 566.3], rel=0.01)
+    assert delays_of(max_attempts=13) == pytest.approx([min(60.0, 0.1 * 2**index) for index in range(12)])
+
+    policy = ConsumerOptions(max_attempts=3).policy
+    drawn = [policy.delay(1, Failures(1, 0), 0) for _ in range(1_000)]
+    assert 0.08 <= min(drawn) < 0.085
+    assert 0.115 < max(drawn) <= 0.12
+
+
+def test_count_and_multiplier_decide_the_time() -> None:
+    """The delays are as they were asked for, and no retry time lengthens the last one."""
+    assert delays_of(max_attempts=4, retry_delay=2.0, retry_multiplier=3.0) == pytest.approx([2, 6, 18])
+    assert delays_of(max_attempts=5, retry_delay=2.0, retry_multiplier=3.0, retry_max=7.0) == pytest.approx(
+        [2, 6, 7, 7]
+    )
+    assert delays_of(max_attempts=4, retry_delay=5.0, retry_multiplier=1.0) == [5, 5, 5]
+    assert delays_of(max_attempts=4, retry_delay=90.0) == [90, 90, 90]
+    assert delays_of(max_attempts=5, retry_max=0.3) == pytest.approx([0.1, 0.2, 0.3, 0.3])
+    assert delays_of(max_attempts=2, retry_time=30.0, retry_max=30.0) == [30]
+    assert delays_of(max_attempts=3, retry_delay=1.0, retry_multiplier=2.0, retry_time=3.0) == [1, 2]
+
+
+def test_time_and_delays_decide_the_count() -> None:
+    """Attempts follow until the retry time is over, ten minutes unless it is given."""
+    delays = delays_of(retry_multiplier=2.0, retry_max=30.0)
+    assert delays == pytest.approx([min(30.0, 0.1 * 2**index) for index in range(28)])
+    assert sum(delays[:-1]) < 600 <= sum(delays)
+
+    assert delays_of(retry_max=30.0) == pytest.approx(delays)
+    assert delays_of(retry_delay=10.0, retry_multiplier=1.0, retry_time=30.0) == [10, 10, 10]
+    assert delays_of(retry_delay=10.0, retry_multiplier=1.0, retry_time=31.0) == [10, 10, 10, 10]
+    assert delays_of(retry_delay=1.0, retry_multiplier=2.0, retry_time=7.0) == [1, 2, 4]
+    assert delays_of(retry_multiplier=2.0, retry_time=0.05) == pytest.approx([0.1])
+    assert len(delays_of(retry_multiplier=2.0, retry_time=0.0)) == 4
+
+
+def test_count_and_time_decide_the_multiplier() -> None:
+    """The delays grow by as much as it takes, and no further than the longest one."""
+    assert delays_of(retry_delay=2.0) == pytest.approx([2, 10.8, 58.4, 528.8], rel=0.5)
+    assert sum(delays_of(retry_delay=2.0)) == pytest.approx(600)
+
+    delays = delays_of(max_attempts=15, retry_time=600.0, retry_max=60.0)
+    assert sum(delays) == pytest.approx(600)
+    assert max(delays) == 60
+    assert delays == sorted(delays)
+    assert delays[0] == pytest.approx(0.1)
+
+
+def test_last_attempt_after_the_retry_time() -> None:
+    """Also where the jitter makes the delays shorter."""
+    policy = ConsumerOptions(retry_delay=10.0, retry_multiplier=1.0, retry_time=30.0, retry_jitter=1.0).policy
+
+    assert policy.max_attempts == 4
+    assert policy.delay(3, Failures(3, 0), 5_000) >= 25
+    drawn = [policy.delay(1, Failures(1, 0), 0) for _ in range(1_000)]
+    assert min(drawn) < 0.5
+    assert 19.5 < max(drawn) <= 20
+
+
+def test_beyond_the_maximum() -> None:
+    """While nothing may be given up, delays stay below the longest one, however many follow."""
+    policy = ConsumerOptions(max_attempts=3, retry_multiplier=10.0, retry_max=5.0, retry_jitter=0.0).policy
+
+    assert [policy.delay(index, Failures(index, 0), 0) for index in (1, 2, 3, 10**9)] == [0.1, 1, 5, 5]
+    policy = ConsumerOptions(retry_jitter=0.0).policy
+    assert policy.delay(10**9, Failures(1, 0), 0) == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"retry_delay": 0.0}, "retry_delay = 0.0: more than 0"),
+        ({"retry_max": math.inf}, "retry_max = inf: a finite number"),
+        ({"retry_max": 0.05}, "retry_max = 0.05: less than the first delay, retry_delay = 0.1"),
+        ({"retry_multiplier": 0.9}, "retry_multiplier = 0.9: "),
+        ({"retry_multiplier": math.nan}, "retry_multiplier = nan: "),
+        ({"retry_jitter": 1.1}, "retry_jitter = 1.1: a fraction"),
+        ({"retry_jitter": math.nan}, "retry_jitter = nan: a fraction"),
+        (
+            {"max_attempts": 5, "retry_time": 600.0, "retry_multiplier": 2.0},
+            "retry_multiplier = 2: the delays between max_attempts = 5, of at most 60 s each, take 1.5 s, less than retry_time = 600: leave out",
+        ),
+        (
+            {"max_attempts": 5, "retry_time": 600.0, "retry_max": 60.0},
+            "retry_max = 60: the delays between max_attempts = 5 take 180.1 s at most, less than retry_time = 600: leave out",
+        ),
+        (
+            {"max_attempts": 2, "retry_time": 600.0, "retry_max": 60.0},
+            "retry_max = 60: the delays between max_attempts = 2 take 60 s at most, less than retry_time = 600: leave out",
+        ),
+        (
+            {"retry_delay": 0.001, "retry_multiplier": 1.0},
+            "retry_time = 600: more than 10,000 attempts fit into it with retry_delay = 0.001",
+        ),
+    ],
+)
+def test_contradictions(options: dict[str, Any], text: str) -> None:
+    """Refused at once, with the options and the way out."""
+    with pytest.raises(ValueError, match=text):
+        ConsumerOptions(**options)
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 1.0000001, 1.5, 2.0, 3.7, 1e30])
+@pytest.mark.parametrize("longest", [0.1, 0.8, 60.0, math.inf])
+def test_sum_is_that_of_the_delays(multiplier: float, longest: float) -> None:
+    """For any growth and any limit."""
+    backoff = Backoff(0.1, multiplier, longest, 0.0)
+    for count in (0, 1, 2, 3, 9):
+        assert backoff.total(count) == pytest.approx(sum(backoff.delay(index + 1) for index in range(count)))
