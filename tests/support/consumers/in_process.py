@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from ringfence_client import ConsumerOptions, GroupConsumer, Message
@@ -126,7 +126,8 @@ class Running:
 class Bench:
     """One accepted topic, and any number of consumers of one group."""
 
-    def __init__(self, bootstrap: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, partitions: int, others: Sequence[dict[str, Any]] = ()) -> None:
+        """``others``: addresses of the configuration beside the one that is consumed; their topics are the test's to make."""
         self.bootstrap = bootstrap
         self.partitions = partitions
         self.name = kafka.unique("consuming")
@@ -137,7 +138,7 @@ class Bench:
             {
                 "kafka": {"bootstrap_servers": bootstrap},
                 "app": {"id": f"{self.name}-app"},
-                "addresses": [{"name": self.name}],
+                "addresses": [{"name": self.name}, *others],
             }
         )
         self.running: list[Running] = []
@@ -204,6 +205,10 @@ class Bench:
     async def letters(self) -> list[Got]:
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
 
+    async def read(self, topic: str, partitions: int = 1) -> list[Got]:
+        """All committed records of another topic."""
+        return await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, partitions)
+
     async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:
         """Until the window of a partition is finished up to an offset."""
 
@@ -221,10 +226,13 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def consuming(
-    bootstrap: str, partitions: int = 1, config: dict[str, str] | None = None
+    bootstrap: str,
+    partitions: int = 1,
+    config: dict[str, str] | None = None,
+    others: Sequence[dict[str, Any]] = (),
 ) -> AsyncIterator[Bench]:
     """The topic and the consumers of one test."""
-    made = Bench(bootstrap, partitions)
+    made = Bench(bootstrap, partitions, others)
     kafka.create_topics(bootstrap, {made.accepted: (partitions, config or {})})
     try:
         yield made
