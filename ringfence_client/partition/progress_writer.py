@@ -264,12 +264,12 @@ class ProgressWriter:
                 attempt += 1
                 self._broken = self._urgent = True
                 self._parts.forget()
-                refusing = refusing_topics(error)
-                if self.sends.refused(refusing, named(error)):
+                shown = await self.sends.explained(error)
+                if self.sends.refused(refusing := refusing_topics(shown), named(shown)):
                     log.error(
                         "%s: %s: what handlers send there cannot be written. The partition is opened anew: messages that were not written "
                         "come again, and those that send there fail",
-                        self._lease, named(error),
+                        self._lease, named(shown),
                     )  # fmt: skip
                     self._give_up()
                     await self._producer.discard()

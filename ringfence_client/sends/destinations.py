@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -98,6 +98,22 @@ class Destinations:
             await self._look_at(unknown)
         self._refresh(names)
         return [self._placed(send, self._topics[send.topic]) for send in effects.sends]
+
+    async def missing(self, places: Collection[tuple[str, int]]) -> dict[str, str]:
+        """Return which topics of these partitions do not exist as they did, with the reason; none where the cluster does not tell."""
+        counts: dict[str, int] = {}
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                counts = await self._cluster.topics.partition_counts([*{topic for topic, _ in places}])
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
+            return {}
+        found = {}
+        for topic, partition in places:
+            if topic not in counts:
+                found[topic] = f"{topic} does not exist any more"
+            elif partition >= counts[topic]:
+                found[topic] = f"{topic} was created anew and has {counts[topic]} partitions"
+        return found
 
     async def state_partitions(self, *, create: bool) -> int:
         """Return how many partitions the state topic has; 0 = it does not exist.

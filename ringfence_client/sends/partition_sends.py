@@ -7,7 +7,9 @@ from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
 from ringfence_client.sends.state_store import StateReader, StateStore
-from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.producer.outgoing import name_topics
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusing_topics
 
 
 class PartitionSends:
@@ -19,6 +21,8 @@ class PartitionSends:
         self._destinations: Destinations = reader.destinations
         self._groups: list[bytes] = []
         """Those whose states were taken, in the order of their records."""
+        self._places: set[tuple[str, int]] = set()
+        """Topics and partitions of what was taken."""
         self._state_batches = 0
         """How many of the batches that were taken last are of states; they are the last ones."""
 
@@ -42,13 +46,15 @@ class PartitionSends:
         """Return everything that no committed transaction has, as record batches; :meth:`commit` follows if one has it."""
         records, states = self.outbox.take()
         if not (records or states):
-            self._groups, self._state_batches = [], 0
+            self._groups, self._state_batches, self._places = [], 0, set()
             return []
         found = batches_of(records, new)
         self._groups = list(states)
         state_batches = batches_of(self.states.records_of(states), new)
         self._state_batches = len(state_batches)
-        return found + state_batches
+        batches = found + state_batches
+        self._places = {(batch.topic, batch.partition) for batch in batches}
+        return batches
 
     def commit(self, batches: Sequence[Outgoing] = (), bases: Sequence[int] = ()) -> None:
         """Note that what was taken is committed; ``bases`` has the base offset of each batch, if that is known."""
@@ -64,6 +70,20 @@ class PartitionSends:
                 by_place.setdefault(batch.partition, []).extend(numbers)
             offsets = self.states.offsets_by_group(self._groups, by_place)
         self.states.committed(states, offsets)
+
+    async def explained(self, error: Exception) -> Exception:
+        """Return an error that names the topics that are gone, if those explain why the last transaction failed; else the same error.
+
+        A producer waits for a topic that it does not know until its time is over.
+        """
+        if refusing_topics(error) or not self._places:
+            return error
+        missing = await self._destinations.missing(self._places)
+        if not missing:
+            return error
+        found = TopicError("; ".join(missing.values()))
+        name_topics(found, missing)
+        return found
 
     def refused(self, topics: Collection[str], reason: str) -> bool:
         """Note which topics refused the last transaction; returns whether something that was sent went there."""

@@ -109,11 +109,17 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
-    described = ConfigResource(ConfigResource.Type.TOPIC, topic)
     deadline = time.monotonic() + WAIT_S
-    while admin.describe_configs([described])[described].result(WAIT_S)[name].value != value:
+    while topic_config(bootstrap, topic, name) != value:
         assert time.monotonic() < deadline, f"{topic}: {name} does not become {value}"
         time.sleep(0.02)
+
+
+def topic_config(bootstrap: str, topic: str, name: str) -> str:
+    """One configuration of a topic, as the broker goes by it."""
+    described = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return str(admin.describe_configs([described])[described].result(WAIT_S)[name].value)
 
 
 def topics(bootstrap: str) -> set[str]:

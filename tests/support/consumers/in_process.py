@@ -202,6 +202,13 @@ class Bench:
             assert time.monotonic() < deadline, f"{committed} is committed, and the record says {progress}"
             await asyncio.sleep(0.05)
 
+    async def until_committed(self, offset: int, partition: int = 0) -> None:
+        """Until the group's committed offset is so far: all below it is acknowledged for good."""
+        deadline = time.monotonic() + LIMIT_S
+        while (committed := await self.committed(partition)) < offset:
+            assert time.monotonic() < deadline, f"{committed} is committed instead of {offset}"
+            await asyncio.sleep(0.05)
+
     async def letters(self) -> list[Got]:
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
 
