@@ -265,7 +265,9 @@ class ProgressWriter:
                 self._broken = self._urgent = True
                 self._parts.forget()
                 shown = await self.sends.explained(error)
-                if self.sends.refused(refusing := refusing_topics(shown), named(shown)):
+                refusing = refusing_topics(shown)
+                is_own = self._destination()[0] in refusing
+                if not is_own and self.sends.refused(refusing, named(shown)):
                     log.error(
                         "%s: %s: what handlers send there cannot be written. The partition is opened anew: messages that were not written "
                         "come again, and those that send there fail",

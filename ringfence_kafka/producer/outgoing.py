@@ -5,7 +5,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import InvalidTimestampError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    InvalidProducerIdMapping,
+    InvalidTimestampError,
+    InvalidTxnState,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from ringfence_kafka.aiokafka_patches.producer_internals import partitions_of
 from ringfence_kafka.errors import TopicError
@@ -21,6 +30,8 @@ NewBuilder = Callable[[], Builder]
 
 OF_TOPICS: Final = (InvalidTimestampError, MessageSizeTooLargeError)
 """Refusals whose way out is in a topic's settings."""
+_OF_PRODUCERS: Final = (InvalidProducerIdMapping, InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced)
+"""Refusals of a producer: any topic would answer so."""
 
 
 class RefusedError(TopicError):
@@ -67,6 +78,10 @@ def name_topics(error: Exception, topics: Iterable[str]) -> None:
 
 def refusing_topics(error: BaseException) -> frozenset[str]:
     """Return the topics that refused a batch with this error; empty = that is not known, or no topic refused it."""
+    if isinstance(error, _OF_PRODUCERS):
+        return frozenset()
+    if isinstance(error, TopicAuthorizationFailedError) and error.args and isinstance(error.args[0], set):
+        return frozenset(error.args[0])  # aiokafka fails all batches of the transaction then
     topics: frozenset[str] = vars(error).get(_TOPICS, frozenset())
     return topics
 
