@@ -27,12 +27,15 @@ import ringfence_client.dispatch.dispatcher
 import ringfence_client.partition.lease_acquisition
 import ringfence_client.partition.parked_reader
 import ringfence_client.progress.progress_record
+import ringfence_client.sends.destinations
+import ringfence_client.sends.state_store
 import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
 import ringfence_kafka.readers.consumers
 import tables.codec
 import tables.lane_store
 import tables.table_restore
+from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.concurrency import timeouts
 from ringfence_kafka.producer import transaction_v1, transaction_v2, transaction_version
@@ -47,6 +50,8 @@ from tests.simulator.doubles.transaction_client import Questions
 from tests.simulator.gap_log import Ear
 from tests.simulator.loop import RUNNING, BuriedError
 from tests.simulator.process import BOOT_S
+from tests.simulator.sends.handlers import resolve
+from tests.simulator.sends.world import WorldsCache
 
 
 class _Dice:
@@ -181,7 +186,7 @@ READ_AGAIN = (
 """Pure, and the same is read by who follows, by the world and by what judges it in the end."""
 TURNS_MAX = 1
 """Transactions of a process at once: with few partitions there would never be a queue."""
-CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S = 0.5, 0.3, 0.3
+CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S, REFUSED_S = 0.5, 0.3, 0.3, 2.0
 """Less than the product's: worlds are short."""
 
 
@@ -214,6 +219,9 @@ def simulated() -> Iterator[None]:
         (internals, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.partition.lease_acquisition, "uuid", DICE),
+        (ringfence_client.sends.state_store, "StateCache", WorldsCache),
+        (PartitionSends, "resolve", resolve),
+        (ringfence_client.sends.destinations, "REFUSED_S", REFUSED_S),
         (ringfence_client.consumer.consumer, "AIOKafkaConsumer", SimulatedMember),
         (ringfence_client.consumer.consumer, "Cluster", SimulatedClient),
         (ringfence_client.consumer.consumer, "client_options", lambda _kafka: {}),

@@ -64,6 +64,8 @@ class Kind(StrEnum):
     """The input gets more partitions, ``count`` in all; only where each group and each ID keeps its home."""
     LETTERS = "letters"
     """The topic of dead letters takes none for a while; what is not to become one must go on."""
+    TARGET = "target"
+    """A topic that handlers send to takes nothing for a while; ``request`` says which."""
     TAIL = "tail"
     """The input loses what nobody has processed, and other messages take its place, as after an unclean election; not where a lane is at work
     on it (what it has in its hands then is gone, and nobody can know)."""

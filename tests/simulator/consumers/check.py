@@ -21,6 +21,7 @@ from tests.simulator.consumers.handovers import takeovers
 from tests.simulator.consumers.world import ConsumerWorld
 from tests.simulator.gap_log import in_vain
 from tests.simulator.names import ACCEPTED
+from tests.simulator.sends.check import first_here, sends
 
 ENDS_S: Final = 4.5
 """How long a holder may take to write, to learn from that whose its lease is, and to end what runs."""
@@ -31,6 +32,7 @@ def faults(world: ConsumerWorld) -> list[str]:
     found = [said for process in world.processes for said in process.rights.violations] + world.held_up
     found += [*([] if world.former else world.cluster.went_back), *_leaked(world)]
     letters = letters_of(world)
+    found += sends(world, letters) if world.plan.sends else ()
     for partition in range(world.plan.partitions):
         found += takeovers(world, partition)
         inputs = world.inputs(partition)
@@ -40,6 +42,7 @@ def faults(world: ConsumerWorld) -> list[str]:
         for input_ in inputs:
             of = Evidence(world, partition, input_, letters)
             found += _faults(of)
+            found += first_here(of) if world.plan.sends else ()
             found += _end(of) if input_ is inputs[-1] else ()
     return found
 
@@ -168,14 +171,15 @@ def _groups(of: Evidence) -> Iterable[str]:
             if run.offset in done:
                 yield f"REPEATED {of.name}: {run}"
             group = groups[run.group] if run.group is not None else []
-            if group and (group[-1].end is None or group[-1].end > run.begin):
+            beside = {item.offset for item in group if item.batch is not None and item.batch is run.batch}
+            if group and not beside and (group[-1].end is None or group[-1].end > run.begin):
                 yield f"OVERLAPPED {of.name}: {run} begins before the end of {group[-1]}"
             skipped = [
                 offset for offset, message in of.messages.items()
                 if offset < run.offset and message.group == run.group is not None and not before(offset)
                 and not any(run.offset == offset and run.outcome == HANDLED for run in group)
                 and not any(letter.at < run.begin for letter in of.letters.get(message.number, ()))
-                and offset not in of.trimmed and not of.gone(offset)
+                and offset not in of.trimmed and offset not in beside and not of.gone(offset)
             ]  # fmt: skip
             if skipped:
                 yield f"REORDERED {of.name}: {run} before {skipped} of its group"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.simulator.consumers.evidence import Evidence
-from tests.simulator.consumers.handlers import HANDLED
+from tests.simulator.consumers.handlers import HANDLED, IN_VAIN
 from tests.simulator.schedules import Kind
 
 FLOWING: Final = frozenset({"ok", "release"})
@@ -13,6 +13,7 @@ FLOWING: Final = frozenset({"ok", "release"})
 
 
 def dead_letters(of: Evidence) -> Iterable[str]:
+    flowing = frozenset[str]() if of.world.plan.sends_fail else FLOWING
     for offset, message in of.messages.items():
         count = len(of.letters.get(message.number, ()))
         if count > 1:
@@ -21,19 +22,19 @@ def dead_letters(of: Evidence) -> Iterable[str]:
             continue  # attempts go on until it is known that the topic is gone, and are not followed any more
         handled = any(run.offset == offset and run.outcome == HANDLED for run in of.runs)
         died = _died(of, offset)
-        if count and message.task in FLOWING and died < of.world.plan.max_attempts:
+        if count and message.task in flowing and died < of.world.plan.max_attempts:
             told = "was handled" if handled else "was not handled"
             yield f"GIVEN-UP {of.name}: {offset} {told}, and has a dead letter after {died} attempts at most that nobody acknowledged"
-        elif count and message.task in FLOWING and _killers_alone(of):
+        elif count and message.task in flowing and _killers_alone(of):
             yield f"GIVEN-UP {of.name}: {offset} has a dead letter for what another one does"
     if of.of.until < math.inf:
         return
     unbegun = [
         offset for offset, message in of.messages.items()
-        if message.task in FLOWING and of.letters.get(message.number)
+        if message.task in flowing and of.letters.get(message.number)
         and not any(run.offset == offset for run in of.runs)
     ]  # fmt: skip
-    if len(unbegun) > of.world.plan.concurrency * len(of.last):
+    if len(unbegun) > of.world.plan.concurrency * max(1, of.world.plan.batch) * len(of.last):
         yield f"GIVEN-UP {of.name}: {unbegun} have dead letters, and were never begun"
 
 
@@ -55,7 +56,7 @@ def _died(of: Evidence, offset: int) -> int:
     """
     count = known = 0
     for token in of.last:
-        own = [run for run in of.by_token[token] if run.offset == offset]
+        own = [run for run in of.by_token[token] if run.offset == offset and run.outcome != IN_VAIN]
         count += sum(run.outcome != HANDLED or not _recorded(of, token, offset) for run in own)
         said = [item.progress.attempts.get(offset, 0) for item in of.written if item.progress.token == token]
         count += max(said) > known + len(own)

@@ -11,6 +11,7 @@ from tests.simulator.kafka.network import Network
 from tests.simulator.names import ACCEPTED
 from tests.simulator.process import Process
 from tests.simulator.schedules import Happening, Kind
+from tests.simulator.sends.world import STATE
 
 
 class ConsumerHappenings(Happenings):
@@ -28,13 +29,14 @@ class ConsumerHappenings(Happenings):
             Kind.EATEN: lambda what, _: self._eat(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.LETTERS: self._refuse_letters,
+            Kind.TARGET: self._refuse_target,
             Kind.RECREATED: self._recreate,
             Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
         }
 
     def send(self, what: Happening) -> None:
         """Messages come into the accepted topic."""
-        records = [self._record(message) for message in what.messages]
+        records = [self._record(message, what.partition) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(
                 ACCEPTED, what.partition, records, what.seconds, commit=what.transaction == "committed"
@@ -42,11 +44,14 @@ class ConsumerHappenings(Happenings):
         else:
             self._world.cluster.produce(ACCEPTED, what.partition, records)
 
-    def _record(self, task: Any) -> tuple[int, bytes | None, bytes, Any]:
+    def _record(self, task: Any, partition: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1
+        group = task.group
+        if group is not None and self._world.plan.sends:
+            group = b"%s/%d" % (group, partition)  # each group has one home
         return (
             self.now_ms,
-            task.group,
+            group,
             f"{task.seconds} {task.outcome}".encode(),
             (("t", b"%d" % self._world.sent),),
         )
@@ -91,8 +96,17 @@ class ConsumerHappenings(Happenings):
             for partition in range(self._world.plan.partitions):
                 self._world.held_up += held_up(self._world, partition)
 
+    def _refuse_target(self, what: Happening, _: Process) -> None:
+        """Nothing can be sent to this topic for a while."""
+        refused = self._world.cluster.refused
+        refused.add(what.request)
+        self._world.loops.after(what.seconds, refused.discard, what.request)
+
     def _compact(self, _: Happening, __: Process) -> None:
         self._world.cluster.log(PROGRESS, 0).compact()
+        if STATE in self._world.cluster.topics:
+            for log in self._world.cluster.topics[STATE].logs:
+                log.compact()
 
     def _eat(self, partition: int) -> None:
         log, done = (

@@ -24,7 +24,9 @@ class Consumer(Process):
 
     rights: ConsumerRights
 
-    def __init__(self, *base: Any, options: ConsumerOptions, handling: Handling) -> None:
+    def __init__(
+        self, *base: Any, options: ConsumerOptions, handling: Handling, state_cache: int = 0
+    ) -> None:
         super().__init__(*base)
         self.rights = ConsumerRights(self._draining, self.cluster)
         self.learned: list[tuple[int, float]] = []
@@ -33,7 +35,8 @@ class Consumer(Process):
         self.readers: dict[SimulatedReader, None] = {}
         """In the order in which they were started."""
         self._options = options
-        self._handling = handling
+        self.handling = handling
+        self.state_cache = state_cache
         self._away_s = STARTED_AGAIN_S
 
     @property
@@ -59,8 +62,10 @@ class Consumer(Process):
 
     def _begin(self) -> None:
         self._away_s = STARTED_AGAIN_S
+        several = self._options.batch > 0
+        handle: Any = self.handling.handle_several if several else self.handling.handle
         self.consumer = GroupConsumer(
-            self.settings, self.settings.addresses[0], READERS, self._handling.handle, self._options
+            self.settings, self.settings.addresses[0], READERS, handle, self._options
         )
         loop: Any = asyncio.get_running_loop()
         asyncio.create_task(self._run(self.consumer, loop))  # noqa: RUF006 - the loop keeps it
@@ -79,7 +84,7 @@ class Consumer(Process):
             self.network.trace.append(f"{self.loops.now:10.4f} == {text}")
 
     def _gone(self, loop: ProcessLoop) -> None:
-        self._handling.ended(loop, self.loops.now)
+        self.handling.ended(loop, self.loops.now)
         self.consumer = None
         self.readers = {}
 

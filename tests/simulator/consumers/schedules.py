@@ -61,6 +61,10 @@ class ConsumerSchedule(Schedule):
     drain_timeout: float = 2.0
     handler_timeout: float = 0.0
     max_attempts: int = 3
+    sends: bool = False
+    """Whether handlers send and keep states."""
+    batch: int = 0
+    state_cache: int = 0
 
     @property
     def heard(self) -> bool:
@@ -77,6 +81,16 @@ class ConsumerSchedule(Schedule):
         )
 
     @property
+    def sends_fail(self) -> bool:
+        """Whether topics may refuse what handlers send. Then messages fail although their handlers ended well.
+
+        One broker answers for all partitions at once in the three-request way. Such an error is also one of the progress topic.
+        """
+        kinds = {happening.kind for happening in self.happenings}
+        alone = Kind.REFUSED in kinds and not (self.implicit and self.brokers == 1)
+        return self.sends and (alone or Kind.TARGET in kinds)
+
+    @property
     def lasting(self) -> bool:
         """Whether every holder lives, and can write as often as it must to keep its lease, and to leave word of it.
 
@@ -91,6 +105,8 @@ class ConsumerSchedule(Schedule):
             ),
             default=0.0,
         )
+        if self.sends_fail:
+            return False
         writes = self.implicit and self.lease_idle >= self.lease_timeout > away_s - SESSION_S
         return kinds <= (HEARD | DISTURBED if writes else HEARD - {Kind.PAUSE}) and not any(
             task.outcome == "kill" for happening in self.happenings for task in happening.messages
@@ -102,6 +118,9 @@ class ConsumerSchedule(Schedule):
             f"{self.prefetch}, {self.records_max} records kept, lease of {self.lease_timeout:g} s, idle {self.lease_idle:g} s, "
             f"drained in {self.drain_timeout:g} s, runs of {self.handler_timeout:g} s at most, "
             f"{self.max_attempts} attempts, {self.way}"
+        )
+        head += (
+            f", handlers send, batches of {self.batch}, states of {self.state_cache} bytes kept" * self.sends
         )
         return "\n".join([head, *map(str, self.happenings)])
 

@@ -15,6 +15,8 @@ from tests.simulator.consumers.schedules import ConsumerSchedule
 from tests.simulator.kafka.groups import Place
 from tests.simulator.kafka.logs import Fate, Headers, Log, Part, Stored
 from tests.simulator.names import ACCEPTED, ADDRESS, APP, COMPACTED, settings_of
+from tests.simulator.sends.handlers import SendingHandling
+from tests.simulator.sends.world import create_targets
 from tests.simulator.world import World
 
 LETTERS = wire_names.dead_letter_topic(ADDRESS)
@@ -117,7 +119,7 @@ class ConsumerWorld(World):
     def __init__(self, plan: ConsumerSchedule) -> None:
         super().__init__(plan)
         cluster, loops = self.cluster, self.loops
-        self.handling = Handling()
+        self.handling = SendingHandling() if plan.sends else Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
         """By partition, what retention has deleted since."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
@@ -127,6 +129,8 @@ class ConsumerWorld(World):
         self.held_up: list[str] = []
         """What waited for dead letters and need not."""
         cluster.create(ACCEPTED, plan.partitions)
+        if plan.sends:
+            create_targets(cluster, plan.partitions)
         self.letters = [LettersLog(number, lambda: loops.now) for number in range(plan.partitions)]
         cluster.create(LETTERS, plan.partitions).logs[:] = self.letters
         self.progress = ProgressLog(PROGRESS, lambda: loops.now)
@@ -139,12 +143,13 @@ class ConsumerWorld(World):
         self.processes = [
             Consumer(
                 name,
-                settings_of(name, plan.capacity, plan.divert),
+                settings_of(name, plan.capacity, plan.divert, envelopes=plan.sends),
                 cluster,
                 loops,
                 loops.dice,
                 options=_options(plan, name),
                 handling=self.handling,
+                state_cache=plan.state_cache,
             )
             for name in (f"p{number}" for number in range(plan.processes))
         ]
@@ -238,6 +243,7 @@ def _options(plan: ConsumerSchedule, name: str) -> ConsumerOptions:
         drain_timeout=plan.drain_timeout,
         handler_timeout=plan.handler_timeout,
         name=name,
+        batch=plan.batch,
     )
 
 

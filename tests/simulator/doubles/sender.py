@@ -146,9 +146,8 @@ class Sender:
         return int(self._coordinator.produce(who, sequence, log, builder.records))
 
     def add_partitions(self, who: Who, places: Sequence[Place]) -> None:
-        for topic, _ in places:
-            if topic in self._cluster.refused:
-                raise TopicAuthorizationFailedError(topic)
+        if refused := {topic for topic, _ in places if topic in self._cluster.refused}:
+            raise TopicAuthorizationFailedError(refused)
         self._coordinator.add_partitions(who, [self._cluster.log(*place) for place in places])
 
     # -- one thing after the other -----------------------------------------------------------------------------

@@ -47,9 +47,10 @@ def _functions(file: str) -> frozenset[str]:
 @cache
 def _anomalies(world: str) -> frozenset[str]:
     """Names that the checks of a world give to a broken promise."""
-    if world != "consumers":
+    if world not in {"consumers", "sends"}:
         return frozenset(HARNESS)
-    checks = (TESTS / "simulator" / "consumers").glob("*.py")
+    folders = {"consumers", world}
+    checks = [path for folder in folders for path in (TESTS / "simulator" / folder).glob("*.py")]
     return frozenset(
         name for path in checks for name in re.findall(r'yield f"([A-Z-]+) \{', path.read_text("utf-8"))
     )

@@ -1,0 +1,1 @@
+"""Consumers whose handlers send records and keep a state of each group."""

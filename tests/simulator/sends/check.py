@@ -1,0 +1,123 @@
+"""What must hold of sends and states in a world that has settled, for readers of committed data.
+
+UNSENT: a send of an acknowledged message is missing. SENT-TWICE: it is there more than once. IN-VAIN: there is one of a message that was not
+acknowledged, or has a dead letter. HALF-SENT: there is one of two sends. MISORDERED: sends of a group are not in the order of its messages.
+WRONG-TOTAL: a send has another total than that of the acknowledged messages until then. WRONG-STATE: the last state of a group is another
+one, or in another partition than its own. WRONG-ID: the duplicate ID of a send is missing, differs between two attempts, or is that of
+another send. WRONG-FIRST: ``first_here`` is wrong.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tests.simulator.consumers.evidence import Evidence, Letter, finished, nothing
+from tests.simulator.consumers.handlers import HANDLED
+from tests.simulator.consumers.world import Accepted, ConsumerWorld
+from tests.simulator.kafka.logs import Stored
+from tests.simulator.names import ACCEPTED
+from tests.simulator.sends.handlers import LEDGER, state_after, total_after
+from tests.simulator.sends.world import STATE, TARGETS, home_of, sent
+
+ID_HEADER: Final = "_AMQ_DUPL_ID"
+Place = tuple[int, Stored]
+
+
+class _Sends:
+    """Those of one world, judged partition by partition."""
+
+    def __init__(self, world: ConsumerWorld, letters: Mapping[bytes, list[Letter]]) -> None:
+        self._world = world
+        self._letters = letters
+        self._sent = {topic: sent(world.cluster, topic) for topic in TARGETS}
+        self._last: dict[tuple[str, bytes], Place] = {}
+        """By topic and group."""
+        self.states: dict[bytes, bytes | None] = {}
+        """Of groups, after all acknowledged messages."""
+
+    def judge(self, partition: int) -> Iterable[str]:
+        written = self._world.committed(partition)
+        done = finished(written[-1]) if written else nothing
+        for offset, message in sorted(self._world.messages(partition).items()):
+            name = f"{ACCEPTED}/{partition}/{offset}"
+            places = [self._sent[topic].get(message.number, []) for topic in TARGETS]
+            counts = [len(found) for found in places]
+            given_up = bool(self._letters.get(message.number))
+            is_due = done(offset) and not given_up
+            if offset in self._world.eaten[partition]:
+                is_due = any(counts)  # retention deleted it, perhaps while a handler had it
+            if is_due and not all(counts):
+                yield f"{'HALF-SENT' if any(counts) else 'UNSENT'} {name}: {counts} sends of an acknowledged message"
+            elif any(count > 1 for count in counts):
+                yield f"SENT-TWICE {name}: {counts}"
+            elif any(counts) and (given_up or not is_due):
+                yield f"IN-VAIN {name}: {counts} sends of a message that {'has a dead letter' if given_up else 'is not finished'}"
+            if is_due:
+                yield from self._total(name, message, places)
+
+    def _total(self, name: str, message: Accepted, places: list[list[Place]]) -> Iterable[str]:
+        group = message.group
+        total = total_after(None if group is None else self.states.get(group), message.number)
+        if group is not None:
+            self.states[group] = state_after(total, message.number)
+        for topic, found in zip(TARGETS, places, strict=True):
+            for place in found:
+                if place[1].value != total:
+                    yield f"WRONG-TOTAL {name}: {place[1].value!r} in {topic}, the total is {total!r}"
+                if group is None:
+                    continue
+                before = self._last.get((topic, group), place)
+                if (before[0], before[1].offset) != (place[0], place[1].offset) and not (
+                    before[0] == place[0] and before[1].offset < place[1].offset
+                ):
+                    yield f"MISORDERED {name}: {topic}/{place[0]}/{place[1].offset} follows {topic}/{before[0]}/{before[1].offset}"
+                self._last[topic, group] = place
+
+
+def sends(world: ConsumerWorld, letters: Mapping[bytes, list[Letter]]) -> Iterable[str]:
+    """Yield a line for each fault of sends and states."""
+    judged = _Sends(world, letters)
+    for partition in range(world.plan.partitions):
+        yield from judged.judge(partition)
+    yield from _states(world, judged.states)
+    yield from _ids(world)
+
+
+def _states(world: ConsumerWorld, expected: Mapping[bytes, bytes | None]) -> Iterable[str]:
+    there: dict[bytes, bytes | None] = {}
+    if STATE in world.cluster.topics:
+        logs = world.cluster.topics[STATE].logs
+        for log in logs:
+            for record in log.committed():
+                group = record.key or b""
+                if home_of(group, len(logs)) != log.partition:
+                    yield f"WRONG-STATE {STATE}/{log.partition}: a state of {group!r}, which is not at home there"
+                there[group] = record.value
+    for group in sorted({*there, *expected}):
+        if there.get(group) != expected.get(group):
+            yield f"WRONG-STATE {group!r}: {there.get(group)!r}, the total is {expected.get(group)!r}"
+
+
+def _ids(world: ConsumerWorld) -> Iterable[str]:
+    """Of all that was ever written, committed or not."""
+    by_number: dict[bytes, bytes | None] = {}
+    numbers: dict[bytes | None, bytes] = {}
+    for log in world.cluster.topics[LEDGER].logs:
+        for record in log.records:
+            headers = dict(record.headers)
+            number, own = headers["t"] or b"", headers.get(ID_HEADER)
+            if not own or by_number.setdefault(number, own) != own:
+                yield f"WRONG-ID {LEDGER}: message {number!r} sent {own!r}, and before {by_number.get(number)!r}"
+            if numbers.setdefault(own, number) != number:
+                yield f"WRONG-ID {LEDGER}: {own!r} is of message {number!r} and of {numbers[own]!r}"
+
+
+def first_here(of: Evidence) -> Iterable[str]:
+    """Of each holding: true until a message of the group is acknowledged, and of the first of a batch alone."""
+    for runs in of.by_token.values():
+        known: set[bytes | None] = {None}
+        for run in runs:
+            expected = run.group is None or (run.group not in known and run.first_of_batch)
+            if run.first_here != expected:
+                yield f"WRONG-FIRST {of.name}: {run} has first_here = {run.first_here}"
+            if run.outcome == HANDLED:
+                known.add(run.group)

@@ -1,0 +1,51 @@
+"""Schedules of consumers whose handlers send: those of consumers, with more messages of a group, batches, and topics that refuse sends."""
+
+import dataclasses
+import random
+from typing import Final
+
+from tests.simulator.consumers.messages import GROUPS, Task
+from tests.simulator.consumers.schedules import ConsumerSchedule, consumer_schedule
+from tests.simulator.schedules import Happening, Kind, gap
+from tests.simulator.sends.handlers import LEDGER, PLAIN
+from tests.simulator.sends.world import STATE
+
+LEFT_OUT: Final = frozenset({Kind.RECREATED, Kind.TAIL})
+"""Where another topic takes the place of the accepted one, its messages may be handled twice, and states are of both."""
+REFUSED_SHARE: Final = 0.2
+MORE_SHARE: Final = 0.6
+MORE_S: Final = (0.0, 0.0, 0.02, 0.3)
+MORE_OUTCOMES: Final = ("ok",) * 8 + ("fail", "release", "retry", "reject", "unsendable")
+TINY_CACHE_BYTES: Final = 300
+"""Of one state or none."""
+LARGE_CACHE_BYTES: Final = 2**20
+
+
+def sends_schedule(seed: int) -> ConsumerSchedule:
+    """The schedule of a seed."""
+    plan, dice = consumer_schedule(seed), random.Random(f"sends {seed}")
+    happenings = [item for item in plan.happenings if item.kind not in LEFT_OUT]
+    if dice.random() < MORE_SHARE:
+        for _ in range(dice.randint(1, 2)):
+            happenings.insert(dice.randint(0, len(happenings)), _more(dice, plan.partitions))
+    if dice.random() < REFUSED_SHARE:
+        topic = dice.choice((PLAIN, LEDGER, STATE))
+        refused = Happening(*gap(dice), Kind.TARGET, request=topic, seconds=dice.choice((0.5, 3.0, 8.0)))
+        happenings.insert(dice.randint(0, len(happenings)), refused)
+    return dataclasses.replace(
+        plan,
+        happenings=tuple(happenings),
+        sends=True,
+        batch=dice.choice((0, 0, 2, 4)),
+        prefetch=dice.choice((plan.prefetch, 4)),
+        state_cache=dice.choice((TINY_CACHE_BYTES, LARGE_CACHE_BYTES)),
+    )
+
+
+def _more(dice: random.Random, partitions: int) -> Happening:
+    """Several messages of few groups."""
+    tasks = tuple(
+        Task(b"g%d" % dice.randrange(GROUPS - 1), dice.choice(MORE_S), dice.choice(MORE_OUTCOMES))
+        for _ in range(dice.randint(3, 8))
+    )
+    return Happening(*gap(dice), Kind.SEND, partition=dice.randrange(partitions), messages=tasks)

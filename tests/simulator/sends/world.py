@@ -1,0 +1,48 @@
+"""What a world of consumers has more where their handlers send."""
+
+from collections import defaultdict
+from typing import Any, Final
+
+from aiokafka.partitioner import murmur2
+
+from ringfence_client.sends.state_store import StateCache
+from ringfence_kafka.protocol import wire_names
+from tests.simulator.kafka.cluster import SimulatedCluster
+from tests.simulator.kafka.logs import Stored
+from tests.simulator.loop import RUNNING
+from tests.simulator.names import ACCEPTED, APP
+from tests.simulator.sends.handlers import LEDGER, PLAIN
+
+READERS: Final = "readers"
+"""The consumer group."""
+STATE: Final = wire_names.state_topic(APP, READERS, ACCEPTED)
+TARGETS: Final = (PLAIN, LEDGER)
+"""In the order of the sends of a message."""
+
+
+class WorldsCache(StateCache):
+    """Of as many bytes as the world says."""
+
+    def __init__(self) -> None:
+        loop: Any = RUNNING.loop
+        super().__init__(loop.process.state_cache)
+
+
+def create_targets(cluster: SimulatedCluster, partitions: int) -> None:
+    """Create the topics that handlers send to. The topic of states is created by consumers."""
+    cluster.create(PLAIN, 1)
+    cluster.create(LEDGER, partitions + 1)
+
+
+def home_of(group: bytes, partitions: int) -> int:
+    """Return the partition of a group without a key of its own."""
+    return int(murmur2(group) & 0x7FFFFFFF) % partitions
+
+
+def sent(cluster: SimulatedCluster, topic: str) -> dict[bytes, list[tuple[int, Stored]]]:
+    """Return what readers of committed data find, with its partition, by the number of the message that sent it."""
+    found: dict[bytes, list[tuple[int, Stored]]] = defaultdict(list)
+    for log in cluster.topics[topic].logs:
+        for record in log.committed():
+            found[dict(record.headers)["t"] or b""].append((log.partition, record))
+    return found
