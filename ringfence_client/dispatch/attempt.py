@@ -6,7 +6,6 @@ written. So a partition that can do none of that keeps only its own groups waiti
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from aiokafka.errors import KafkaError
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.failure_log import FailureLog, shortened
 from ringfence_client.dispatch.poison_messages import PoisonMessages
+from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
@@ -59,6 +59,7 @@ class Attempts:
         counts: Counter[str],
         cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
         refuse: Callable[[HandlerError], None],
+        clock: RetryClock,
     ) -> None:
         """Attempts without a loop of their own.
 
@@ -71,6 +72,7 @@ class Attempts:
             counts: Counted on.
             cut_short: Ends the run of a task.
             refuse: Called when the handler turns out to be none.
+            clock: Says when a message failed.
         """
         self._runs = runs
         self._factory = factory
@@ -83,6 +85,7 @@ class Attempts:
         self._counts = counts
         self._cut_short = cut_short
         self._refuse = refuse
+        self._clock = clock
         self._failure_log = FailureLog()
         self._batch = max(1, options.batch)
         self._left: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
@@ -359,7 +362,7 @@ class Attempts:
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
         first = not turn.has_failed
-        turn.count_failure(round(time.time() * 1000))
+        turn.count_failure(self._clock.now_ms())
         self._counts["failed"] += 1
         now = asyncio.get_running_loop().time()
         # What lies in the message shows neither an outage nor that handlers work.
@@ -384,7 +387,7 @@ class Attempts:
         self, turn: Turn, record: Any, attempt: int, reason: str, error: BaseException
     ) -> Rest | None:
         """Give the message up, or say how long its group rests. Nothing of its attempt runs any more."""
-        held, offset, now_ms = turn.held, record.offset, round(time.time() * 1000)
+        held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
         is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
         if is_given_up and not self._breaker.open:
             self._bury(turn, record, reason or "failed in every attempt", error, parks=self._parks)

@@ -6,12 +6,12 @@ Which turn goes next is decided here; what becomes of it in :mod:`ringfence_clie
 import asyncio
 import contextlib
 import logging
-import time
 from collections import Counter, deque
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
+from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.handlers.message import MessageFactory
@@ -37,9 +37,16 @@ class Dispatcher:
     slot, in :class:`RestingTurns`.
     """
 
-    def __init__(self, handler: Handler, factory: MessageFactory, options: ConsumerOptions) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        factory: MessageFactory,
+        options: ConsumerOptions,
+        clock: RetryClock | None = None,
+    ) -> None:
         """``handler``: a coroutine function, or a plain one, which runs in threads."""
         self._options = options
+        self._clock = clock or RetryClock()
         self.concurrency = options.concurrency
         self.counts: Counter[str] = Counter()
         self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
@@ -48,7 +55,7 @@ class Dispatcher:
         self.refusing = asyncio.Event()
         """Set when :attr:`refused` is."""
         self.runs = HandlerRuns(handler, options.concurrency, batches=options.batch > 0)
-        self._resting = RestingTurns(self.wake)
+        self._resting = RestingTurns(self.wake, self._clock)
         self._attempts = Attempts(
             self.runs,
             factory,
@@ -58,6 +65,7 @@ class Dispatcher:
             self.counts,
             self._cut_short,
             self._refuse,
+            self._clock,
         )
         self._partitions: deque[HeldPartition] = deque()
         self._retries_max = max(1, options.concurrency // 2)
@@ -190,6 +198,11 @@ class Dispatcher:
     def faults(self) -> list[str]:
         """Why messages wait that could run; empty = none do."""
         return list(self._attempts.suspects.faults())
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something runs, or will as soon as its partition has done what is under way."""
+        return bool(self._running or self._resting.unsettled)
 
     @property
     def idle(self) -> int:
@@ -363,7 +376,7 @@ class Dispatcher:
 
     def _keep_for_retry(self, turn: Turn) -> None:
         """Have a message wait for its next attempt that failed before it was acquired: with another holder, or before a release."""
-        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], round(time.time() * 1000)
+        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], self._clock.now_ms()
         count, failures = attempts.counts.get(offset, 0), attempts.failures[offset]
         delay = self._options.policy.before_last(count, failures, now_ms)
         if delay and offset not in turn.given_up:

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
+from ringfence_client.dispatch.retry_clock import RetryClock, Timer
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.window.window import End
@@ -148,16 +149,17 @@ class Rest(NamedTuple):
 class RestingTurns:
     """Turns that keep their groups without a slot: for a while, until something has happened, or until a slot is free."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], clock: RetryClock | None = None) -> None:
         """``wake`` is called when messages became available."""
         self._wake = wake
+        self._clock = clock or RetryClock()
         self._due: deque[Turn] = deque()
         """Those whose first message has not failed yet."""
         self._retries: dict[HeldPartition, deque[Turn]] = {}
         """Due too: those whose first message has, of each partition; the one that comes next is first."""
         self._suspended: list[Turn] = []
         """Due too, but of partitions of which nothing is handed out now."""
-        self._timers: dict[Turn, asyncio.TimerHandle] = {}
+        self._timers: dict[Turn, Timer] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
         """Those that wait and are not put back."""
@@ -167,6 +169,11 @@ class RestingTurns:
         """How many of those a partition has."""
         self._preparing_retries: Counter[HeldPartition] = Counter()
         """How many of them are for another attempt."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a turn is due, or waits for what its partition does now."""
+        return bool(self._due or self._retries or self._kept or self.preparing)
 
     def next_due(self) -> Turn | None:
         """Take a turn that is due for its first attempt."""
@@ -210,7 +217,7 @@ class RestingTurns:
                 turn.put_back()
             self._go_on(turn)
 
-        self._timers[turn] = asyncio.get_running_loop().call_later(rest.seconds, over)
+        self._timers[turn] = self._clock.call_later(rest.seconds, over)
         if rest.seconds >= ASIDE_S:
             turn.held.window.set_aside(turn.offsets[0])
         if turn.held.draining:

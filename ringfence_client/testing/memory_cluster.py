@@ -1,0 +1,196 @@
+"""A cluster in memory: as much of it as a consumer's sends, states and progress need."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from ringfence_client.testing.messages import record_of
+from ringfence_kafka.admin.topics import Described, TopicDescription
+from ringfence_kafka.aiokafka_patches import producer_internals
+from ringfence_kafka.producer.transactional import BATCH_BYTES_MAX, Outgoing
+
+
+class MemoryLogs:
+    """The committed records of all topics."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        """``partitions``: how many partitions topics have. Others have one; a topic with none does not exist."""
+        self._partitions = dict(partitions)
+        self._config: dict[str, Mapping[str, str]] = {}
+        self.logs: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
+        """By topic and partition; an offset is an index."""
+        self.written: list[Any] = []
+        """All records, in the order in which they were written."""
+
+    def describe(self, topic: str) -> TopicDescription | None:
+        """Return what a topic is like; None = it does not exist."""
+        count = self._partitions.get(topic, 1)
+        return TopicDescription(topic, count, self._config.get(topic, {})) if count else None
+
+    def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic."""
+        self._partitions[topic] = partitions
+        self._config[topic] = config
+
+    def absent(self, topic: str) -> None:
+        """Have a topic not exist until it is created."""
+        self._partitions.setdefault(topic, 0)
+
+    def append(self, batch: Outgoing) -> int:
+        """Append a record batch; returns its base offset."""
+        base = len(self.logs[batch.topic, batch.partition])
+        for found in _records(bytes(producer_internals.encode(batch.builder))):
+            self.append_record(
+                batch.topic, batch.partition, found.timestamp, found.key, found.value, tuple(found.headers)
+            )
+        return base
+
+    def append_record(
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+    ) -> Any:
+        """Append a record."""
+        log = self.logs[topic, partition]
+        record = record_of(topic, partition, len(log), timestamp, key, value, headers)
+        log.append(record)
+        self.written.append(record)
+        return record
+
+    def of(self, topic: str) -> list[Any]:
+        """Return the records of a topic, in the order in which they were written."""
+        return [record for record in self.written if record.topic == topic]
+
+    def latest(self, topic: str) -> dict[bytes, Any]:
+        """Return the last record of each key of a compacted topic; what was deleted is not there."""
+        found: dict[bytes, Any] = {}
+        for record in self.of(topic):
+            if record.value is None:
+                found.pop(record.key, None)
+            else:
+                found[record.key] = record
+        return found
+
+
+def _records(data: bytes) -> Iterator[Any]:
+    batches = MemoryRecords(data)
+    while (batch := batches.next_batch()) is not None:
+        yield from batch
+
+
+class MemoryTopics:
+    """In place of :class:`ringfence_kafka.admin.topics.Topics`."""
+
+    def __init__(self, logs: MemoryLogs) -> None:
+        self._logs = logs
+
+    async def describe(self, names: Iterable[str]) -> Described:
+        """Return what topics are like, those that exist."""
+        found = {name: topic for name in names if (topic := self._logs.describe(name)) is not None}
+        return Described(found, frozenset())
+
+    async def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions topics have, those that exist."""
+        return {name: topic.partitions for name, topic in (await self.describe(names)).topics.items()}
+
+    async def create(
+        self, topic: str, partitions: int, _replication_factor: int, config: Mapping[str, str]
+    ) -> None:
+        """Create a topic."""
+        self._logs.create(topic, partitions, config)
+
+    async def await_created(self, names: Iterable[str], _limit: float) -> dict[str, TopicDescription]:
+        """Return what topics are like that were created."""
+        return (await self.describe(names)).topics
+
+
+class MemoryOffsets:
+    """In place of :class:`ringfence_kafka.admin.offsets.Offsets`."""
+
+    def __init__(self, logs: MemoryLogs) -> None:
+        self._logs = logs
+
+    async def log_start(self, _topic: str, _partition: int) -> int:
+        """Return the first offset."""
+        return 0
+
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        """Return the offset that the next record gets."""
+        return len(self._logs.logs[topic, partition])
+
+
+class MemoryCluster:
+    """In place of :class:`ringfence_kafka.admin.cluster.Cluster`."""
+
+    def __init__(self, logs: MemoryLogs) -> None:
+        self.topics = MemoryTopics(logs)
+        self.offsets = MemoryOffsets(logs)
+
+
+class MemoryLogReader:
+    """In place of :class:`ringfence_kafka.readers.log_reader.LogReader`."""
+
+    def __init__(self, logs: MemoryLogs) -> None:
+        self._logs = logs
+
+    async def read_range(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        high_watermark: int,
+        consume: Callable[[Sequence[Any]], Awaitable[None]],
+    ) -> int:
+        """Pass records to ``consume``."""
+        await consume(self._logs.logs[topic, partition][start:high_watermark])
+        return high_watermark
+
+
+class MemoryProducer:
+    """In place of :class:`ringfence_kafka.producer.transactional.TransactionalProducer`: all of a transaction is appended in one step."""
+
+    def __init__(self, logs: MemoryLogs, holds: Callable[[], bool]) -> None:
+        """``holds``: whether transactions are held up now."""
+        self._logs = logs
+        self._holds = holds
+        self._resumed = asyncio.Event()
+        self.holding = False
+        """Whether a transaction is held up."""
+
+    def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """To be held for a transaction."""
+        return contextlib.nullcontext()
+
+    def builder(self) -> BatchBuilder:
+        """An empty record batch."""
+        return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=True)
+
+    async def transact(
+        self, batches: Sequence[Outgoing], _offsets: Mapping[TopicPartition, int], _group_id: str
+    ) -> list[int]:
+        """Append all; returns the base offset of each batch."""
+        while self._holds():
+            self.holding = True
+            self._resumed.clear()
+            await self._resumed.wait()
+        self.holding = False
+        return [self._logs.append(batch) for batch in batches]
+
+    def resume(self) -> None:
+        """Go on with what was held up."""
+        self.holding = False
+        self._resumed.set()
+
+    async def discard(self) -> None:
+        """End it."""
+        self.holding = False

@@ -1,0 +1,104 @@
+"""Results that a test looks at: committed sends and dead letters, and the runs of the handler."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringfence_client.handlers.message import Message
+from ringfence_client.sends.destinations import ID_HEADER
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.protocol import wire_names
+
+
+@dataclass(frozen=True, slots=True)
+class SentRecord:
+    """A record that readers of committed data see.
+
+    Attributes:
+        topic: Where it is.
+        value: Its value.
+        key: Its key.
+        headers: As they are written, a duplicate ID included.
+        duplicate_id: The ID that it carries; None = it has none.
+        partition: Number of its partition. Not compared.
+        timestamp: Milliseconds since the epoch. Not compared.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    duplicate_id: bytes | None = None
+    partition: int = field(default=0, compare=False)
+    timestamp: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
+        """Return a record of the topic of this address, or of no address."""
+        names = (ID_HEADER,) if address is None else address.duplicate_id_headers
+        last = dict(record.headers)
+        found = next((value for name in names if (value := last.get(name))), None)
+        return cls(
+            record.topic,
+            record.value,
+            record.key,
+            tuple(record.headers),
+            found,
+            record.partition,
+            record.timestamp,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRecord:
+    """A dead letter.
+
+    Attributes:
+        group: Of its message.
+        value: Of its message.
+        reason: Why it was given up.
+        attempts: How often it was tried.
+        offset: Of its message in the accepted topic.
+        redriven: How often its message had been done once more.
+        headers: As they are written. Not compared.
+    """
+
+    group: bytes | None
+    value: bytes | None
+    reason: str
+    attempts: int
+    offset: int
+    redriven: int
+    headers: Sequence[tuple[str, bytes | None]] = field(compare=False)
+
+    @classmethod
+    def of(cls, record: Any) -> "DeadLetterRecord":
+        """Return a record of the dead-letter topic."""
+        headers = {name: value or b"" for name, value in record.headers}
+        return cls(
+            record.key,
+            record.value,
+            headers[wire_names.HEADER_REASON].decode(),
+            int(headers[wire_names.HEADER_ATTEMPTS]),
+            int(headers[wire_names.DEAD_LETTER_OFFSET]),
+            int(headers.get(wire_names.HEADER_REDRIVEN, 0)),
+            tuple(record.headers),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class HandlerRun:
+    """One call of the handler.
+
+    Attributes:
+        messages: Its argument: one message, or a batch.
+        error: What it raised; None = it returned, or goes on.
+    """
+
+    messages: list[Message]
+    error: BaseException | None = None
+
+    @property
+    def message(self) -> Message:
+        """The first one."""
+        return self.messages[0]

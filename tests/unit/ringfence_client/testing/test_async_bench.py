@@ -1,0 +1,70 @@
+"""The bench within a running event loop."""
+
+import asyncio
+import gc
+import inspect
+import warnings
+
+import pytest
+
+from ringfence_client import ConsumerOptions, Message
+from ringfence_client.testing import AsyncHandlerBench, HandlerBench, message
+
+
+async def test_it_runs_in_the_loop_of_the_test() -> None:
+    """What a handler waits for may belong to that loop."""
+    gate, all_run = asyncio.Event(), asyncio.Event()
+
+    async def handle(given: Message) -> None:
+        if len(bench.runs) == 3:
+            all_run.set()
+        await gate.wait()
+        await given.send("out", given.value)
+
+    async with AsyncHandlerBench(handle, ConsumerOptions(concurrency=4)) as bench:
+        delivering = asyncio.create_task(bench.deliver(*(message(str(n), group=str(n)) for n in range(3))))
+        await asyncio.wait_for(all_run.wait(), 10)
+        assert bench.sent == []
+        gate.set()
+        await delivering
+
+        assert sorted(record.value or b"" for record in bench.sent) == [b"0", b"1", b"2"]
+
+
+async def test_a_handler_that_takes_too_long_is_ended() -> None:
+    """Handlers run in real time; the delay after them takes none."""
+
+    async def handle(given: Message) -> None:
+        if given.attempt == 1:
+            await asyncio.sleep(30)
+        await given.send("out", given.value)
+
+    async with AsyncHandlerBench(handle, ConsumerOptions(handler_timeout=0.05)) as bench:
+        await bench.deliver(message("5", group="alice"))
+
+        assert [run.message.attempt for run in bench.runs] == [1, 2]
+        assert [record.value for record in bench.sent] == [b"5"]
+
+
+async def test_the_other_bench_says_what_to_use_here() -> None:
+    """It cannot run in this loop, and can still be collected in it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bench = HandlerBench(print)
+        with pytest.raises(RuntimeError, match="use AsyncHandlerBench"):
+            bench.deliver(message())
+        del bench
+        gc.collect()
+
+
+def test_both_benches_offer_the_same() -> None:
+    def public(bench: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(member).parameters)
+            for name, member in inspect.getmembers(bench, inspect.isfunction)
+            if not name.startswith("_")
+        } | {name: [] for name, _ in inspect.getmembers(bench, lambda item: isinstance(item, property))}
+
+    own: dict[str, list[str]] = {"runs": []}  # an attribute of the one, a property of the other
+    assert public(AsyncHandlerBench) | own == public(HandlerBench)
+    assert inspect.signature(AsyncHandlerBench.__init__) == inspect.signature(HandlerBench.__init__)

@@ -1,0 +1,417 @@
+"""The bench does with a handler what a consumer does."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+from ringfence_client import ConsumerOptions, Message, Reject, Retry
+from ringfence_client.handlers.handler import HandlerError
+from ringfence_client.partition import progress_writer
+from ringfence_client.testing import HandlerBench, SentRecord, message
+from ringfence_kafka.config.settings import Settings
+
+EXACT = ConsumerOptions(concurrency=1, retry_jitter=0, max_attempts=3)
+
+
+async def totals(given: Message) -> None:
+    """A running total of each group, also sent to an address."""
+    total = int(given.state or b"0") + int(given.value or b"")
+    given.state = str(total)
+    await given.send("ledger", str(total), key=given.group)
+
+
+def seen(bench: HandlerBench) -> list[tuple[bytes | None, int, bool]]:
+    """Value, attempt, and whether it was the first of its group, of each run."""
+    return [(run.message.value, run.message.attempt, run.message.first_here) for run in bench.runs]
+
+
+def values(bench: HandlerBench) -> list[bytes | None]:
+    return [record.value for record in bench.sent]
+
+
+# -- sends and state ----------------------------------------------------------------------------------------------
+
+
+def test_sends_and_state_are_committed() -> None:
+    """The ID of a send to an address follows from the message: application, consumer group, source, number."""
+    bench = HandlerBench(totals, addresses=["ledger"])
+
+    bench.deliver(message("5", group="alice"), message("3", group="alice"), message("1", group="bob"))
+
+    own_id = b"ringfence:test:test/0/0:1"
+    assert bench.sent[0] == SentRecord("ledger", b"5", b"alice", (("_AMQ_DUPL_ID", own_id),), own_id)
+    assert values(bench) == [b"5", b"8", b"1"]
+    assert (bench.state("alice"), bench.state("bob"), bench.state("carol")) == (b"8", b"1", None)
+    assert seen(bench) == [(b"5", 1, True), (b"3", 1, False), (b"1", 1, True)]
+    assert bench.unfinished == []
+
+
+def test_sends_go_where_the_consumer_sends_them() -> None:
+    """By key, else by the group; to the partition that is asked for; with an ID of their own."""
+
+    def handle(given: Message) -> None:
+        given.send("out", "group")
+        given.send("out", "key", key="k")
+        given.send("out", "place", partition=2, duplicate_id="mine")
+
+    bench = HandlerBench(handle, topics={"out": 3})
+    bench.deliver(message(group="alice"), message(group="alice"))
+    by_value: dict[bytes | None, set[int]] = {}
+    for record in bench.sent:
+        by_value.setdefault(record.value, set()).add(record.partition)
+
+    assert {value: len(places) for value, places in by_value.items()} == {b"group": 1, b"key": 1, b"place": 1}
+    assert by_value[b"place"] == {2}
+    assert [record.duplicate_id for record in bench.sent if record.value == b"place"] == [b"mine", b"mine"]
+
+
+def test_a_state_of_the_past() -> None:
+    bench = HandlerBench(totals, states={b"alice": "10"})
+
+    bench.deliver(message("5", group="alice"))
+
+    assert bench.state(b"alice") == b"15"
+
+
+def test_a_state_is_deleted() -> None:
+    def handle(given: Message) -> None:
+        given.state = given.value
+
+    bench = HandlerBench(handle, states={b"alice": "10"})
+    bench.deliver(message(None, group="alice"))
+
+    assert bench.state("alice") is None
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"), [({"ledger": 0}, "does not exist"), ({"ledger": 1}, "has 1, numbered from 0")]
+)
+def test_a_send_that_cannot_be_written_fails_its_message(topics: dict[str, int], reason: str) -> None:
+    """As in the product: with the reason, and with nothing of it written."""
+
+    def handle(given: Message) -> None:
+        given.send("out", b"kept back")
+        given.send("ledger", b"5", partition=1)
+
+    bench = HandlerBench(handle, EXACT, topics=topics)
+    bench.deliver(message(group="alice"))
+
+    assert bench.sent == []
+    assert reason in bench.dead_letters[0].reason
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_attempt_leaves_nothing() -> None:
+    """Its sends and its state are discarded; the group waits; the delays are those of the retry policy, and take no time."""
+
+    async def handle(given: Message) -> None:
+        await totals(given)
+        if given.attempt < 3 and given.value == b"5":
+            raise ValueError(f"attempt {given.attempt}")
+
+    options = ConsumerOptions(concurrency=1, retry_jitter=0, max_attempts=4, retry_delay=10.0, retry_max=1e3)
+    bench = HandlerBench(handle, options)
+    bench.deliver(message("5", group="alice"), message("3", group="alice"))
+
+    assert seen(bench) == [(b"5", 1, True), (b"5", 2, True), (b"5", 3, True), (b"3", 1, False)]
+    assert values(bench) == [b"5", b"8"]
+    assert (bench.delays, bench.time) == ([10.0, 20.0], 30.0)
+    assert [str(run.error) for run in bench.runs[:2]] == ["attempt 1", "attempt 2"]
+
+
+def test_the_default_delays_are_those_of_the_consumer() -> None:
+    def handle(_: Message) -> None:
+        raise ValueError("broken")
+
+    bench = HandlerBench(handle)
+    bench.deliver(message("5", group="alice"))
+
+    assert len(bench.runs) == ConsumerOptions().policy.max_attempts
+    assert sum(bench.delays) == pytest.approx(600, abs=0.01)
+    assert bench.dead_letters[0].reason == "ValueError: broken"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Reject("no"), "no"), (KeyError("id"), "KeyError: 'id'"), (Retry("later", -1), "later")],
+)
+def test_dead_letters(error: Exception, reason: str) -> None:
+    """Rejected, of a class that is rejected, or retried too often; the group goes on."""
+
+    def handle(given: Message) -> None:
+        given.send("out", given.value)
+        if given.value == b"bad":
+            raise error
+
+    options = ConsumerOptions(max_attempts=3, retry_jitter=0, reject_on=(LookupError,))
+    bench = HandlerBench(handle, options)
+    bench.deliver(message("bad", group="alice"), message("good", group="alice"))
+
+    (letter,) = bench.dead_letters
+    assert (letter.group, letter.value, letter.reason) == (b"alice", b"bad", reason)
+    assert letter.attempts == len(bench.runs) - 1 == (3 if isinstance(error, Retry) else 1)
+    assert values(bench) == [b"good"]
+
+
+def test_many_failures_open_no_breaker() -> None:
+    """Else nothing would be given up any more."""
+
+    def handle(_: Message) -> None:
+        raise ValueError
+
+    bench = HandlerBench(handle, EXACT)
+    bench.deliver(*(message(group=str(number)) for number in range(200)))
+
+    assert len(bench.dead_letters) == 200
+
+
+def test_a_message_that_failed_before() -> None:
+    bench = HandlerBench(totals, EXACT)
+
+    bench.deliver(message("none", group="alice", attempt=3))
+
+    assert [run.message.attempt for run in bench.runs] == [3]
+    assert bench.dead_letters[0].attempts == 3
+
+
+def test_a_release_comes_again() -> None:
+    """It is no failed attempt. A handler that always releases does not run for ever."""
+    ready = False
+
+    def handle(given: Message) -> None:
+        if not ready:
+            given.release()
+        given.send("out", given.value)
+
+    bench = HandlerBench(handle)
+    bench.deliver(message("5", group="alice"))
+    assert ([given.value for given in bench.unfinished], bench.sent) == ([b"5"], [])
+
+    ready = True
+    bench.pass_time(1.0)
+    assert values(bench) == [b"5"]
+    assert {run.message.attempt for run in bench.runs} == {1}
+
+
+def test_time_passes_when_the_test_wants_it() -> None:
+    """A group waits for its delay; others do not."""
+
+    def handle(given: Message) -> None:
+        if given.attempt == 1 and given.group == b"alice":
+            raise Retry("later", 60)
+        given.send("out", given.value)
+
+    bench = HandlerBench(handle, ConsumerOptions(retry_jitter=0))
+    bench.deliver(message("1", group="alice"), message("2", group="bob"), wait=False)
+    assert (values(bench), bench.delays) == ([b"2"], [60])
+
+    bench.pass_time(59.9)
+    assert values(bench) == [b"2"]
+    bench.pass_time(0.2)
+    assert values(bench) == [b"2", b"1"]
+    assert bench.time == pytest.approx(60.1)
+
+
+def test_parked_groups_wait_for_a_redrive() -> None:
+    """Another process knows of it."""
+
+    def handle(given: Message) -> None:
+        if given.value == b"bad" and not given.redriven:
+            raise ValueError
+        given.send("out", given.value)
+
+    bench = HandlerBench(handle, ConsumerOptions(on_dead_letter="park", max_attempts=2, retry_jitter=0))
+    with pytest.raises(ValueError, match="nothing to redrive"):
+        bench.redrive()
+    bench.deliver(message("bad", group="alice"), message("2", group="alice"), message("3", group="bob"))
+    bench.hand_over()
+    assert (values(bench), len(bench.dead_letters)) == ([b"3"], 1)
+    assert [given.value for given in bench.unfinished] == [b"bad", b"2"]
+
+    bench.redrive()
+    assert values(bench) == [b"3", b"bad", b"2"]
+    with pytest.raises(ValueError, match="was done again already"):
+        bench.redrive()
+
+
+def test_batches() -> None:
+    """One call, one acknowledgement; a batch that fails is tried one by one."""
+
+    def handle(given: list[Message]) -> None:
+        for item in given:
+            item.send("out", item.value)
+        if b"bad" in [item.value for item in given]:
+            raise ValueError
+
+    bench = HandlerBench(handle, ConsumerOptions(batch=3, concurrency=1, max_attempts=2, retry_jitter=0))
+    bench.deliver(*(message(value, group="alice") for value in ("1", "2", "3", "bad", "5")))
+
+    called = [[item.value for item in run.messages] for run in bench.runs]
+    assert called == [[b"1", b"2", b"3"], [b"bad", b"5"], [b"bad"], [b"bad"], [b"5"]]
+    assert values(bench) == [b"1", b"2", b"3", b"5"]
+
+
+# -- another process ----------------------------------------------------------------------------------------------
+
+
+def test_a_crash_before_the_commit() -> None:
+    """The messages come again and are sent again; readers see one copy. The dead process tells nobody of lost groups."""
+    lost: list[object] = []
+    bench = HandlerBench(totals, addresses=["ledger"], lost=lost.append)
+
+    bench.crash_before_commit(message("5", group="alice"), message("3", group="alice"))
+
+    assert seen(bench) == [(b"5", 1, True), (b"3", 1, False)] * 2
+    assert values(bench) == [b"5", b"8"]
+    assert (bench.state("alice"), lost) == (b"8", [])
+
+
+def test_a_takeover() -> None:
+    """Uncommitted messages come again. ``lost`` is called, and each group is new to the next process."""
+    lost: list[object] = []
+    bench = HandlerBench(totals, lost=lost.append)
+    bench.deliver(message("5", group="alice"))
+    bench.deliver(message("3", group="alice"), commit=False)
+    assert (values(bench), bench.state("alice")) == ([b"5"], b"5")
+    assert [given.value for given in bench.unfinished] == [b"3"]
+
+    bench.take_over()
+
+    assert (values(bench), bench.state("alice"), lost) == ([b"5", b"8"], b"8", [{b"alice"}])
+    assert seen(bench) == [(b"5", 1, True), (b"3", 1, False), (b"3", 1, True)]
+    assert bench.runs[0].message.fenced
+    assert bench.runs[-1].message.fence > bench.runs[0].message.fence
+
+
+def test_a_partition_is_given_away() -> None:
+    """Everything is committed before, and nothing comes again. A coroutine function may be told of the groups."""
+    lost: list[object] = []
+
+    async def tell(groups: object) -> None:
+        await asyncio.sleep(0)
+        lost.append(groups)
+
+    bench = HandlerBench(totals, lost=tell)
+    bench.deliver(message("5", group="alice"), commit=False)
+    bench.hand_over()
+    bench.deliver(message("3", group="alice"))
+
+    assert (values(bench), lost) == ([b"5", b"8"], [{b"alice"}])
+    assert seen(bench) == [(b"5", 1, True), (b"3", 1, True)]
+
+
+def test_failures_are_counted_on_by_the_next_process() -> None:
+    """It knows nothing of a delay, except that the last attempt comes when the retry time is over."""
+
+    def handle(_: Message) -> None:
+        raise ValueError
+
+    bench = HandlerBench(handle, ConsumerOptions(max_attempts=3, retry_time=100, retry_jitter=0))
+    bench.deliver(message("5", group="alice"), wait=False)
+    bench.take_over(wait=False)
+    assert [run.message.attempt for run in bench.runs] == [1, 2]
+
+    bench.crash()
+    assert [run.message.attempt for run in bench.runs] == [1, 2, 3]
+    assert bench.time == pytest.approx(100)
+    assert bench.dead_letters[0].attempts == 3
+
+
+def test_a_commit_that_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a breakpoint: the write is given up and made anew, and committed once."""
+    monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 0.01)
+    bench = HandlerBench(totals)
+    bench.deliver(message("5", group="alice"), commit=False)
+    bench.pass_time(1.0)
+
+    bench.commit()
+
+    assert (values(bench), bench.state("alice")) == ([b"5"], b"5")
+
+
+# -- the bench itself ---------------------------------------------------------------------------------------------
+
+
+def test_plain_functions_run_in_threads() -> None:
+    threads = set()
+
+    def handle(given: Message) -> None:
+        threads.add(threading.current_thread())
+        given.send("out", given.value)
+
+    bench = HandlerBench(handle, ConsumerOptions())
+    bench.deliver(*(message(str(number), group="alice") for number in range(20)))
+
+    assert values(bench) == [b"%d" % number for number in range(20)]
+    assert threading.main_thread() not in threads
+
+
+def test_what_is_no_handler_is_refused() -> None:
+    def generator(_: Message) -> object:
+        yield
+
+    def hidden(given: Message) -> object:
+        return generator(given)
+
+    with pytest.raises(HandlerError, match="generator function"):
+        HandlerBench(generator)
+    bench = HandlerBench(hidden)
+    with pytest.raises(HandlerError, match="returned a generator"):
+        bench.deliver(message())
+
+
+def test_a_configuration() -> None:
+    """Its headers and topics are used; Ringfence's own topics take no sends."""
+    settings = Settings.model_validate(
+        {
+            "app": {"id": "shop"},
+            "addresses": [
+                {"name": "orders"},
+                {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_headers": ["id"]},
+            ],
+        }
+    )
+
+    def handle(given: Message) -> None:
+        given.send("ledger.in", given.value)
+        if given.value == b"bad":
+            given.send("ledger.accepted", given.value)
+
+    bench = HandlerBench(handle, EXACT, settings=settings, address="orders", consumer_group="billing")
+    bench.deliver(message("1", group="alice", duplicate_id="o-1"), message("bad", group="bob"))
+
+    own_id = b"shop:billing:orders/0/0:1"
+    assert bench.sent == [SentRecord("ledger.in", b"1", None, (("id", own_id),), own_id)]
+    assert bench.runs[0].message.duplicate_id == b"o-1"
+    assert "which Ringfence alone writes" in bench.dead_letters[0].reason
+
+
+def test_a_bench_ends_with_its_test() -> None:
+    """Nobody has to close it: no warning, and no thread that waits. A closed one can be looked at."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bench = HandlerBench(totals)
+        bench.deliver(message("5", group="alice"), commit=False)
+        del bench
+        gc.collect()
+        with HandlerBench(totals) as other:
+            other.deliver(message("5", group="alice"))
+
+    assert [str(item.message) for item in caught] == []
+    assert values(other) == [b"5"]
+    with pytest.raises(RuntimeError, match="closed"):
+        other.deliver(message("5", group="alice"))
+
+
+def test_it_brings_neither_faust_nor_rocksdb() -> None:
+    script = "import sys, ringfence_client.testing; print(sorted({'faust', 'mode', 'rocksdict', 'pytest'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

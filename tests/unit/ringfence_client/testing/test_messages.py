@@ -1,0 +1,61 @@
+"""Messages for tests: one argument is enough, and the consumer makes the same message of their records."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+
+from ringfence_client.handlers.message import Fence, Message, MessageFactory, PartNumber
+from ringfence_client.testing import message
+from ringfence_client.testing.messages import accepted_record
+from ringfence_kafka.config.settings import Settings
+
+SETTINGS = Settings.model_validate({"addresses": [{"name": "test"}]})
+COMPARED = (
+    "address", "group", "key", "value", "headers", "duplicate_id", "timestamp", "source", "topic", "partition", "offset", "part",
+    "sequence",
+)  # fmt: skip
+
+
+def test_one_argument_is_enough() -> None:
+    made = message(b"5")
+
+    assert (made.value, made.group, made.key, made.attempt, made.first_here) == (b"5", None, None, 1, True)
+    assert (made.topic, made.source, made.fence, made.fenced) == ("test.accepted", "test/0/0", 1, False)
+
+
+def test_every_field_can_be_given() -> None:
+    """A field that a message gets one day gets an argument too."""
+    given = set(inspect.signature(message).parameters) - {"state", "fence"}
+    own = {"topic", "held", "effects", "sent"}
+
+    assert given == {item.name for item in fields(Message)} - own
+
+
+async def test_a_handler_can_be_called_with_it() -> None:
+    made = message("5", group="alice", state="3")
+
+    assert made.state == b"3"
+    await made.send("out", "8")
+    made.state = b"8"
+    assert [(send.topic, send.value) for send in made.effects.sends] == [("out", b"8")]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        message(b"5"),
+        message(b"5", group=b"alice"),
+        message(b"5", group=b"alice", key=b"order-1", headers={"a": "b"}, duplicate_id="id-1"),
+        message(None, key="k", part=PartNumber(2, 3), sequence=7, source="orders/3/17", timestamp=5),
+        message(b"5", headers=[("_HQ_DUPL_ID", b"other")], duplicate_id=b"other"),
+    ],
+)
+def test_its_record_is_the_same_message(made: Message) -> None:
+    """What the consumer makes of the record that a bench writes is the message that was given."""
+    record = accepted_record(made, SETTINGS.addresses[0], 0)
+    read = MessageFactory(SETTINGS.addresses[0]).make(record, 1, Fence(1))
+
+    assert {name: getattr(read, name) for name in COMPARED} == {
+        name: getattr(made, name) for name in COMPARED
+    }
