@@ -267,7 +267,7 @@ class ProgressWriter:
                 shown = await self.sends.explained(error)
                 refusing = refusing_topics(shown)
                 is_own = self._destination()[0] in refusing
-                if not is_own and self.sends.refused(refusing, named(shown)):
+                if not is_own and self.sends.refused(shown):
                     log.error(
                         "%s: %s: what handlers send there cannot be written. The partition is opened anew: messages that were not written "
                         "come again, and those that send there fail",

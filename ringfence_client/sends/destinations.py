@@ -68,6 +68,8 @@ class Destinations:
         self._topics: dict[str, _Topic] = {}
         self._refused: dict[str, tuple[float, str]] = {}
         """Until when, by the monotonic clock, and why."""
+        self._shrunk: dict[str, float] = {}
+        """Topics that refused a write for its size; until when, by the same clock, a second refusal counts."""
         self._refreshing: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -77,12 +79,18 @@ class Destinations:
         if self._refreshing:
             await asyncio.wait(self._refreshing)
 
-    def refuse(self, topics: Iterable[str], reason: str) -> None:
-        """Note that topics refused a write: sends to them fail for a while."""
-        until = time.monotonic() + REFUSED_S
+    def refuse(self, topics: Iterable[str], reason: str, *, shrunk: bool = False) -> None:
+        """Note that topics refused a write: sends to them fail for a while.
+
+        ``shrunk``: for the size of a record batch. Most often the topic was made smaller, so it is looked at again at the first time.
+        """
+        now = time.monotonic()
         for topic in topics:
             self._topics.pop(topic, None)
-            self._refused[topic] = until, reason
+            if shrunk and self._shrunk.get(topic, 0.0) < now:
+                self._shrunk[topic] = now + REFUSED_S
+            else:
+                self._refused[topic] = now + REFUSED_S, reason
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
         """Return what the records of an attempt become, with their places. Topics that are not known yet are looked at.

@@ -1,15 +1,15 @@
 """What the handlers of one held partition send and keep, between their acknowledgements and the transactions of its writer."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
 from ringfence_client.sends.state_store import StateReader, StateStore
-from ringfence_kafka.errors import TopicError
+from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.producer.outgoing import name_topics
-from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusing_topics
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, RefusedError, refusing_topics
 
 
 class PartitionSends:
@@ -85,10 +85,13 @@ class PartitionSends:
         name_topics(found, missing)
         return found
 
-    def refused(self, topics: Collection[str], reason: str) -> bool:
-        """Note which topics refused the last transaction; returns whether something that was sent went there."""
+    def refused(self, error: Exception) -> bool:
+        """Note which topics refused the last transaction with this error; returns whether something that was sent went there."""
+        topics = refusing_topics(error)
         found = self.outbox.topics.intersection(topics)
         if self.outbox.taken_states and self._destinations.state_topic in topics:
             found.add(self._destinations.state_topic)
-        self._destinations.refuse(found, reason)
+        self._destinations.refuse(
+            found, named(error), shrunk=isinstance(error, RefusedError) and error.too_large
+        )
         return bool(found)

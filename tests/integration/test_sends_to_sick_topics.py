@@ -1,0 +1,161 @@
+"""A target topic that goes away, or takes less, while messages flow: other groups go on, and the sick ones say why or recover."""
+
+import asyncio
+import logging
+
+import pytest
+
+from ringfence_client import Message
+from ringfence_client.sends import destinations
+from ringfence_kafka.protocol import wire_names
+from tests.support import kafka
+from tests.support.consumers.in_process import Bench, Recorder, Running, consuming
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+SMALL = 3_000
+"""Bytes that the topic takes when it was made smaller."""
+
+
+class Flow:
+    """Messages of a healthy group, whose sends go to ``healthy``, and of a sick one, whose sends go to ``sick``."""
+
+    def __init__(self, bench: Bench, size: int = 10) -> None:
+        self.bench = bench
+        self.healthy, self.sick = kafka.unique("healthy"), kafka.unique("sick")
+        self.size = size
+        self.sent = 0
+        self.make(self.healthy)
+        self.make(self.sick)
+
+    def make(self, name: str, partitions: int = 1) -> None:
+        kafka.create_topics(self.bench.bootstrap, {name: (partitions, {})})
+
+    async def work(self, message: Message) -> None:
+        name = self.sick if message.group == b"sick" else self.healthy
+        await message.send(name, (message.value or b"").ljust(self.size))
+
+    def send(self, group: bytes, count: int) -> None:
+        self.bench.send(*(Sent(None, group, b"%d" % (self.sent + index)) for index in range(count)))
+        self.sent += count
+
+    async def values(self, name: str) -> list[bytes]:
+        return [(record.value or b"").strip() for record in await self.bench.read(name)]
+
+    async def until_sent(self, name: str, count: int, running: Running) -> None:
+        """Until readers of committed data see so many records."""
+        async with asyncio.timeout(90):
+            while len(await self.values(name)) < count:
+                running.check()
+                await asyncio.sleep(0.05)
+
+
+async def test_a_deleted_topic_gives_dead_letters(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """They have the reason; the healthy group's records are all there, once, those that were in the failed write too."""
+    caplog.set_level(logging.ERROR, "ringfence.consumer")
+    async with consuming(bootstrap) as bench:
+        flow = Flow(bench)
+        running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
+        flow.send(b"sick", 1)
+        flow.send(b"healthy", 10)
+        await flow.until_sent(flow.healthy, 10, running)
+        await flow.until_sent(flow.sick, 1, running)
+        kafka.delete_topics(bootstrap, [flow.sick])
+        flow.send(b"sick", 2)
+        flow.send(b"healthy", 50)
+        await flow.until_sent(flow.healthy, 60, running)
+        await bench.until_committed(flow.sent)
+        await running.stop()
+
+        letters = await bench.letters()
+        healthy = await flow.values(flow.healthy)
+    assert [letter.value for letter in letters] == [b"11", b"12"]
+    for letter in letters:
+        reason = (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
+        assert f"{flow.sick} does not exist" in reason or f"{flow.sick} refused the last write" in reason
+    assert healthy == [b"%d" % number for number in (*range(1, 11), *range(13, 63))]
+    assert any(f"{flow.sick} does not exist any more" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_topic_that_comes_back_gets_everything(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts go on until it is there again: nothing becomes a dead letter, and the group's records are there in order."""
+    monkeypatch.setattr(destinations, "REFUSED_S", 1.0)
+    async with consuming(bootstrap) as bench:
+        flow = Flow(bench)
+        handler = Recorder(flow.work)
+        running = await bench.start(
+            handler, max_attempts=100, retry_delay=0.2, retry_multiplier=1.0, breaker=False
+        )
+        flow.send(b"sick", 1)
+        await flow.until_sent(flow.sick, 1, running)
+        kafka.delete_topics(bootstrap, [flow.sick])
+        flow.send(b"sick", 3)
+        flow.send(b"healthy", 3)
+        await flow.until_sent(flow.healthy, 3, running)
+        await until(lambda: max(handler.attempts(1), default=0) >= 3, lambda: str(handler.begun))
+        flow.make(flow.sick)
+        await bench.until_committed(flow.sent)
+        await running.stop()
+
+        assert await flow.values(flow.sick) == [b"1", b"2", b"3"]
+        assert await flow.values(flow.healthy) == [b"4", b"5", b"6"]
+        assert await bench.letters() == []
+
+
+async def test_a_topic_that_was_made_smaller(bootstrap: str) -> None:
+    """What does not fit any more becomes a dead letter whose reason names the bound; what fits is sent, and others go on."""
+    async with consuming(bootstrap) as bench:
+        flow = Flow(bench, size=2 * SMALL)
+        running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
+        flow.send(b"sick", 1)
+        await flow.until_sent(flow.sick, 1, running)
+        kafka.alter_topic(bootstrap, flow.sick, "max.message.bytes", str(SMALL))
+        flow.send(b"sick", 1)
+        flow.send(b"healthy", 20)
+        await flow.until_sent(flow.healthy, 20, running)
+        await bench.until_committed(flow.sent)
+        await running.stop()
+
+        (letter,) = await bench.letters()
+        reason = (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
+        healthy = await flow.values(flow.healthy)
+        assert await flow.values(flow.sick) == [b"0"]
+    assert letter.value == b"1"
+    assert f"the topic takes {SMALL}" in reason
+    assert healthy == [b"%d" % number for number in range(2, 22)]
+
+
+async def test_many_small_records_go_on_to_a_smaller_topic(bootstrap: str) -> None:
+    """Each fits, and only their batch did not: after it was refused, batches are as small as the topic takes."""
+    async with consuming(bootstrap) as bench:
+        flow = Flow(bench, size=400)
+        gate = asyncio.Event()
+
+        async def work(message: Message) -> None:
+            await flow.work(message)
+            if message.value != b"0":
+                await gate.wait()
+
+        running = await bench.start(
+            Recorder(work),
+            concurrency=50,
+            max_attempts=50,
+            retry_delay=0.2,
+            retry_multiplier=1.0,
+            breaker=False,
+        )
+        flow.send(b"sick", 1)
+        await flow.until_sent(flow.sick, 1, running)
+        kafka.alter_topic(bootstrap, flow.sick, "max.message.bytes", str(SMALL))
+        records = [Sent(None, b"sick-%d" % number, b"%d" % (number + 1)) for number in range(40)]
+        flow.healthy = flow.sick
+        bench.send(*records)
+        await until(lambda: len(running.handler.begun) == 41, lambda: str(len(running.handler.begun)))
+        gate.set()
+        await bench.until_committed(41)
+        await running.stop()
+
+        assert sorted(map(int, await flow.values(flow.sick))) == list(range(41))
+        assert await bench.letters() == []
