@@ -37,7 +37,7 @@ def record_in_thread(message: Message) -> None:
 async def describe(message: Message) -> None:
     """Note everything that a handler is given."""
     names = [*(slot for slot in Message.__slots__ if slot != "held"), "fence", "fenced"]
-    _append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
+    append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
 
 
 def describe_in_thread(message: Message) -> None:
@@ -60,10 +60,11 @@ def _shown(value: Any) -> Any:
 def _note(what: str, message: Message) -> None:
     label = (message.value or b"").decode()
     where = f"{message.partition} {message.offset} {message.attempt} {message.fence}"
-    _append(f"{time.monotonic():.6f} {what} {os.getpid()} {label} {where}")
+    append(f"{time.monotonic():.6f} {what} {os.getpid()} {label} {where}")
 
 
-def _append(line: str) -> None:
+def append(line: str) -> None:
+    """Append a line to the file that ``HANDLED_FILE`` names."""
     descriptor = os.open(os.environ["HANDLED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, f"{line}\n".encode())

@@ -153,16 +153,17 @@ class Bench:
     def launch(self, handler: Any, **options: Any) -> Running:
         """Start a consumer; it is not ready yet.
 
-        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is.
+        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is; ``lost``: is told of lost groups.
         """
         through: str = options.pop("through", self.bootstrap)
+        lost = options.pop("lost", None)
         app = self.settings.app.model_copy(update={"id": options.pop("app_id", self.settings.app.id)})
         chosen = ConsumerOptions(
             **{"concurrency": 4, "drain_timeout": 5.0, "lease_timeout": 3.0, "lease_idle": 0.3, **options}
         )
         entry = self.settings.kafka.model_copy(update={"bootstrap_servers": through})
         settings = self.settings.model_copy(update={"kafka": entry, "app": app})
-        consumer = GroupConsumer(settings, settings.addresses[0], self.group, handler, chosen)
+        consumer = GroupConsumer(settings, settings.addresses[0], self.group, handler, chosen, lost=lost)
         self.running.append(Running(consumer, handler))
         return self.running[-1]
 

@@ -1,0 +1,17 @@
+"""A handler's module that is told of the groups that it loses."""
+
+import json
+from collections.abc import Collection
+
+from ringfence_client import Message
+from tests.support.handlers import append
+
+
+async def handle(message: Message) -> None:
+    """Note the group, and whether it is new here."""
+    append(json.dumps([(message.group or b"").decode(), message.first_here]))
+
+
+def lost(groups: Collection[bytes]) -> None:
+    """Note them."""
+    append(json.dumps({"lost": sorted(group.decode() for group in groups)}))
