@@ -5,7 +5,7 @@ import threading
 import weakref
 from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ringfence_client.consumer.lost_groups import Lost
 from ringfence_client.handlers.effects import Data
@@ -16,6 +16,8 @@ from ringfence_client.testing.async_bench import AsyncHandlerBench
 from ringfence_client.testing.messages import ADDRESS
 from ringfence_client.testing.results import DeadLetterRecord, HandlerRun, SentRecord
 from ringfence_kafka.config.settings import Settings
+
+END_LIMIT_S: Final = 10.0
 
 
 class HandlerBench:
@@ -163,6 +165,6 @@ def _end(loop: asyncio.AbstractEventLoop, bench: AsyncHandlerBench) -> None:
     if _is_in_loop():
         thread = threading.Thread(target=end)
         thread.start()
-        thread.join()
+        thread.join(END_LIMIT_S)
     else:
         end()

@@ -19,7 +19,7 @@ class SentRecord:
         value: Its value.
         key: Its key.
         headers: As they are written, a duplicate ID included.
-        duplicate_id: The ID that it carries; None = it has none.
+        duplicate_id: The ID in its headers; None = it has none. Not compared.
         partition: Number of its partition. Not compared.
         timestamp: Milliseconds since the epoch. Not compared.
     """
@@ -28,9 +28,13 @@ class SentRecord:
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-    duplicate_id: bytes | None = None
+    duplicate_id: bytes | None = field(default=None, compare=False)
     partition: int = field(default=0, compare=False)
     timestamp: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        """Let lists of headers compare with those that were written."""
+        object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
 
     @classmethod
     def of(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
@@ -42,7 +46,7 @@ class SentRecord:
             record.topic,
             record.value,
             record.key,
-            tuple(record.headers),
+            record.headers,
             found,
             record.partition,
             record.timestamp,

@@ -46,6 +46,30 @@ async def test_a_handler_that_takes_too_long_is_ended() -> None:
         assert [record.value for record in bench.sent] == [b"5"]
 
 
+async def test_a_takeover_while_the_handler_runs() -> None:
+    """The run is cancelled and sees why; the next process handles the message."""
+    running, fenced = asyncio.Event(), list[bool]()
+
+    async def handle(given: Message) -> None:
+        await given.send("out", str(given.fence))
+        if len(bench.runs) == 1:
+            running.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                fenced.append(given.fenced)
+
+    async with AsyncHandlerBench(handle) as bench:
+        delivering = asyncio.create_task(bench.deliver(message("5", group="alice")))
+        await asyncio.wait_for(running.wait(), 10)
+        await bench.take_over()
+        await asyncio.wait_for(delivering, 10)
+
+        assert fenced == [True]
+        assert [record.value for record in bench.sent] == [b"2"]
+        assert bench.unfinished == []
+
+
 async def test_the_other_bench_says_what_to_use_here() -> None:
     """It cannot run in this loop, and can still be collected in it."""
     with warnings.catch_warnings():

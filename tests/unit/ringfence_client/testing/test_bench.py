@@ -44,7 +44,8 @@ def test_sends_and_state_are_committed() -> None:
     bench.deliver(message("5", group="alice"), message("3", group="alice"), message("1", group="bob"))
 
     own_id = b"ringfence:test:test/0/0:1"
-    assert bench.sent[0] == SentRecord("ledger", b"5", b"alice", (("_AMQ_DUPL_ID", own_id),), own_id)
+    assert bench.sent[0] == SentRecord("ledger", b"5", b"alice", [("_AMQ_DUPL_ID", own_id)])
+    assert bench.sent[0].duplicate_id == own_id
     assert values(bench) == [b"5", b"8", b"1"]
     assert (bench.state("alice"), bench.state("bob"), bench.state("carol")) == (b"8", b"1", None)
     assert seen(bench) == [(b"5", 1, True), (b"3", 1, False), (b"1", 1, True)]
@@ -290,6 +291,18 @@ def test_a_takeover() -> None:
     assert bench.runs[-1].message.fence > bench.runs[0].message.fence
 
 
+def test_a_later_delivery_commits_what_waited() -> None:
+    """In the order of the acknowledgements."""
+    bench = HandlerBench(totals)
+    bench.deliver(message("5", group="alice"), commit=False)
+    bench.deliver(message("3", group="alice"), commit=False)
+    assert values(bench) == []
+
+    bench.deliver(message("1", group="alice"))
+
+    assert (values(bench), bench.unfinished) == ([b"5", b"8", b"9"], [])
+
+
 def test_a_partition_is_given_away() -> None:
     """Everything is committed before, and nothing comes again. A coroutine function may be told of the groups."""
     lost: list[object] = []
@@ -388,7 +401,7 @@ def test_a_configuration() -> None:
     bench.deliver(message("1", group="alice", duplicate_id="o-1"), message("bad", group="bob"))
 
     own_id = b"shop:billing:orders/0/0:1"
-    assert bench.sent == [SentRecord("ledger.in", b"1", None, (("id", own_id),), own_id)]
+    assert bench.sent == [SentRecord("ledger.in", b"1", headers=[("id", own_id)])]
     assert bench.runs[0].message.duplicate_id == b"o-1"
     assert "which Ringfence alone writes" in bench.dead_letters[0].reason
 
