@@ -8,17 +8,17 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from itertools import takewhile
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from aiokafka.errors import KafkaError
 
+from ringfence_client.dispatch.batches import Batches
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.failure_log import FailureLog, shortened
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.retry_clock import RetryClock
+from ringfence_client.dispatch.supplies import Supplies
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
@@ -32,7 +32,7 @@ from ringfence_client.progress.lease import LostError
 from ringfence_client.sends.destinations import SendError
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 from ringfence_client.window.window import End
-from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -87,12 +87,13 @@ class Attempts:
         self._refuse = refuse
         self._clock = clock
         self._failure_log = FailureLog()
-        self._batch = max(1, options.batch)
         self._left: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
         """Messages of runs that outlive their turns."""
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency)
+        self._supplies = Supplies(resting, self.suspects, self._failure_log)
+        self._batches = Batches(factory, runs, options.batch)
 
     # -- before it --------------------------------------------------------------------------------------------
 
@@ -113,7 +114,7 @@ class Attempts:
             self.suspects.withdraw(turn)
             self._bury(turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped)
             return False
-        return (bool(turn.attempt) or self._is_supplied(turn, record.key)) and self._begin(
+        return (bool(turn.attempt) or self._supplies.are_there(turn, record.key)) and self._begin(
             turn, attempts, failures
         )
 
@@ -135,35 +136,6 @@ class Attempts:
             self._resting.wait(turn, held.writer.persisted(), prepares=True)
             return False
         return True
-
-    def _is_supplied(self, turn: Turn, group: bytes | None) -> bool:
-        """Whether there is room for what the handler sends, and the state of the group is read. If not, the turn waits for it."""
-        held = turn.held
-        waits: asyncio.Future[Any] | None = None
-        if held.sends.outbox.full:
-            waits = held.writer.persisted()
-        elif turn.has_state or group is None:
-            return True
-        elif held.sends.states.is_known(group):
-            turn.read_state(held.sends.states.value(group))
-            return True
-        else:
-            waits = asyncio.create_task(self._load_state(turn, group))
-        self.suspects.withdraw(turn)
-        self._resting.wait(turn, waits, prepares=True)
-        return False
-
-    async def _load_state(self, turn: Turn, group: bytes) -> Rest | None:
-        """Read the state of a group."""
-        held = turn.held
-        try:
-            turn.read_state(await held.sends.states.load(group))
-        except (KafkaError, OSError, RingfenceError) as error:
-            self._failure_log.attempt_failed(
-                f"{held}: the state of group {shown(group)} cannot be read, so its messages wait; again in {LOAD_REST_S:g} s: {named(error)}"
-            )
-            return Rest(LOAD_REST_S)
-        return None
 
     def _is_blocked(self, turn: Turn) -> bool:
         """Whether a run of the first message goes on that nobody could end, or it waits to be redriven."""
@@ -209,7 +181,7 @@ class Attempts:
         """
         window, offset = turn.held.window, turn.offsets[0]
         record = window.cache.record(offset)
-        messages = self._messages(turn, record)
+        messages = self._batches.messages_of(turn, record)
         effects = messages[0].effects
         sent: list[OutgoingRecord] = []
         error: BaseException | None = None
@@ -218,6 +190,7 @@ class Attempts:
                 await self._run_limited(turn, messages)
             else:
                 await self._runs.call(messages)
+            effects.end()  # what is sent from now on would be lost
             if effects.any:
                 sent = await turn.held.sends.resolve(effects)
         except BaseException as raised:
@@ -239,51 +212,6 @@ class Attempts:
                 else self._failed(turn, record, ended)
             )
         return self._judge(turn, record, error, effects, sent)
-
-    def _messages(self, turn: Turn, record: Any) -> list[Message]:
-        """Return the first message of a turn, and with batches those behind it that can be handled with it."""
-        held, effects = turn.held, Effects(turn.state)
-        redrives, make = held.window.redrives.counts, self._factory.make
-        first = make(
-            record,
-            turn.attempt,
-            held.fence,
-            redrives.get(record.offset, 0),
-            first_here=held.is_first(record.key),
-            effects=effects,
-        )
-        if self._batch == 1 or len(turn.offsets) == 1 or not self._may_batch(turn, record.offset):
-            return [first]
-        records: list[Any] = list(
-            takewhile(bool, map(partial(self._batchable, turn), turn.offsets[1 : self._batch]))
-        )
-        turn.begin_batch([item.offset for item in records])
-        return [
-            first,
-            *(make(item, 1, held.fence, first_here=False, effects=effects) for item in records),
-        ]
-
-    @staticmethod
-    def _may_batch(turn: Turn, first: int) -> bool:
-        """Whether the first message of a turn may be in a batch: nothing speaks against it."""
-        return turn.attempt == 1 and not turn.has_failed and first >= turn.alone_below and turn.trial is None
-
-    def _batchable(self, turn: Turn, offset: int) -> Any | None:
-        """Return the record of a message behind the first one if it can be handled in its batch, else None."""
-        window = turn.held.window
-        attempts = window.attempts
-        if (
-            offset in attempts.counts
-            or offset in attempts.failures
-            or offset in turn.given_up
-            or offset in window.redrives.counts
-            or offset in window.redrives.blocked
-            or not window.suspect_below <= offset < window.reserved
-            or self._runs.left(turn.held.fence.log, offset) is not None
-        ):
-            return None
-        window.cache.recall(offset)
-        return window.cache.record(offset)
 
     async def _run_limited(self, turn: Turn, messages: list[Message]) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())

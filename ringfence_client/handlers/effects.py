@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 STATE_BYTES_MAX: Final = 64 * 2**10
@@ -46,20 +47,36 @@ class Send(NamedTuple):
         )
 
 
+class StateError(RingfenceError):
+    """The state of a group cannot be read, so no handler may rely on it."""
+
+
 class Effects:
     """Of one attempt; the messages of a batch share them."""
 
-    __slots__ = ("bytes", "changed", "ended", "sends", "state")
+    __slots__ = ("_state", "bytes", "changed", "ended", "fault", "sends")
 
-    def __init__(self, state: bytes | None = None) -> None:
-        """``state``: that of the group, as it is before the attempt."""
+    def __init__(self, state: bytes | None = None, fault: str = "") -> None:
+        """``state``: that of the group, as it is before the attempt; ``fault``: why it cannot be known, empty = it is."""
         self.sends: list[Send] = []
-        self.state = state
+        self._state = state
+        self.fault = fault
         self.changed = False
         """Whether the handler set the state."""
         self.ended = False
         """The attempt is over: what is asked for now would be lost."""
         self.bytes = 0
+
+    @property
+    def state(self) -> bytes | None:
+        """The state of the group, as the handler left it so far.
+
+        Raises:
+            StateError: it cannot be known.
+        """
+        if self.fault:
+            raise StateError(self.fault)
+        return self._state
 
     @property
     def any(self) -> bool:
@@ -95,12 +112,14 @@ class Effects:
             ValueError: it is larger than 64 KiB.
         """
         self._require_open("set the state of its group")
+        if self.fault:
+            raise StateError(self.fault)
         found = encoded(state, "message.state")
         if found is not None and len(found) > STATE_BYTES_MAX:
             raise ValueError(
                 f"message.state has {len(found)} bytes: at most {STATE_BYTES_MAX}; keep large data elsewhere, and a reference to it here"
             )
-        self.state, self.changed = found, True
+        self._state, self.changed = found, True
 
     def _require_open(self, what: str) -> None:
         if self.ended:

@@ -1,6 +1,7 @@
 """Where sends go: the topics, their partitions and limits, and the duplicate IDs that follow from a message."""
 
 import asyncio
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -42,9 +43,15 @@ class SendError(RingfenceError):
     """A message cannot be acknowledged, because what it sends cannot be written. It is a failed attempt."""
 
 
+class HiddenTopicError(SendError):
+    """This user may not see a topic, so nobody can tell whether it exists."""
+
+
 class _Topic(NamedTuple):
     partitions: int
     bytes_max: int
+    timestamps: Mapping[str, int]
+    """How far a timestamp may be from the broker's clock, in ms, by the setting's name."""
     looked_at: float
     address: AddressSettings | None
     """The one whose input topic it is."""
@@ -66,10 +73,8 @@ class Destinations:
             if topic not in self._addresses
         }
         self._topics: dict[str, _Topic] = {}
-        self._refused: dict[str, tuple[float, str]] = {}
-        """Until when, by the monotonic clock, and why."""
-        self._shrunk: dict[str, float] = {}
-        """Topics that refused a write for its size; until when, by the same clock, a second refusal counts."""
+        self._refused: dict[str, tuple[float, float, str]] = {}
+        """When a topic refused a write last, until when nothing is sent to it (both by the monotonic clock), and why."""
         self._refreshing: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -79,18 +84,14 @@ class Destinations:
         if self._refreshing:
             await asyncio.wait(self._refreshing)
 
-    def refuse(self, topics: Iterable[str], reason: str, *, shrunk: bool = False) -> None:
-        """Note that topics refused a write: sends to them fail for a while.
-
-        ``shrunk``: for the size of a record batch. Most often the topic was made smaller, so it is looked at again at the first time.
-        """
+    def refuse(self, topics: Iterable[str], reason: str) -> None:
+        """Note that topics refused a write, so they are looked at anew. One that refuses again soon gets nothing for a while."""
         now = time.monotonic()
         for topic in topics:
             self._topics.pop(topic, None)
-            if shrunk and self._shrunk.get(topic, 0.0) < now:
-                self._shrunk[topic] = now + REFUSED_S
-            else:
-                self._refused[topic] = now + REFUSED_S, reason
+            last, _, _ = self._refused.get(topic, (-math.inf, 0.0, ""))
+            until = now + REFUSED_S if now < last + 2 * REFUSED_S else 0.0
+            self._refused[topic] = now, until, reason
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
         """Return what the records of an attempt become, with their places. Topics that are not known yet are looked at.
@@ -138,6 +139,8 @@ class Destinations:
                 found = await self._described(name)
                 if found is None and create:
                     found = await self._create_state_topic(name)
+        except HiddenTopicError:
+            raise
         except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
             raise SendError(
                 f"the state topic {name} cannot be {'created' if create else 'looked at'}: {named(error)}. Messages wait for it; "
@@ -145,12 +148,16 @@ class Destinations:
             ) from error
         if found is None:
             return 0
-        if "compact" not in found.cleanup_policy:
+        if found.config is not None and "compact" not in found.cleanup_policy:
             raise SendError(
                 f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact"
             )
         self._note(found)
         return found.partitions
+
+    def forget_state_topic(self) -> None:
+        """Look at the state topic anew next time."""
+        self._topics.pop(self.state_topic, None)
 
     @property
     def state_bytes_max(self) -> int:
@@ -173,10 +180,10 @@ class Destinations:
                 f"{topic} is {role}, which Ringfence alone writes: nothing is sent; send to the input topic of an address, or to a topic "
                 "of your own"
             )
-        until, reason = self._refused.get(topic, (0.0, ""))
+        _, until, reason = self._refused.get(topic, (0.0, 0.0, ""))
         if until > time.monotonic():
             raise SendError(
-                f"{topic} refused the last write, so nothing is sent to it for {REFUSED_S:g} s: {reason}"
+                f"{topic} refused the last writes, so nothing is sent to it for {REFUSED_S:g} s: {reason}"
             )
 
     async def _look_at(self, names: Iterable[str]) -> None:
@@ -184,12 +191,12 @@ class Destinations:
             try:
                 async with asyncio.timeout(LOOK_LIMIT_S):
                     found = await self._described(name)
+            except HiddenTopicError:
+                raise
             except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
                 raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error
             if found is None:
-                raise SendError(
-                    f"{name} does not exist, or this user may not describe it, so nothing is sent: create it, or allow Describe and Write"
-                )
+                raise SendError(f"{name} does not exist, so nothing is sent: create it")
             self._note(found)
 
     def _refresh(self, names: Iterable[str]) -> None:
@@ -213,12 +220,18 @@ class Destinations:
             self._note(found)
 
     async def _described(self, name: str) -> TopicDescription | None:
-        return (await self._cluster.topics.describe([name])).topics.get(name)
+        described = await self._cluster.topics.describe([name])
+        if name in described.refused:
+            raise HiddenTopicError(
+                f"this user may not describe {name}: allow Describe and Write on it, and Read and Create too if it is a state topic"
+            )
+        return described.topics.get(name)
 
     def _note(self, found: TopicDescription) -> None:
         self._topics[found.name] = _Topic(
             found.partitions,
             found.message_bytes_max,
+            found.timestamps,
             time.monotonic(),
             self._addresses.get(found.name),
         )
@@ -234,6 +247,7 @@ class Destinations:
                 f"send {send.number} to {send.topic} is a record of about {size} bytes, and the topic takes {topic.bytes_max}{room}: nothing "
                 f"of this message is sent; send less, or raise max.message.bytes on {send.topic}"
             )
+        _require_timestamp(send, topic)
         return OutgoingRecord(
             send.topic,
             self._partition(send, topic),
@@ -283,3 +297,16 @@ class Destinations:
         if len(found) <= ID_BYTES_MAX:
             return found
         return b"rf:" + blake2b(found, digest_size=16).hexdigest().encode()
+
+
+def _require_timestamp(send: Send, topic: _Topic) -> None:
+    """Refuse a timestamp that the topic would refuse, with everything else in the transaction."""
+    if send.timestamp is None or not topic.timestamps:
+        return
+    ahead = send.timestamp - round(time.time() * 1000)
+    for setting, distance in ((wire_names.TIMESTAMP_AFTER, ahead), (wire_names.TIMESTAMP_BEFORE, -ahead)):
+        if distance > topic.timestamps.get(setting, math.inf):
+            raise SendError(
+                f"send {send.number} to {send.topic} has the timestamp {send.timestamp}, {abs(ahead) / 1000:.0f} s from now, and the topic has "
+                f"{setting}={topic.timestamps[setting]}: nothing of this message is sent; give another timestamp, or none"
+            )

@@ -9,7 +9,7 @@ from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
 from ringfence_client.sends.state_store import StateReader, StateStore
 from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.producer.outgoing import name_topics
-from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, RefusedError, refusing_topics
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusing_topics
 
 
 class PartitionSends:
@@ -91,7 +91,5 @@ class PartitionSends:
         found = self.outbox.topics.intersection(topics)
         if self.outbox.taken_states and self._destinations.state_topic in topics:
             found.add(self._destinations.state_topic)
-        self._destinations.refuse(
-            found, named(error), shrunk=isinstance(error, RefusedError) and error.too_large
-        )
+        self._destinations.refuse(found, named(error))
         return bool(found)

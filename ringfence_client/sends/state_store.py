@@ -7,13 +7,16 @@ writes the states of its groups, so the offsets stay true while it is held.
 
 import asyncio
 import logging
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
 from aiokafka.partitioner import murmur2
 
-from ringfence_client.sends.destinations import Destinations, SendError
+from ringfence_client.sends.destinations import FRESH_S, Destinations, HiddenTopicError, SendError
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
 from ringfence_kafka.admin.cluster import Cluster
@@ -100,19 +103,28 @@ class StateStore:
         self._reader = reader
         self._outbox = outbox
         self._number = reader.new_number()
-        self._partitions: int | None = None
-        """Of the state topic; 0 = it did not exist when it was looked for; None = nobody has looked."""
+        self._partitions = 0
+        """Of the state topic; 0 = it did not exist when it was looked for."""
+        self._looked = False
+        """Whether the topic was looked for, and could be read since."""
         self._offsets: dict[bytes, int] = {}
         """By group, of its last committed state."""
         self._scanned: set[int] = set()
         """Partitions of the state topic that were read to their end."""
         self._scanning = asyncio.Lock()
+        self.fault = ""
+        """Why no state can be known; empty = they can. Handlers that use no state run all the same."""
+        self._look_again_at = math.inf
 
     def is_known(self, group: bytes) -> bool:
         """Whether :meth:`value` has the state of this group."""
-        if self._partitions == 0 or group in self._outbox.states or group in self._outbox.taken_states:
+        if group in self._outbox.states or group in self._outbox.taken_states:
             return True
-        if self._partitions is None or self._partition(group) not in self._scanned:
+        if not self._looked:
+            return False
+        if not self._partitions:
+            return not self.fault or time.monotonic() < self._look_again_at
+        if self._partition(group) not in self._scanned:
             return False
         return group not in self._offsets or self._reader.cache.get(self._number, group) is not None
 
@@ -132,27 +144,48 @@ class StateStore:
             KafkaError: the topic cannot be read now.
         """
         async with self._scanning:
-            if self._partitions is None:
-                self._partitions = await self._reader.destinations.state_partitions(create=False)
+            if not self._looked or self.fault:
+                await self._look_for_topic()
             if self.is_known(group):
                 return self.value(group)
-            partition = self._partition(group)
-            for _ in range(READ_TRIES):
-                if partition not in self._scanned:
-                    await self._scan(partition)
-                if group not in self._offsets:
-                    return None
-                # A large partition may have evicted it while it was read.
-                value = self._reader.cache.get(self._number, group)
-                if value is None:
-                    value = await self._read_again(partition, group)
-                if value is not None:
-                    return value
-                self._scanned.discard(partition)
-                del self._offsets[group]
+            try:
+                return await self._read(group)
+            except KafkaError:
+                self._looked = False  # the topic may have been deleted
+                self._reader.destinations.forget_state_topic()
+                raise
+
+    async def _read(self, group: bytes) -> bytes | None:
+        partition = self._partition(group)
+        for _ in range(READ_TRIES):
+            if partition not in self._scanned:
+                await self._scan(partition)
+            if group not in self._offsets:
+                return None
+            # A large partition may have evicted it while it was read.
+            value = self._reader.cache.get(self._number, group)
+            if value is None:
+                value = await self._read_again(partition, group)
+            if value is not None:
+                return value
+            self._scanned.discard(partition)
+            del self._offsets[group]
         raise SendError(
             f"{self._reader.destinations.state_topic}/{partition} changes while it is read: messages wait; is it being created anew?"
         )
+
+    async def _look_for_topic(self) -> None:
+        try:
+            found = await self._reader.destinations.state_partitions(create=False)
+            self.fault = ""
+        except HiddenTopicError as error:
+            # A handler that uses no state needs no right on its topic.
+            found, self.fault = 0, str(error)
+            self._look_again_at = time.monotonic() + FRESH_S
+        if found != self._partitions:
+            self.close()
+            self._partitions = found
+        self._looked = True
 
     async def prepare(self) -> None:
         """Create the state topic if it is missing, before the first state is acknowledged.
@@ -160,15 +193,16 @@ class StateStore:
         Raises:
             SendError: it cannot be created.
         """
-        if not self._partitions:
+        if not self.is_prepared:
             self._partitions = await self._reader.destinations.state_partitions(create=True)
             # It was empty when the partition was opened, and nobody else writes states of these groups.
             self._scanned.update(range(self._partitions))
+            self._looked = True
 
     @property
     def is_prepared(self) -> bool:
         """Whether states can be written."""
-        return bool(self._partitions)
+        return self._looked and self._partitions > 0
 
     def records_of(self, states: Mapping[bytes, bytes | None]) -> list[OutgoingRecord]:
         """Return the records of these states."""
@@ -220,6 +254,8 @@ class StateStore:
 
         async def consume(records: Sequence[Any]) -> None:
             for record in records:
+                if record.offset < self._offsets.get(record.key, UNKNOWN):
+                    continue  # this holder has written a later one meanwhile
                 if record.value is None:
                     offsets.pop(record.key, None)
                 else:

@@ -1,0 +1,54 @@
+"""What must be there before a handler runs: room for what it sends, and the state of its group."""
+
+import asyncio
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_client.dispatch.failure_log import FailureLog
+from ringfence_client.dispatch.poison_messages import PoisonMessages
+from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
+from ringfence_client.handlers import group_names
+from ringfence_kafka.errors import RingfenceError, named
+
+STATE_REST_S: Final = 1.0
+"""A group whose state cannot be read now rests for so long."""
+
+
+class Supplies:
+    """Has turns wait for what their handlers need. It costs no slot."""
+
+    def __init__(self, resting: RestingTurns, suspects: PoisonMessages, failure_log: FailureLog) -> None:
+        self._resting = resting
+        self._suspects = suspects
+        self._failure_log = failure_log
+
+    def are_there(self, turn: Turn, group: bytes | None) -> bool:
+        """Whether everything is there. If not, the turn waits for it, and is due again then."""
+        held = turn.held
+        states = held.sends.states
+        waits: asyncio.Future[Any]
+        if held.sends.outbox.full:
+            waits = held.writer.persisted()
+        elif group is None or turn.has_state:
+            return True
+        elif states.is_known(group):
+            turn.read_state(states.value(group))
+            return True
+        else:
+            waits = asyncio.create_task(self._load_state(turn, group))
+        self._suspects.withdraw(turn)
+        self._resting.wait(turn, waits, prepares=True)
+        return False
+
+    async def _load_state(self, turn: Turn, group: bytes) -> Rest | None:
+        """Read the state of a group; an outage costs its messages no attempt."""
+        try:
+            turn.read_state(await turn.held.sends.states.load(group))
+        except (KafkaError, OSError, RingfenceError) as error:
+            self._failure_log.attempt_failed(
+                f"{turn.held}: the state of group {group_names.shown(group)} cannot be read, so its messages wait; again in "
+                f"{STATE_REST_S:g} s: {named(error)}"
+            )
+            return Rest(STATE_REST_S)
+        return None
