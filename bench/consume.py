@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
@@ -18,6 +19,7 @@ from rich.table import Table
 from app.embedded.broker import EmbeddedBroker
 from bench import shapes
 from bench.clusters import RESULTS, temporary_broker
+from bench.consumer_contender import TOTALS
 from bench.errors import BenchError
 
 PARTITIONS: Final = 4
@@ -30,6 +32,10 @@ LIVELY: Final = 20_000
 LIMIT_S: Final = 300.0
 
 HANDLERS_S: Final = (0.001, 0.01)
+SENDS: Final = 300_000
+SEND_KINDS: Final = ("nothing", "totals", "batches")
+ACCEPTED_HEADERS: Final = (("_AMQ_DUPL_ID", b"order-1234567"), ("_RF_SOURCE", b"orders/0/1234567"))
+"""Of the length that a worker's records have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,35 @@ def measure_stuck(broker: EmbeddedBroker) -> Stuck:
     return Stuck(BACKLOG, LIVELY, handler_s, *walls)
 
 
+@dataclass(frozen=True, slots=True)
+class Sends:
+    """A handler that sends one record and keeps a total for its group, beside one that does nothing."""
+
+    kind: str
+    rates: list[float]
+    """Messages/s, by round."""
+    cpu: list[float]
+    """CPU seconds a million messages, by round."""
+
+
+def measure_sends(broker: EmbeddedBroker, rounds: int, say: Callable[[str], None]) -> list[Sends]:
+    """All kinds in each round, in turn."""
+    _publish(broker.bootstrap_servers, "t0.accepted", "1,000", SENDS, headers=ACCEPTED_HEADERS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOTALS, PARTITIONS, 1)]).values():
+        future.result(30)
+    found = {kind: Sends(kind, [], []) for kind in SEND_KINDS}
+    for number in range(rounds):
+        for kind in SEND_KINDS if number % 2 == 0 else reversed(SEND_KINDS):
+            result = _run(kind, broker.bootstrap_servers, "t0", SENDS, 0)
+            found[kind].rates.append(SENDS / result["wall"])
+            found[kind].cpu.append(result["cpu"] / SENDS * 1e6)
+            say(
+                f"{kind}: {SENDS / result['wall']:,.0f} messages/s, {found[kind].cpu[-1]:.1f} CPU s a million"
+            )
+    return list(found.values())
+
+
 def measure(broker: EmbeddedBroker, say: Callable[[str], None]) -> list[Cell]:
     """All cells, one after the other."""
     cells: list[Cell] = []
@@ -107,14 +142,21 @@ def _run(kind: str, *arguments: object) -> dict[str, float]:
     return result
 
 
-def _publish(bootstrap: str, topic: str, shape: str, messages: int, stuck: int = 0) -> None:
+def _publish(
+    bootstrap: str,
+    topic: str,
+    shape: str,
+    messages: int,
+    stuck: int = 0,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 50})
     keys = (b"g%d" % group for group in shapes.groups(shape, messages))
     for key in chain(repeat(shapes.STUCK, stuck), keys):
-        producer.produce(topic, b"x" * 100, key)
+        producer.produce(topic, b"x" * 100, key, headers=list(headers))
         producer.poll(0)
     if producer.flush(60):
         raise BenchError(f"not all messages reached {topic}")
@@ -149,6 +191,20 @@ def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
     )
 
 
+def show_sends(found: Sequence[Sends], console: Console) -> None:
+    """Show medians, and the range."""
+    table = Table(title=f"{SENDS:,} messages of 1,000 groups, {shapes.CONCURRENCY} handlers at once")
+    for column in ("handler", "messages/s", "CPU s/M"):
+        table.add_column(column, justify="right")
+    for kind in found:
+        cells = [
+            f"{median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+            for values, digits in ((kind.rates, 0), (kind.cpu, 1))
+        ]
+        table.add_row(kind.kind, *cells)
+    console.print(table)
+
+
 def save(cells: Sequence[Cell], stuck: Stuck, path: Path) -> None:
     """Write everything."""
     document = {"cells": [asdict(cell) for cell in cells], "stuck": asdict(stuck)}
@@ -157,10 +213,15 @@ def save(cells: Sequence[Cell], stuck: Stuck, path: Path) -> None:
 
 
 @click.command("consume")
-def command() -> None:
+@click.option("--sends", is_flag=True, help="Only handlers that send and keep state.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of --sends.")
+def command(*, sends: bool, rounds: int) -> None:
     """Measure group-ordered consumption beside a plain consumer and the bound of groups and handlers."""
     console = Console()
     with temporary_broker() as (broker, _):
+        if sends:
+            show_sends(measure_sends(broker, rounds, console.print), console)
+            return
         cells = measure(broker, console.print)
         stuck = measure_stuck(broker)
     show(cells, stuck, console)

@@ -8,9 +8,10 @@ import json
 import resource
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 
@@ -43,9 +44,54 @@ class Handler:
             self.done.set()
 
 
+class Nothing(Handler):
+    """Counts."""
+
+    async def __call__(self, message: Any) -> None:
+        """Handle a message."""
+        self._count(1)
+
+    def _count(self, messages: int) -> None:
+        if self.began is None:
+            self.began, self._cpu = time.perf_counter(), _cpu()
+        self._left -= messages
+        if self._left <= 0 and not self.done.is_set():
+            self.result = {"wall": time.perf_counter() - self.began, "cpu": _cpu() - self._cpu}
+            self.done.set()
+
+
+class Totals(Nothing):
+    """Keeps a running total for each group, and sends it."""
+
+    async def __call__(self, message: Any) -> None:
+        """Handle a message."""
+        total = int(message.state or 0) + 1
+        message.state = str(total)
+        await message.send(TOTALS, message.value, key=message.group)
+        self._count(1)
+
+
+class BatchTotals(Nothing):
+    """The same with batches."""
+
+    async def __call__(self, messages: Any) -> None:
+        """Handle a batch."""
+        total = int(messages[0].state or 0)
+        for message in messages:
+            total += 1
+            await message.send(TOTALS, message.value, key=message.group)
+        messages[-1].state = str(total)
+        self._count(len(messages))
+
+
 def _cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+TOTALS: Final = "bench-totals"
+"""Topic that handlers send to."""
+BATCH: Final = 100
 
 
 async def _grouped(bootstrap: str, name: str, handler: Handler) -> None:
@@ -56,8 +102,10 @@ async def _grouped(bootstrap: str, name: str, handler: Handler) -> None:
             "addresses": [{"name": name}],
         }
     )
-    options = ConsumerOptions(concurrency=CONCURRENCY, drain_timeout=1.0)
-    consumer = GroupConsumer(settings, settings.addresses[0], f"{name}-grouped", handler, options)
+    batch = BATCH if isinstance(handler, BatchTotals) else 0
+    options = ConsumerOptions(concurrency=CONCURRENCY, drain_timeout=1.0, batch=batch)
+    group = f"{name}-{type(handler).__name__.lower()}-{uuid.uuid4().hex[:8]}"
+    consumer = GroupConsumer(settings, settings.addresses[0], group, handler, options)
     running = asyncio.create_task(consumer.run())
     await handler.done.wait()
     consumer.stop()
@@ -98,11 +146,13 @@ async def _loop(shape: str, handler: Handler) -> None:
 
 async def _main(kind: str, *arguments: str) -> None:
     *what, messages, seconds = arguments
-    handler = Handler(int(messages), float(seconds))
+    kinds = {"nothing": Nothing, "totals": Totals, "batches": BatchTotals}
+    handler = kinds.get(kind, Handler)(int(messages), float(seconds))
     contenders: dict[str, Callable[..., Awaitable[None]]] = {
         "loop": _loop,
         "grouped": _grouped,
         "plain": _plain,
+        **dict.fromkeys(kinds, _grouped),
     }
     await contenders[kind](*what, handler)
     print(json.dumps(handler.result))

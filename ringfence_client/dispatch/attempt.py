@@ -192,7 +192,8 @@ class Attempts:
                 await self._runs.call(messages)
             effects.end()  # what is sent from now on would be lost
             if effects.any:
-                sent = await turn.held.sends.resolve(effects)
+                found = turn.held.sends.resolve_at_once(effects)
+                sent = await turn.held.sends.resolve(effects) if found is None else found
         except BaseException as raised:
             error = raised
         if turn in self._abandoned:

@@ -103,8 +103,9 @@ class CircuitBreaker:
         self._pause = min(PROBE_MAX_S, 2 * self._pause)
 
     def _remember(self, *, failed: int, succeeded: bool) -> None:
-        kept = (1 - 1 / MEMORY) ** failed
-        self._share = 1 - (1 - self._share) * kept
+        if failed:
+            kept = (1 - 1 / MEMORY) ** failed
+            self._share = 1 - (1 - self._share) * kept
         if succeeded:
             self._share *= 1 - 1 / MEMORY
         self._share = min(max(self._share, CHANCE), 1 - CHANCE)

@@ -19,6 +19,16 @@ Headers = list[tuple[str, bytes | None]]
 Data = bytes | bytearray | memoryview | str | None
 
 
+class Origin(NamedTuple):
+    """What a record needs to know of the message that sends it. The message itself would be a cycle of references."""
+
+    source: str
+    """``<topic>/<partition>/<offset>`` of the message, with ``#part`` if it is a part."""
+    group: bytes | None
+    offset: int
+    """In the accepted topic."""
+
+
 class Send(NamedTuple):
     """A record that a handler sends."""
 
@@ -34,17 +44,9 @@ class Send(NamedTuple):
     """Milliseconds since the epoch; None = the time at which it is written."""
     number: int
     """Among the sends of its message, from 1."""
-    origin: Any
-    """Its message."""
-
-    @property
-    def bytes(self) -> int:
-        """Of key, value and headers, about."""
-        return (
-            len(self.key or b"")
-            + len(self.value or b"")
-            + sum(len(name) + len(value or b"") + HEADER_BYTES for name, value in self.headers)
-        )
+    origin: Origin
+    bytes: int
+    """Of key, value and headers, about."""
 
 
 class StateError(RingfenceError):
@@ -178,7 +180,7 @@ def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | 
 
 
 def new_send(
-    origin: Any,
+    origin: Origin,
     number: int,
     topic: str,
     value: Data,
@@ -198,14 +200,22 @@ def new_send(
         raise TypeError(f"topic is of type {type(topic).__name__}: give the name of a topic")
     if not topic:
         raise ValueError("topic is empty: give the name of a topic")
-    for name, found in (("partition", partition), ("timestamp", timestamp)):
-        if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
-            raise TypeError(f"{name} is of type {type(found).__name__}: give an int")
-        if found is not None and found < 0:
-            raise ValueError(f"{name} = {found}: 0 or more")
+    if partition is not None:
+        _require_number("partition", partition)
+    if timestamp is not None:
+        _require_number("timestamp", timestamp)
     own_id = encoded(duplicate_id, "duplicate_id")
     if own_id == b"":
         raise ValueError("duplicate_id is empty: give at least one byte, or None")
-    return Send(
-        topic, partition, encoded(key, "key"), encoded(value, "value"), encoded_headers(headers), own_id, timestamp, number, origin,
-    )  # fmt: skip
+    own_key, own_value, own_headers = encoded(key, "key"), encoded(value, "value"), encoded_headers(headers)
+    size = len(own_key or b"") + len(own_value or b"")
+    for name, data in own_headers:
+        size += HEADER_BYTES + len(name) + len(data or b"")
+    return Send(topic, partition, own_key, own_value, own_headers, own_id, timestamp, number, origin, size)
+
+
+def _require_number(name: str, found: Any) -> None:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"{name} is of type {type(found).__name__}: give an int")
+    if found < 0:
+        raise ValueError(f"{name} = {found}: 0 or more")

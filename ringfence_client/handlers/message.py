@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
-from ringfence_client.handlers.effects import DONE, Data, Effects, new_send
+from ringfence_client.handlers.effects import DONE, Data, Effects, Origin, new_send
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import wire_names
@@ -169,7 +169,9 @@ class Message:
             TypeError: an argument is of another type.
             ValueError: an argument cannot be sent, or the message sends too much.
         """
-        send = new_send(self, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
+        part = "" if self.part is None else f"#{self.part.index}"
+        origin = Origin(self.source + part, self.group, self.offset)
+        send = new_send(origin, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
         self.effects.add(send)
         self.sent += 1
         return DONE
@@ -235,12 +237,14 @@ class MessageFactory:
         effects: Effects | None = None,
     ) -> Message:
         """Return the message of a record as aiokafka has it."""
-        own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
-        headers = (
-            [header for header in record.headers if header[0] not in _OWN_HEADERS]
-            if own
-            else list(record.headers)
-        )
+        own: dict[str, bytes | None] = {}
+        headers: list[tuple[str, bytes | None]] = []
+        for header in record.headers:
+            name, content = header
+            if name in _OWN_HEADERS:
+                own[name] = content
+            else:
+                headers.append(header)
         key = own.get(wire_names.HEADER_KEY, record.key)
         source = own.get(wire_names.HEADER_SOURCE)
         return Message(
@@ -272,8 +276,13 @@ class MessageFactory:
             return key or None
         if self._id_from == "value":
             return blake2b(value, digest_size=32).digest() if value else None
-        last = dict(headers)
-        return next((found for name in self._id_headers if (found := last.get(name))), None)
+        for wanted in self._id_headers:
+            for name, found in reversed(headers):
+                if name == wanted:
+                    if found:
+                        return found
+                    break
+        return None
 
 
 def _number(header: bytes | None) -> int | None:

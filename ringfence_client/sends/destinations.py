@@ -9,11 +9,9 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from aiokafka.errors import KafkaError
-from aiokafka.partitioner import murmur2
 
 from ringfence_client.handlers.effects import Effects, Headers, Send
-from ringfence_client.handlers.message import Message
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import ADDED_BYTES, MESSAGE_BYTES_DEFAULT, TopicDescription
 from ringfence_kafka.config.addresses import claimed_topics
@@ -75,6 +73,10 @@ class Destinations:
         self._topics: dict[str, _Topic] = {}
         self._refused: dict[str, tuple[float, float, str]] = {}
         """When a topic refused a write last, until when nothing is sent to it (both by the monotonic clock), and why."""
+        self._banned = False
+        """Whether nothing is sent to some topics now."""
+        self._stale_at = 0.0
+        """When the first of the looks is old, by the monotonic clock, s."""
         self._refreshing: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -88,10 +90,27 @@ class Destinations:
         """Note that topics refused a write, so they are looked at anew. One that refuses again soon gets nothing for a while."""
         now = time.monotonic()
         for topic in topics:
+            self._banned = True
             self._topics.pop(topic, None)
             last, _, _ = self._refused.get(topic, (-math.inf, 0.0, ""))
             until = now + REFUSED_S if now < last + 2 * REFUSED_S else 0.0
             self._refused[topic] = now, until, reason
+
+    def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
+        """Return the same as :meth:`resolve` if all topics are known and their last look is young; else None.
+
+        Raises:
+            SendError: a record cannot be written.
+        """
+        if self._banned or time.monotonic() >= self._stale_at:
+            return None
+        topics, found = self._topics, []
+        for send in effects.sends:
+            topic = topics.get(send.topic)
+            if topic is None:
+                return None
+            found.append(self._placed(send, topic))
+        return found
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
         """Return what the records of an attempt become, with their places. Topics that are not known yet are looked at.
@@ -201,12 +220,14 @@ class Destinations:
 
     def _refresh(self, names: Iterable[str]) -> None:
         """Look again at topics whose last look is old, beside all else."""
+        self._banned = any(until > time.monotonic() for _, until, _ in self._refused.values())
         old = [name for name in names if self._topics[name].looked_at + FRESH_S < time.monotonic()]
         for name in old:
             self._topics[name] = self._topics[name]._replace(looked_at=time.monotonic())
             task = asyncio.create_task(self._look_again(name))
             self._refreshing.add(task)
             task.add_done_callback(self._refreshing.discard)
+        self._stale_at = min(topic.looked_at for topic in self._topics.values()) + FRESH_S
 
     async def _look_again(self, name: str) -> None:
         try:
@@ -269,13 +290,12 @@ class Destinations:
                     "nothing of this message is sent"
                 )
             return send.partition
-        message: Message = send.origin
         if send.key is not None and topic.address is not None and topic.address.partitioner == "crc32":
             return crc32(send.key) % topic.partitions
-        key = send.key if send.key is not None else message.group
+        key = send.key if send.key is not None else send.origin.group
         if key is None:
-            return message.offset % topic.partitions
-        return int(murmur2(key) & 0x7FFFFFFF) % topic.partitions
+            return send.origin.offset % topic.partitions
+        return hash_of(key) % topic.partitions
 
     def _headers(self, send: Send, address: AddressSettings | None) -> Headers:
         own = send.duplicate_id
@@ -287,13 +307,12 @@ class Destinations:
                 value and name in names for name, value in send.headers
             ):
                 return send.headers
-            own = self.duplicate_id(send.origin, send.number)
+            own = self.duplicate_id(send.origin.source, send.number)
         return [*send.headers, (names[0], own)]
 
-    def duplicate_id(self, message: Message, number: int) -> bytes:
+    def duplicate_id(self, source: str, number: int) -> bytes:
         """Return the ID of a send: it follows from the source of its message and is the same in each attempt."""
-        part = "" if message.part is None else f"#{message.part.index}"
-        found = f"{self._prefix}{message.source}{part}:{number}".encode(errors="backslashreplace")
+        found = f"{self._prefix}{source}:{number}".encode(errors="backslashreplace")
         if len(found) <= ID_BYTES_MAX:
             return found
         return b"rf:" + blake2b(found, digest_size=16).hexdigest().encode()

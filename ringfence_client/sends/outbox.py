@@ -30,6 +30,8 @@ class Outbox:
         self.taken_states: dict[bytes, bytes | None] = {}
         self.bytes = 0
         """Of everything."""
+        self._taken_bytes = 0
+        """Of what was taken."""
 
     @property
     def full(self) -> bool:
@@ -64,25 +66,21 @@ class Outbox:
         self.taken_records += self.records
         self.taken_states |= self.states
         self.records, self.states = [], {}
-        self._count()
+        self._taken_bytes = self.bytes
         return self.taken_records, self.taken_states
 
     def commit(self) -> Mapping[bytes, bytes | None]:
         """Note that what was taken is committed; returns its states."""
         states = self.taken_states
         self.taken_records, self.taken_states = [], {}
-        self._count()
+        self.bytes -= self._taken_bytes
+        self._taken_bytes = 0
         return states
 
     def drop(self) -> None:
         """Forget everything: its messages come again, here or elsewhere."""
         self.take()
         self.commit()
-
-    def _count(self) -> None:
-        self.bytes = sum(record.bytes for record in (*self.taken_records, *self.records)) + sum(
-            _bytes(*item) for item in (*self.taken_states.items(), *self.states.items())
-        )
 
 
 def _bytes(group: bytes, state: bytes | None) -> int:

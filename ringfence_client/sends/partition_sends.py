@@ -26,6 +26,12 @@ class PartitionSends:
         self._state_batches = 0
         """How many of the batches that were taken last are of states; they are the last ones."""
 
+    def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
+        """Return the same as :meth:`resolve` if nothing must be looked up for it; else None. Raises as that does."""
+        if effects.changed and not self.states.is_prepared:
+            return None
+        return self._destinations.resolve_at_once(effects) if effects.sends else []
+
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
         """Return the records of an attempt that is about to be acknowledged, with their places.
 

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
-from aiokafka.partitioner import murmur2
 
 from ringfence_client.sends.destinations import FRESH_S, Destinations, HiddenTopicError, SendError
 from ringfence_client.sends.outbox import Outbox
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.readers.log_reader import LogReader
 
@@ -245,7 +244,7 @@ class StateStore:
     def _partition(self, group: bytes) -> int:
         if not self._partitions:
             raise AssertionError(f"the partitions of {self._reader.destinations.state_topic} are not known")
-        return int(murmur2(group) & 0x7FFFFFFF) % self._partitions
+        return hash_of(group) % self._partitions
 
     async def _scan(self, partition: int) -> None:
         """Read a partition of the topic to its end."""

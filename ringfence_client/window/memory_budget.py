@@ -107,6 +107,6 @@ class MemoryBudget:
 def size(record: Any) -> int:
     """What a record that is kept costs, as aiokafka has it."""
     parts = RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
-    if not record.headers:
-        return parts
-    return parts + sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    for name, value in record.headers:
+        parts += HEADER_BYTES + len(name) + len(value or b"")
+    return parts

@@ -247,8 +247,8 @@ def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
     for record in self._partition_records:
         found.append(record)
         left -= record.serialized_key_size + record.serialized_value_size + 2
-        if record.headers:
-            left -= sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+        for name, value in record.headers:
+            left -= HEADER_BYTES + len(name) + len(value or b"")
         if left <= 0 or (max_records is not None and len(found) >= max_records):
             self._update_position()
             break
