@@ -110,7 +110,7 @@ class Attempts:
             return False
         attempts, failures = window.attempts.counts.get(offset, 0), window.attempts.failures.get(offset)
         is_dropped = offset in turn.given_up
-        if is_dropped or (not turn.attempt and self._policy.died_of_it(attempts, failures)):
+        if is_dropped or (attempts and not turn.attempt and self._policy.died_of_it(attempts, failures)):
             self.suspects.withdraw(turn)
             self._bury(turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped)
             return False

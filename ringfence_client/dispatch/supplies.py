@@ -30,7 +30,7 @@ class Supplies:
         waits: asyncio.Future[Any]
         if held.sends.outbox.full:
             waits = held.writer.persisted()
-        elif group is None or turn.has_state:
+        elif group is None or turn.has_state or states.is_absent:
             return True
         elif states.is_known(group):
             turn.read_state(states.value(group))

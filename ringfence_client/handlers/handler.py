@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ringfence_client.handlers.message import Message
+from ringfence_client.handlers.run_times import RunTimes
 from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import ConfigurationError
 
@@ -71,8 +72,8 @@ class HandlerRuns:
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
         self._begun: dict[object, tuple[Message, float]] = {}
         """Runs that go on, with when they began."""
-        self.observe: Callable[[float], object] = lambda _: None
-        """Told how long each run took, in seconds, however it ended."""
+        self.times = RunTimes()
+        """Of all runs, however they ended."""
 
     async def call(self, messages: list[Message]) -> None:
         """Call the handler with a message, or with a batch.
@@ -90,7 +91,8 @@ class HandlerRuns:
                 result = await self._handler(argument)
             else:
                 result = await self._in_thread(messages[0], argument, self._pool)
-            await _completed(result)
+            if result is not None:
+                await _completed(result)
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
@@ -98,7 +100,7 @@ class HandlerRuns:
             raise RuntimeError("what the handler waited for was cancelled") from None
         finally:
             del self._begun[run]
-            self.observe(time.monotonic() - began)
+            self.times.add(time.monotonic() - began)
 
     def longest(self) -> dict[int, tuple[Message, float]]:
         """Return, by partition, the message of which the run goes on for the longest, and for how many seconds."""

@@ -1,7 +1,7 @@
 """Records and states of acknowledged messages that no committed transaction has yet."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 
@@ -11,6 +11,7 @@ HURRY_BYTES: Final = 2**20
 """With so much a write does not wait for its interval."""
 STATE_BYTES: Final = 100
 """Of a state, beside its group and its value."""
+_MISSING: Final[Any] = object()
 
 
 class Outbox:
@@ -56,10 +57,13 @@ class Outbox:
 
     def set_state(self, group: bytes, state: bytes | None) -> None:
         """Set what an acknowledged message leaves as the state of its group."""
-        if group in self.states:
-            self.bytes -= _bytes(group, self.states[group])
+        before = self.states.get(group, _MISSING)
+        if before is _MISSING:
+            self.bytes += STATE_BYTES + len(group)
+        else:
+            self.bytes -= len(before or b"")
         self.states[group] = state
-        self.bytes += _bytes(group, state)
+        self.bytes += len(state or b"")
 
     def take(self) -> tuple[list[OutgoingRecord], Mapping[bytes, bytes | None]]:
         """Return everything that is not known to be committed. :meth:`commit` follows, or another call that returns it again."""
@@ -81,7 +85,3 @@ class Outbox:
         """Forget everything: its messages come again, here or elsewhere."""
         self.take()
         self.commit()
-
-
-def _bytes(group: bytes, state: bytes | None) -> int:
-    return STATE_BYTES + len(group) + len(state or b"")

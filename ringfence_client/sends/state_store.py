@@ -115,6 +115,11 @@ class StateStore:
         """Why no state can be known; empty = they can. Handlers that use no state run all the same."""
         self._look_again_at = math.inf
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether no group has a state: there is no topic."""
+        return self._looked and not self._partitions and not self.fault
+
     def is_known(self, group: bytes) -> bool:
         """Whether :meth:`value` has the state of this group."""
         if group in self._outbox.states or group in self._outbox.taken_states:

@@ -3,14 +3,16 @@
 import math
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
-from prometheus_client import Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.consumer.foreign_members import foreign_metric
+from ringfence_client.handlers.run_times import BOUNDS_S
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
@@ -18,8 +20,6 @@ from ringfence_kafka.http.server import ProcessMetrics
 
 _LABELS: Final = ("consumer_group", "address")
 _OUTCOMES: Final = ("finished", "failed", "released")
-_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Handlers call others: from a look at a cache to a job of minutes."""
 HELD: Final = "held"
 DRAINING: Final = "draining"
 WAITING: Final = "waiting"
@@ -30,14 +30,6 @@ class ConsumerMetrics(ProcessMetrics):
 
     def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
         super().__init__(_Collector(consumer, measuring))
-        seconds = Histogram(
-            "ringfence_consumer_handler_seconds",
-            "How long a run of the handler took, however it ended.",
-            _LABELS,
-            registry=self,
-            buckets=_SECONDS,
-        ).labels(consumer.group, consumer.address.name)
-        consumer.dispatcher.runs.observe = seconds.observe
 
 
 class _Collector(Collector):
@@ -48,6 +40,7 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._counters()
+        yield self._handler_seconds()
         yield from self._process()
         yield from self._partitions()
         yield foreign_metric([self._consumer.group_watch])
@@ -70,6 +63,16 @@ class _Collector(Collector):
             family = CounterMetricFamily(f"ringfence_consumer_{name}", text, labels=_LABELS)
             family.add_metric(self._own, counts[name])
             yield family
+
+    def _handler_seconds(self) -> Metric:
+        times = self._consumer.dispatcher.runs.times
+        text = "How long a run of the handler took, however it ended."
+        found = HistogramMetricFamily("ringfence_consumer_handler_seconds", text, labels=_LABELS)
+        names = [*map(floatToGoString, BOUNDS_S), "+Inf"]
+        found.add_metric(
+            self._own, list(zip(names, map(float, accumulate(times.counts)), strict=True)), times.sum_s
+        )
+        return found
 
     def _process(self) -> Iterator[Metric]:
         consumer, dispatcher = self._consumer, self._consumer.dispatcher
