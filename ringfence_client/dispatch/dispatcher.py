@@ -232,13 +232,21 @@ class Dispatcher:
     def _wake_later(self) -> None:
         asyncio.get_running_loop().call_soon(self.wake)
 
-    def _fill(self) -> None:
-        while self._free_names and (turn := self._next_turn(self._free_names[-1])) is not None:
+    def _fill(self, most: int = 1) -> None:
+        """Give work to up to so many free slots, and to twice as many when these have begun.
+
+        A handler that waits for nothing is done with all messages before another slot begins, which would have cost a task for nothing.
+        """
+        for _ in range(most):
+            if not self._free_names or (turn := self._next_turn(self._free_names[-1])) is None:
+                return
             name = self._free_names.pop()
             task = asyncio.create_task(self._slot(name, turn), name=f"handler {name}")
             self._names[task] = name
             self._occupy(task, turn)
             task.add_done_callback(self._slot_over)
+        if self._free_names:
+            asyncio.get_running_loop().call_soon(self._fill, 2 * most)
 
     async def _slot(self, name: str, turn: Turn) -> None:
         """Run turns while there are any."""
