@@ -35,7 +35,7 @@ HANDLERS_S: Final = (0.001, 0.01)
 SENDS: Final = 300_000
 SEND_KINDS: Final = ("nothing", "totals", "batches")
 ACCEPTED_HEADERS: Final = (("_AMQ_DUPL_ID", b"order-1234567"), ("_RF_SOURCE", b"orders/0/1234567"))
-"""Of the length that a worker's records have."""
+"""As long as those of a worker's records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What must be there before a handler runs: room for what it sends, and the state of its group."""
+"""Conditions of a handler's run: room for what it sends, and the state of its group."""
 
 import asyncio
 from typing import Any, Final

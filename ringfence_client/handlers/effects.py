@@ -1,4 +1,4 @@
-"""What a handler's run asks for: records to send, and a new state of its group. Both wait for the acknowledgement."""
+"""Requests of a handler's run: records to send, and a new state of its group. Both wait for the acknowledgement."""
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ Data = bytes | bytearray | memoryview | str | None
 
 
 class Origin(NamedTuple):
-    """What a record needs to know of the message that sends it. The message itself would be a cycle of references."""
+    """The part of a message that its sends need. The message itself would be a cycle of references."""
 
     source: str
     """``<topic>/<partition>/<offset>`` of the message, with ``#part`` if it is a part."""

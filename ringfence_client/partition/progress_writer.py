@@ -90,7 +90,7 @@ class ProgressWriter:
                 what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
                 and any other error where that is not known yet.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
-            sends: What acknowledged messages send; written with the progress that calls them finished.
+            sends: Records and states of acknowledged messages; written with the progress that calls them finished.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
             parts: Numbers of the parts that the last holder's record has.
         """
@@ -269,7 +269,7 @@ class ProgressWriter:
                 is_own = self._destination()[0] in refusing
                 if not is_own and self.sends.refused(shown):
                     log.error(
-                        "%s: %s: what handlers send there cannot be written. The partition is opened anew: messages that were not written "
+                        "%s: %s: what handlers send there cannot be written. The partition opens again: messages that were not written "
                         "come again, and those that send there fail",
                         self._lease, named(shown),
                     )  # fmt: skip

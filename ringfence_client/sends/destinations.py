@@ -1,4 +1,4 @@
-"""Where sends go: the topics, their partitions and limits, and the duplicate IDs that follow from a message."""
+"""Destinations of sends: topics, their partitions and limits, and the duplicate IDs that follow from a message."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What the handlers of one held partition send and keep, between their acknowledgements and the transactions of its writer."""
+"""Sends and states of one held partition, between the acknowledgements and the transactions of its writer."""
 
 from collections.abc import Iterable, Sequence
 

@@ -301,7 +301,7 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
             app: The worker's.
             buffers: Count what was fetched.
             interval: How often brokers are asked.
-            client_options: Of aiokafka, that somebody set for all clients.
+            client_options: Options of aiokafka for all clients.
             hooks: Questions and reports to the worker.
             lanes: The key ``lanes`` of each address, by input topic.
         """
