@@ -18,6 +18,7 @@ from tests.mutants import (
     reconciliation,
     repair,
     rings,
+    sends,
 )
 from tests.mutants.mutant import Mutant
 
@@ -34,6 +35,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *group_consumption.MUTANTS,
     *partition_opening.MUTANTS,
     *handover.MUTANTS,
+    *sends.MUTANTS,
     *repair.MUTANTS,
     *reconciliation.MUTANTS,
     *operations.MUTANTS,

@@ -24,6 +24,7 @@ from tests.mutants import (
     lane_opening,
     lane_transactions,
     partition_opening,
+    sends,
 )
 from tests.mutants.mutant import Mutant, PatchError
 from tests.mutants.trial import COPIED, ROOT
@@ -33,6 +34,7 @@ LOGICAL: Final = {
     "lanes": (*lane_opening.MUTANTS, *lane_transactions.MUTANTS, *fixed_lanes.MUTANTS),
     "envelopes": (*envelopes.MUTANTS, *bridge_hops.MUTANTS),
     "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
+    "sends": sends.MUTANTS,
 }
 """By world."""
 OUTSIDE: Final = frozenset(

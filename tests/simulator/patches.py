@@ -50,7 +50,7 @@ from tests.simulator.doubles.transaction_client import Questions
 from tests.simulator.gap_log import Ear
 from tests.simulator.loop import RUNNING, BuriedError
 from tests.simulator.process import BOOT_S
-from tests.simulator.sends.handlers import resolve
+from tests.simulator.sends.handlers import resolve, resolve_at_once
 from tests.simulator.sends.world import WorldsCache
 
 
@@ -221,6 +221,7 @@ def simulated() -> Iterator[None]:
         (ringfence_client.partition.lease_acquisition, "uuid", DICE),
         (ringfence_client.sends.state_store, "StateCache", WorldsCache),
         (PartitionSends, "resolve", resolve),
+        (PartitionSends, "resolve_at_once", resolve_at_once),
         (ringfence_client.sends.destinations, "REFUSED_S", REFUSED_S),
         (ringfence_client.consumer.consumer, "AIOKafkaConsumer", SimulatedMember),
         (ringfence_client.consumer.consumer, "Cluster", SimulatedClient),

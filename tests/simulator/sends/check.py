@@ -112,11 +112,15 @@ def _ids(world: ConsumerWorld) -> Iterable[str]:
 
 
 def first_here(of: Evidence) -> Iterable[str]:
-    """Of each holding: true until a message of the group is acknowledged, and of the first of a batch alone."""
+    """Of each holding: true until a message of the group is acknowledged; messages of a batch are alike."""
     for runs in of.by_token.values():
-        known: set[bytes | None] = {None}
+        known: set[bytes | None] = set()
+        first: dict[object, bool] = {}
+        """By batch, of its first message."""
         for run in runs:
-            expected = run.group is None or (run.group not in known and run.first_of_batch)
+            expected = run.group is None or run.group not in known
+            if run.batch is not None:
+                expected = first.setdefault(run.batch, expected)
             if run.first_here != expected:
                 yield f"WRONG-FIRST {of.name}: {run} has first_here = {run.first_here}"
             if run.outcome == HANDLED:

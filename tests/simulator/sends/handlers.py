@@ -1,11 +1,12 @@
 """Handlers that send: one record to a plain topic, one to an address, and a running total of each group in its state."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from ringfence_client import Message
 from ringfence_client.handlers.effects import Effects
+from ringfence_client.sends.destinations import SendError
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 from ringfence_client.sends.partition_sends import PartitionSends
 from tests.simulator.consumers.handlers import HANDLED, IN_VAIN, Handling, Run
@@ -62,8 +63,25 @@ class SendingHandling(Handling):
                 for run in runs:
                     run.end, run.outcome = loop.time(), outcome
 
+    def unsent(self, effects: Effects) -> None:
+        """Note that runs failed because their sends have no places."""
+        runs = [run for run in self.runs if run.effects is effects and run.outcome == HANDLED]
+        for run in runs:
+            run.outcome = IN_VAIN if len(runs) > 1 else "unsent"
 
-_resolve: Final[Callable[[PartitionSends, Effects], Awaitable[list[OutgoingRecord]]]] = PartitionSends.resolve
+
+_resolve: Final = PartitionSends.resolve
+_resolve_at_once: Final = PartitionSends.resolve_at_once
+
+
+def resolve_at_once(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord] | None:
+    """As the product does; the world is told of failures."""
+    try:
+        return _resolve_at_once(sends, effects)
+    except SendError:
+        loop: Any = asyncio.get_running_loop()
+        loop.process.handling.unsent(effects)
+        raise
 
 
 async def resolve(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord]:

@@ -16,6 +16,8 @@ REFUSED_SHARE: Final = 0.2
 MORE_SHARE: Final = 0.6
 MORE_S: Final = (0.0, 0.0, 0.02, 0.3)
 MORE_OUTCOMES: Final = ("ok",) * 8 + ("fail", "release", "retry", "reject", "unsendable")
+LONGEST_IN_BATCH_S: Final = 3.0
+"""A batch takes as long as all of its messages, twice if it fails."""
 TINY_CACHE_BYTES: Final = 300
 """Of one state or none."""
 LARGE_CACHE_BYTES: Final = 2**20
@@ -32,11 +34,14 @@ def sends_schedule(seed: int) -> ConsumerSchedule:
         topic = dice.choice((PLAIN, LEDGER, STATE))
         refused = Happening(*gap(dice), Kind.TARGET, request=topic, seconds=dice.choice((0.5, 3.0, 8.0)))
         happenings.insert(dice.randint(0, len(happenings)), refused)
+    batch = dice.choice((0, 0, 2, 4))
+    if any(task.seconds > LONGEST_IN_BATCH_S for happening in happenings for task in happening.messages):
+        batch = 0
     return dataclasses.replace(
         plan,
         happenings=tuple(happenings),
         sends=True,
-        batch=dice.choice((0, 0, 2, 4)),
+        batch=batch,
         prefetch=dice.choice((plan.prefetch, 4)),
         state_cache=dice.choice((TINY_CACHE_BYTES, LARGE_CACHE_BYTES)),
     )

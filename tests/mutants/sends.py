@@ -1,0 +1,116 @@
+"""Bugs in what handlers send and keep: the transaction with the acknowledgement, failed attempts, holders that follow, batches."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_ACQUISITION: Final = "ringfence_client/partition/lease_acquisition.py"
+_ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
+_CLOSING: Final = "ringfence_client/consumer/partition_task.py"
+_STATES: Final = "ringfence_client/sends/state_store.py"
+_TURNS: Final = "ringfence_client/dispatch/turn.py"
+_WRITER: Final = "ringfence_client/partition/progress_writer.py"
+_TESTS: Final = "tests/simulation/test_sends.py"
+
+_RAISED: Final = "            error = raised\n"
+
+MUTANTS: Final = (
+    Mutant(
+        "send-outside-the-transaction",
+        "A crash between a send and its acknowledgement sends a second copy.",
+        (
+            Patch(_WRITER, "        batches += sent\n", ""),
+            Patch(
+                _WRITER,
+                "                bases = await self._producer.transact(batches, offsets, lease.group)\n",
+                "                bases = await self._producer.transact(sent, {}, lease.group) if sent else []\n"
+                "                bases = [*await self._producer.transact(batches, offsets, lease.group), *bases]\n"
+                "                batches += sent\n",
+            ),
+        ),
+        f"{_TESTS}::test_processes_that_die[end]",
+    ),
+    Mutant(
+        "state-before-the-acknowledgement",
+        "A failed attempt counts in the total of its group, and its repetition counts once more.",
+        (
+            Patch(
+                _ATTEMPTS,
+                _RAISED,
+                f"{_RAISED}            if effects.changed:\n                turn.held.sends.acknowledge(record.key, (), effects)\n",
+            ),
+        ),
+        f"{_TESTS}::test_attempts_that_fail",
+    ),
+    Mutant(
+        "failed-attempts-send-kept",
+        "What a failed attempt sent is written beside what its repetition sends.",
+        (
+            Patch(
+                _ATTEMPTS,
+                _RAISED,
+                f"{_RAISED}            if isinstance(raised, ValueError):\n"
+                "                turn.held.acknowledge(None, await turn.held.sends.resolve(effects), effects)\n",
+            ),
+        ),
+        f"{_TESTS}::test_attempts_that_fail",
+    ),
+    Mutant(
+        "predecessors-state-cached",
+        "A partition that comes back goes on with old totals: what another holder counted meanwhile is missing.",
+        (
+            Patch(
+                _ACQUISITION,
+                "PartitionSends(self._states)",
+                'self.__dict__.setdefault("kept", {}).setdefault(lease.partition, PartitionSends(self._states))',
+            ),
+            Patch(
+                _STATES,
+                "        self._reader.cache.drop(self._number)\n        self._offsets.clear()\n        self._scanned.clear()\n",
+                "        return\n",
+            ),
+        ),
+        f"{_TESTS}::test_holders_that_freeze[{2**20}]",
+    ),
+    Mutant(
+        "state-partitions-forgotten-at-the-close",
+        "The last transaction of a partition that is given away writes states to a partition where nobody looks for them.",
+        (
+            Patch(
+                _CLOSING,
+                "        written = await held.writer.close(",
+                "        held.sends.states.close()\n        written = await held.writer.close(",
+            ),
+            Patch(
+                _STATES,
+                "        self._reader.cache.drop(self._number)\n",
+                "        self._reader.cache.drop(self._number)\n        self._partitions = 1\n",
+            ),
+        ),
+        f"{_TESTS}::test_partitions_that_move",
+    ),
+    Mutant(
+        "id-of-the-attempt",
+        "A message that is sent again has another ID, so the address accepts both copies.",
+        (
+            Patch(
+                "ringfence_client/handlers/message.py",
+                "Origin(self.source + part,",
+                'Origin(f"{self.source}{part}:{self.attempt}",',
+            ),
+        ),
+        f"{_TESTS}::test_processes_that_die[produce]",
+    ),
+    Mutant(
+        "failed-batch-is-an-attempt",
+        "Messages become dead letters because others of their batches failed.",
+        (
+            Patch(
+                _TURNS,
+                "                self.held.window.attempts.take_back(offset, counted=True)\n",
+                "                self.held.window.attempts.rest([offset])\n",
+            ),
+        ),
+        f"{_TESTS}::test_batches_that_fail",
+    ),
+)
