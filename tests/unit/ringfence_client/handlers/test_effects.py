@@ -1,0 +1,124 @@
+"""What a handler may ask for."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from ringfence_client.handlers.effects import (
+    SENDS_BYTES_MAX,
+    SENDS_MAX,
+    STATE_BYTES_MAX,
+    Effects,
+    StateError,
+)
+from ringfence_client.handlers.message import Message
+from ringfence_client.testing import message
+from ringfence_kafka.protocol import wire_names
+
+
+async def test_sends_are_buffered_in_order_and_numbered() -> None:
+    """The number is part of the ID, so it counts the sends of one message and begins at 1."""
+    first = message("5", group=b"g")
+    await first.send("ledger", "äöü", key="k", headers={"a": "1"}, timestamp=7, partition=2, duplicate_id="x")
+    await first.send("ledger", None, headers=[("b", None)])
+
+    one, two = first.effects.sends
+    assert (one.key, one.value, one.headers) == (b"k", "äöü".encode(), [("a", b"1")])
+    assert (one.partition, one.timestamp, one.duplicate_id) == (2, 7, b"x")
+    assert (two.key, two.value, two.headers) == (None, None, [("b", None)])
+    assert [one.number, two.number] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"topic": ""}, ValueError, "topic is empty"),
+        ({"topic": b"x"}, TypeError, "topic is of type bytes"),
+        ({"value": 5}, TypeError, "value is of type int"),
+        ({"key": object()}, TypeError, "key is of type object"),
+        ({"partition": -1}, ValueError, "partition = -1"),
+        ({"partition": True}, TypeError, "partition is of type bool"),
+        ({"timestamp": 1.5}, TypeError, "timestamp is of type float"),
+        ({"duplicate_id": ""}, ValueError, "duplicate_id is empty"),
+        ({"headers": ["ab"]}, TypeError, "headers hold 'ab'"),
+        ({"headers": {wire_names.HEADER_SOURCE: b"x"}}, ValueError, "Ringfence itself writes"),
+    ],
+)
+def test_what_cannot_be_sent(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    """The handler learns it at the call, and nothing of it is buffered."""
+    origin = message("5", group=b"g")
+    given = {"topic": "ledger", "value": b"v", **arguments}
+
+    with pytest.raises(error, match=text):
+        origin.send(**given)
+    assert not origin.effects.any
+
+
+def test_bounds_of_one_message() -> None:
+    """All of it is one transaction."""
+    origin = message("5", group=b"g")
+    for _ in range(SENDS_MAX):
+        origin.send("ledger", b"v")
+    with pytest.raises(ValueError, match="send less for each message"):
+        origin.send("ledger", b"v")
+    with pytest.raises(ValueError, match="send less for each message"):
+        message("5").send("ledger", b"v" * (SENDS_BYTES_MAX + 1))
+
+
+def test_state_is_bytes_up_to_a_size() -> None:
+    origin = message("5", group=b"g")
+    assert origin.state is None
+    origin.state = "12"
+    assert origin.state == b"12"
+    origin.state = b"x" * STATE_BYTES_MAX
+    with pytest.raises(ValueError, match="at most 65536"):
+        origin.state = b"x" * (STATE_BYTES_MAX + 1)
+    with pytest.raises(TypeError, match="type int"):
+        origin.state = 12  # type: ignore[assignment]
+    origin.state = None
+    assert origin.effects.changed
+
+    with pytest.raises(ValueError, match="has no group"):
+        message("5", group=None).state = b"1"
+
+
+def test_nothing_is_taken_after_the_attempt() -> None:
+    """It would be lost, and the handler would believe that it was written."""
+    origin = message("5", group=b"g")
+    origin.effects.end()
+    with pytest.raises(RuntimeError, match="the attempt is over"):
+        origin.send("ledger", b"v")
+    with pytest.raises(RuntimeError, match="the attempt is over"):
+        origin.state = b"1"
+
+
+def test_an_unknown_state_is_an_error() -> None:
+    """A total that began at nothing again would be wrong for ever."""
+    origin = message("5", group=b"g")
+    origin.effects = Effects(None, "this user may not describe the topic")
+    with pytest.raises(StateError, match="may not describe"):
+        _ = origin.state
+    with pytest.raises(StateError, match="may not describe"):
+        origin.state = b"1"
+
+
+def test_a_message_that_sent_is_freed_at_once() -> None:
+    """A cycle of references would leave each message to Python's collector: a tenth of the time, and memory."""
+    gc.disable()
+    try:
+        origin: list[Message] = [message("5", group=b"g")]
+        origin[0].send("ledger", b"v")
+        watched = _Watched()
+        origin[0].headers.append(("watched", watched))  # type: ignore[arg-type]
+        alive = weakref.ref(watched)
+        del watched
+        origin.clear()
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+class _Watched:
+    """Something that can be referred to weakly."""

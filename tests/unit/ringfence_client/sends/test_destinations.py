@@ -1,0 +1,184 @@
+"""Where sends go, and what is refused before it enters a transaction."""
+
+import time
+from typing import Any
+from zlib import crc32
+
+import pytest
+from aiokafka.partitioner import murmur2
+
+from ringfence_client.handlers.message import Message
+from ringfence_client.sends import destinations as module
+from ringfence_client.sends.destinations import Destinations, HiddenTopicError, SendError
+from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.testing import message
+from ringfence_kafka.admin.topics import Described, TopicDescription
+from ringfence_kafka.config.load import validate
+from tests.support.cluster_double import ClusterDouble
+
+SETTINGS = validate(
+    {
+        "app": {"id": "shop"},
+        "addresses": [
+            {"name": "orders"},
+            {"name": "ledger", "duplicate_id_headers": ["id"]},
+            {"name": "keyed", "duplicate_id_from": "key"},
+            {"name": "crc", "partitioner": "crc32"},
+        ],
+    }
+)
+
+
+class _Cluster(ClusterDouble):
+    """Topics, as a test wants them."""
+
+    def __init__(self, **config: str) -> None:
+        names = ("ledger", "keyed", "crc", "plain", "orders")
+        self.there = {name: TopicDescription(name, 4, config) for name in names}
+        self.refused: frozenset[str] = frozenset()
+        self.looks = 0
+
+    async def describe(self, names: Any) -> Described:
+        self.looks += 1
+        return Described({name: self.there[name] for name in names if name in self.there}, self.refused)
+
+
+def _destinations(cluster: Any) -> Destinations:
+    return Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster)
+
+
+async def _placed(cluster: _Cluster, origin: Message) -> OutgoingRecord:
+    (record,) = await _destinations(cluster).resolve(origin.effects)
+    return record
+
+
+async def test_partitions() -> None:
+    """As Kafka's clients choose them by the key; without a key by the group, so that its sends stay in order."""
+    for key, topic, expected in (
+        (b"k1", "plain", (murmur2(b"k1") & 0x7FFFFFFF) % 4),
+        (None, "plain", (murmur2(b"group") & 0x7FFFFFFF) % 4),
+        (b"k1", "crc", crc32(b"k1") % 4),
+    ):
+        origin = message("5", group=b"group")
+        origin.send(topic, b"v", key=key)
+        record = await _placed(_Cluster(), origin)
+        assert record.partition == expected
+    origin = message("5", group=None)
+    origin.send("plain", b"v", partition=3)
+    assert (await _placed(_Cluster(), origin)).partition == 3
+
+
+async def test_duplicate_ids() -> None:
+    """Of sends to addresses that detect by header. An explicit ID wins, and a header that the handler gave itself."""
+    for topic, given, expected in (
+        ("ledger", {}, [("id", b"shop:billing:test/0/0:1")]),
+        ("ledger", {"duplicate_id": "mine"}, [("id", b"mine")]),
+        ("ledger", {"headers": {"id": "mine"}}, [("id", b"mine")]),
+        ("keyed", {}, []),
+        ("plain", {}, []),
+        ("plain", {"duplicate_id": "mine"}, [("_AMQ_DUPL_ID", b"mine")]),
+    ):
+        origin = message("5", group=b"group")
+        origin.send(topic, b"v", **given)
+        assert (await _placed(_Cluster(), origin)).headers == expected, (topic, given)
+
+
+def test_ids_are_bounded_and_distinct() -> None:
+    """A digest stands for a long one. Parts and numbers are told apart."""
+    found = _destinations(_Cluster())
+    ids = {
+        found.duplicate_id(source, number)
+        for source in ("orders/0/1", "orders/0/1#1", "orders/0/1#2", "orders/0/11", "x" * 200, "x" * 201)
+        for number in (1, 2, 11)
+    }
+
+    assert len(ids) == 18
+    assert max(map(len, ids)) <= module.ID_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("topic", "given", "text"),
+    [
+        ("nowhere", {}, "nowhere does not exist"),
+        ("plain", {"partition": 4}, "partition 4 of plain, which has 4"),
+        ("plain", {"timestamp": 1}, "message.timestamp.before.max.ms=1000"),
+        ("orders.accepted", {}, "the accepted topic of address 'orders', which Ringfence alone writes"),
+        ("shop-progress", {}, "which Ringfence alone writes"),
+        ("shop-billing-orders.accepted-state", {}, "the state of this consumer group"),
+    ],
+)
+async def test_refused_before_the_transaction(topic: str, given: dict[str, Any], text: str) -> None:
+    """It fails its own message, and none that would be in one transaction with it."""
+    origin = message("5", group=b"group")
+    origin.send(topic, b"v", **given)
+    cluster = _Cluster(**{"message.timestamp.before.max.ms": "1000"})
+
+    with pytest.raises(SendError, match=text):
+        await _destinations(cluster).resolve(origin.effects)
+
+
+async def test_too_large() -> None:
+    origin = message("5", group=b"group")
+    origin.send("plain", b"v")
+    origin.send("plain", b"v" * 5_000)
+
+    with pytest.raises(
+        SendError, match="send 2 to plain is a record of about 5100 bytes, and the topic takes 4096"
+    ):
+        await _destinations(_Cluster(**{"max.message.bytes": "4096"})).resolve(origin.effects)
+
+
+async def test_a_topic_that_may_not_be_seen() -> None:
+    """It may exist: for states that is another thing than a topic that is not there."""
+    cluster = _Cluster()
+    found = _destinations(cluster)
+    assert await found.state_partitions(create=False) == 0
+    cluster.refused = frozenset({found.state_topic})
+    with pytest.raises(HiddenTopicError, match="may not describe"):
+        await found.state_partitions(create=False)
+
+
+async def test_a_refusal_has_the_topic_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time it may have been made smaller. The second time nothing is sent to it for a while."""
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    cluster = _Cluster()
+    found = _destinations(cluster)
+    origin = message("5", group=b"group")
+    origin.send("plain", b"v")
+
+    await found.resolve(origin.effects)
+    assert found.resolve_at_once(origin.effects) is not None
+    found.refuse(["plain"], "too large")
+    assert found.resolve_at_once(origin.effects) is None
+    await found.resolve(origin.effects)
+    assert cluster.looks == 2
+    found.refuse(["plain"], "too large")
+    with pytest.raises(SendError, match=r"refused the last writes.*too large"):
+        await found.resolve(origin.effects)
+    now += module.REFUSED_S + 1
+    assert await found.resolve(origin.effects)
+    await found.stop()
+
+
+async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may get more partitions. Nobody waits for the second look."""
+    begun = time.monotonic()
+    now = begun
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    cluster = _Cluster()
+    found = _destinations(cluster)
+    origin = message("5", group=b"group")
+    origin.send("plain", b"v")
+    await found.resolve(origin.effects)
+    now += module.FRESH_S + 1
+    cluster.there["plain"] = TopicDescription("plain", 400, {})
+    assert found.resolve_at_once(origin.effects) is None
+    (before,) = await found.resolve(origin.effects)
+    (looking,) = found._refreshing
+    await looking
+    (after,) = await found.resolve(origin.effects)
+
+    assert before.partition == (murmur2(b"group") & 0x7FFFFFFF) % 4
+    assert after.partition == (murmur2(b"group") & 0x7FFFFFFF) % 400
+    await found.stop()

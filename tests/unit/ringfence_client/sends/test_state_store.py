@@ -1,0 +1,206 @@
+"""The states of groups, in front of the state topic."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
+
+from ringfence_client.sends.destinations import Destinations, HiddenTopicError
+from ringfence_client.sends.outbox import Outbox
+from ringfence_client.sends.state_store import StateCache, StateReader, StateStore
+from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogReader, MemoryLogs
+from ringfence_kafka.config.load import validate
+
+SETTINGS = validate({"app": {"id": "shop"}, "addresses": [{"name": "orders"}]})
+TOPIC = "shop-billing-orders.accepted-state"
+
+
+class _Reader(StateReader):
+    """Over logs in memory; counts what is read."""
+
+    def __init__(self, logs: MemoryLogs, cache_bytes: int = 2**20) -> None:
+        cluster: Any = MemoryCluster(logs)
+        super().__init__(cluster, Destinations(SETTINGS, SETTINGS.addresses[0], "billing", cluster))
+        self.cache = StateCache(cache_bytes)
+        self.memory = MemoryLogReader(logs)
+        self.read: list[tuple[int, int]] = []
+        self.error: Exception | None = None
+
+    @property
+    def log_reader(self) -> Any:
+        return self
+
+    async def read_range(self, topic: str, partition: int, start: int, end: int, consume: Any) -> int:
+        if self.error is not None:
+            raise self.error
+        self.read.append((start, end))
+        return await self.memory.read_range(topic, partition, start, end, consume)
+
+
+class _Cluster:
+    """One state topic with two partitions, and what a holder writes there."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.logs = MemoryLogs({TOPIC: 0, "orders.accepted": 2})
+        if partitions:
+            self.logs.create(TOPIC, partitions, {"cleanup.policy": "compact"})
+        self.outbox = Outbox()
+
+    def open(self, cache_bytes: int = 2**20) -> tuple[StateStore, _Reader]:
+        """Take the partition over."""
+        self.outbox = Outbox()
+        reader = _Reader(self.logs, cache_bytes)
+        return StateStore(reader, self.outbox), reader
+
+    async def write(self, store: StateStore, states: dict[bytes, bytes | None]) -> None:
+        """Acknowledge, and commit."""
+        await store.prepare()
+        for group, state in states.items():
+            self.outbox.set_state(group, state)
+        self.outbox.take()
+        offsets = {}
+        for record in store.records_of(states):
+            offset = self.logs.append_record(TOPIC, record.partition, 0, record.key, record.value).offset
+            offsets[record.key or b""] = offset
+        store.committed(self.outbox.commit(), offsets)
+
+
+def _groups(count: int) -> Iterable[bytes]:
+    return (b"g%d" % number for number in range(count))
+
+
+async def _loaded(store: StateStore, groups: Iterable[bytes]) -> Sequence[bytes | None]:
+    return [store.value(group) if store.is_known(group) else await store.load(group) for group in groups]
+
+
+async def test_read_at_the_first_message_of_a_group() -> None:
+    """Nothing before that; each partition of the topic once; and then only what was evicted."""
+    cluster = _Cluster()
+    store, _ = cluster.open()
+    await cluster.write(store, {group: b"state of " + group for group in _groups(50)})
+    await cluster.write(store, {b"g1": None, b"g2": b"newer"})
+
+    store, reader = cluster.open()
+    assert reader.read == []
+    assert not store.is_known(b"g3")
+    assert await _loaded(store, [b"g0", b"g1", b"g2", b"g3", b"new"]) == [
+        b"state of g0", None, b"newer", b"state of g3", None,
+    ]  # fmt: skip
+    assert len(reader.read) == 2
+    assert await _loaded(store, _groups(50)) == [
+        {b"g1": None, b"g2": b"newer"}.get(group, b"state of " + group) for group in _groups(50)
+    ]
+    assert len(reader.read) == 2
+
+
+async def test_evicted_states_are_read_by_their_offsets() -> None:
+    """Those that were found at the takeover, and those that this holder wrote."""
+    cluster = _Cluster()
+    store, _ = cluster.open()
+    await cluster.write(store, {group: group * 10 for group in _groups(40)})
+    store, reader = cluster.open(cache_bytes=1_000)
+    await store.load(b"g0")
+    await cluster.write(store, {b"g39": b"mine"})
+    scans = len(reader.read)
+
+    found = await _loaded(store, _groups(40))
+
+    assert found == [b"mine" if group == b"g39" else group * 10 for group in _groups(40)]
+    again = reader.read[scans:]
+    assert len(again) > 30
+    assert sum(end - begin == 1 for begin, end in again) >= len(again) - 1
+
+
+async def test_what_waits_for_its_transaction_counts() -> None:
+    """The next message of the group goes on from it, committed or not."""
+    cluster = _Cluster()
+    store, _ = cluster.open()
+    await store.load(b"g")
+    await store.prepare()
+    cluster.outbox.set_state(b"g", b"1")
+    assert store.is_known(b"g")
+    assert store.value(b"g") == b"1"
+    cluster.outbox.take()
+    assert store.value(b"g") == b"1"
+    cluster.outbox.set_state(b"g", None)
+    assert store.value(b"g") is None
+
+
+async def test_a_successor_reads_anew() -> None:
+    """What a holder kept in memory is old when the partition comes back to its process."""
+    cluster = _Cluster()
+    first, reader = cluster.open()
+    await cluster.write(first, {b"g": b"1"})
+    assert await first.load(b"g") == b"1"
+    first.close()
+    elsewhere, _ = cluster.open()
+    await elsewhere.load(b"g")
+    await cluster.write(elsewhere, {b"g": b"2"})
+
+    assert await StateStore(reader, Outbox()).load(b"g") == b"2"
+
+
+async def test_the_last_transaction_goes_to_the_right_partition() -> None:
+    """It is written when nothing more is handed out; the number of partitions must still be known."""
+    cluster = _Cluster(partitions=7)
+    store, _ = cluster.open()
+    await store.load(b"g")
+    await store.prepare()
+    before = [record.partition for record in store.records_of(dict.fromkeys(_groups(30), b"1"))]
+    store.close()
+
+    assert [record.partition for record in store.records_of(dict.fromkeys(_groups(30), b"1"))] == before
+    assert len(set(before)) == 7
+
+
+async def test_no_topic_is_no_state() -> None:
+    """Nothing is read, and the first state creates the topic, with as many partitions as the accepted topic."""
+    cluster = _Cluster(partitions=0)
+    store, reader = cluster.open()
+    assert await _loaded(store, [b"a", b"b"]) == [None, None]
+    assert store.is_absent
+    await cluster.write(store, {b"a": b"1"})
+
+    assert not store.is_absent
+    assert await _loaded(store, [b"a", b"b"]) == [b"1", None]
+    assert reader.read == []
+    described = cluster.logs.describe(TOPIC)
+    assert described is not None
+    assert (described.partitions, described.cleanup_policy) == (2, {"compact"})
+
+
+async def test_a_topic_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers without state run; who asks for one gets the reason, and not an empty state."""
+    cluster = _Cluster()
+    store, reader = cluster.open()
+
+    async def hidden(*, create: bool) -> int:
+        raise HiddenTopicError("this user may not describe it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reader.destinations, "state_partitions", hidden)
+        assert await store.load(b"g") is None
+    assert store.fault == "this user may not describe it"
+    assert store.is_known(b"g")
+    assert not store.is_absent
+    monkeypatch.setattr(store, "_look_again_at", 0.0)
+    assert not store.is_known(b"g")
+    assert await store.load(b"g") is None
+    assert store.fault == ""
+
+
+async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
+    cluster = _Cluster()
+    store, reader = cluster.open()
+    await store.load(b"g")
+    await cluster.write(store, dict.fromkeys(_groups(10), b"1"))
+    reader.cache.drop(1)
+    reader.error = UnknownTopicOrPartitionError()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await store.load(b"g1")
+    reader.error = None
+    cluster.logs.create(TOPIC, 3, {"cleanup.policy": "compact"})
+    cluster.logs.logs.clear()
+
+    assert await store.load(b"g1") is None
