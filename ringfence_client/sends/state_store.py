@@ -111,6 +111,8 @@ class StateStore:
         self._scanned: set[int] = set()
         """Partitions of the state topic that were read to their end."""
         self._scanning = asyncio.Lock()
+        self._written: set[bytes] = set()
+        """Groups of which a state was committed since the last read of a partition began."""
         self.fault = ""
         """Why no state can be known; empty = they can. Handlers that use no state run all the same."""
         self._look_again_at = math.inf
@@ -197,11 +199,13 @@ class StateStore:
         Raises:
             SendError: it cannot be created.
         """
-        if not self.is_prepared:
-            self._partitions = await self._reader.destinations.state_partitions(create=True)
-            # It was empty when the partition was opened, and nobody else writes states of these groups.
-            self._scanned.update(range(self._partitions))
-            self._looked = True
+        async with self._scanning:
+            if not self._looked or self.fault:
+                await self._look_for_topic()
+            if not self.is_prepared:
+                self._partitions = await self._reader.destinations.state_partitions(create=True)
+                # There was none, and nobody else writes states of these groups.
+                self._scanned.update(range(self._partitions))
 
     @property
     def is_prepared(self) -> bool:
@@ -233,6 +237,7 @@ class StateStore:
 
     def committed(self, states: Mapping[bytes, bytes | None], offsets: Mapping[bytes, int]) -> None:
         """Note that these states are committed, at these offsets."""
+        self._written.update(states)
         for group, value in states.items():
             self._reader.cache.put(self._number, group, value)
             if value is None:
@@ -255,10 +260,11 @@ class StateStore:
         """Read a partition of the topic to its end."""
         reader, topic = self._reader, self._reader.destinations.state_topic
         number, offsets = self._number, dict[bytes, int]()
+        written = self._written = set()
 
         async def consume(records: Sequence[Any]) -> None:
             for record in records:
-                if record.offset < self._offsets.get(record.key, UNKNOWN):
+                if record.key in written or record.offset < self._offsets.get(record.key, UNKNOWN):
                     continue  # this holder has written a later one meanwhile
                 if record.value is None:
                     offsets.pop(record.key, None)
@@ -269,7 +275,7 @@ class StateStore:
         start = await reader.cluster.offsets.log_start(topic, partition)
         end = await reader.cluster.offsets.high_watermark(topic, partition)
         await reader.log_reader.read_range(topic, partition, start, end, consume)
-        self._offsets |= offsets
+        self._offsets |= {group: offset for group, offset in offsets.items() if group not in written}
         self._scanned.add(partition)
         log.info("%s/%d is read up to %d: %d groups have a state", topic, partition, end, len(offsets))
 
