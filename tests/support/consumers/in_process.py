@@ -153,7 +153,7 @@ class Bench:
     def launch(self, handler: Any, **options: Any) -> Running:
         """Start a consumer; it is not ready yet.
 
-        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is; ``lost``: is told of lost groups.
+        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is; ``lost``: called with lost groups.
         """
         through: str = options.pop("through", self.bootstrap)
         lost = options.pop("lost", None)
