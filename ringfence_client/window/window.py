@@ -25,8 +25,11 @@ PARKED_MAX: Final = 100_000
 SLOW: Final = 1_000
 """With fewer finished messages a second there is time to look for others."""
 TICK_S: Final = 0.1
-AHEAD: Final = 20_000
-"""Offsets that are reserved ahead of what was fetched."""
+AHEAD_MIN: Final = 1_000
+AHEAD_MAX: Final = 20_000
+"""Offsets that are reserved ahead of what handlers were given. If the holder dies, its successor tries the unfinished ones of them with care,
+so they are not more than handlers are given in a few intervals."""
+AHEAD_INTERVALS: Final = 4
 
 
 class End(Enum):
@@ -73,6 +76,8 @@ class Window:
         )
         self.cache = RecordCache(records_max, memory)
         self.gap_records = gap
+        self._given_then = progress.next
+        """Everything that handlers had been given lay below it when progress was written last."""
         self.reserved = 0
         """Nothing at or above it may be handed out: a successor would not suspect it."""
         self.suspect_below = 0 if progress.released else progress.reserved
@@ -262,6 +267,7 @@ class Window:
     def written(self, progress: Progress) -> None:
         """Note that this is committed: a successor would suspect what lies below its ``reserved``."""
         self.reserved = max(self.reserved, progress.reserved)
+        self._given_then = max(progress.delivered, progress.next)
 
     def close(self) -> None:
         """Note that the partition belongs to somebody else."""
@@ -291,6 +297,16 @@ class Window:
         """Share of :data:`PARKED_MAX` that is used up; at 1 nothing more is fetched."""
         return len(self.cache.parked) / PARKED_MAX
 
+    @property
+    def _given(self) -> int:
+        """Everything that a handler was ever given lies below it."""
+        return max(self.attempts.delivered, self.watermark.next)
+
+    @property
+    def _ahead(self) -> int:
+        """How many offsets handlers may be given until progress is written again."""
+        return min(AHEAD_MAX, max(AHEAD_MIN, AHEAD_INTERVALS * (self._given - self._given_then)))
+
     def progress(
         self,
         holder: str,
@@ -316,7 +332,7 @@ class Window:
             watermark.next,
             watermark.runs(),
             _without(attempts.counts, burying),
-            max(self.reserved, self.suspect_below, self.end + AHEAD),
+            max(self.reserved, self.suspect_below, self._given + self._ahead),
             holder,
             web,
             # Below the end they have been dropped already.

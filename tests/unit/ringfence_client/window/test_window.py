@@ -7,7 +7,7 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.window import window as window_module
 from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_client.window.window import AHEAD, End, Window
+from ringfence_client.window.window import AHEAD_MAX, AHEAD_MIN, End, Window
 from tests.support.consumers.windows import Fetched, of
 
 
@@ -134,18 +134,27 @@ def test_suspects() -> None:
 
 
 def test_reserved() -> None:
-    """A record reserves ahead of what was fetched; nothing is reserved before one is written, and never less again."""
+    """A record reserves ahead of what handlers were given; nothing is reserved before one is written, and never less again."""
     window = _window(Progress(0, reserved=70, state="held"))
 
     assert window.reserved == 0
 
-    window.feed(of(b"a", 0))
+    window.feed(of(b"a", *range(5_000)))
 
-    assert window.progress("holder", "").reserved == 1 + AHEAD
+    assert window.progress("holder", "").reserved == AHEAD_MIN
 
-    window.reserved = 10 * AHEAD
+    window.attempts.begin_attempt(2_999)
+    progress = window.progress("holder", "")
 
-    assert window.progress("holder", "").reserved == 10 * AHEAD
+    assert progress.reserved == 3_000 + 4 * 3_000
+
+    window.written(progress)
+
+    assert window.progress("holder", "").reserved == progress.reserved
+
+    window.attempts.begin_attempt(999_999)
+
+    assert window.progress("holder", "").reserved == 1_000_000 + AHEAD_MAX
 
 
 def test_progress() -> None:
