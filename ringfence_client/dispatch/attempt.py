@@ -91,7 +91,7 @@ class Attempts:
         """Messages of runs that outlive their turns."""
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
-        self.suspects = PoisonMessages(options.concurrency)
+        self.suspects = PoisonMessages(options.concurrency, runs.soon)
         self._supplies = Supplies(resting, self.suspects, self._failure_log)
         self._batches = Batches(factory, runs, options.batch)
 
@@ -126,7 +126,7 @@ class Attempts:
             is_suspect = offset < window.suspect_below
             if is_suspect:
                 last = self._policy.last_before_death(attempts, failures)
-                if (admitted := self.suspects.begin_trial(turn, last=last)) is not None:
+                if (admitted := self.suspects.begin_trial(turn, last=last, first=not attempts)) is not None:
                     self._resting.wait(turn, admitted)
                     return False
             turn.begin_attempt()
@@ -182,6 +182,8 @@ class Attempts:
         window, offset = turn.held.window, turn.offsets[0]
         record = window.cache.record(offset)
         messages = self._batches.messages_of(turn, record)
+        if turn.trial is not None:
+            self.suspects.started(turn)
         effects = messages[0].effects
         sent: list[OutgoingRecord] = []
         error: BaseException | None = None

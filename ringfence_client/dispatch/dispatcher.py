@@ -357,7 +357,7 @@ class Dispatcher:
         for _ in range(len(self._partitions)):
             held = self._partitions[0]
             self._partitions.rotate(-1)
-            if self._resting.preparing.get(held, 0) >= (self.concurrency if held.writer.covers() else 1):
+            if self._resting.preparing.get(held, 0) >= self._preparing_max(held):
                 continue
             for _ in range(SIFTED_MAX):
                 turn = self._acquire(held, name)
@@ -369,6 +369,13 @@ class Dispatcher:
             else:
                 self._wake_later()  # there are more, but other tasks of the loop come first
         return None
+
+    def _preparing_max(self, held: HeldPartition) -> int:
+        """Return how many groups of a partition may wait for what it must do. A crash leaves many of which each must be written."""
+        if not held.writer.covers():
+            return 1
+        window = held.window
+        return self._attempts.suspects.begun_max if window.next < window.suspect_below else self.concurrency
 
     def _acquire(self, held: HeldPartition, name: str) -> Turn | None:
         """Acquire the oldest available message of a partition, with more of its group where it is prefetched."""

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ringfence_client.dispatch.turn import Turn
 
+BEGUN_MAX: Final = 1_000
+"""Suspects that are begun at once, however quick handlers are."""
 ISOLATION_S: Final = 5.0
 """A last attempt that has not ended the process by then hangs, or takes long. Others begin beside it."""
 
@@ -16,6 +18,8 @@ class _Waiting(NamedTuple):
 
     turn: Turn
     admitted: "asyncio.Future[None]"
+    first: bool
+    """No attempt at its message is known."""
 
     @property
     def stands(self) -> bool:
@@ -31,12 +35,15 @@ class PoisonMessages:
     the process dies, the other one is to blame.
 
     An attempt counts when it begins, so no more suspects are begun than there are handlers: a death would count for messages that never ran.
+    There may be many of which no attempt is known, and each must be written before it runs. While handlers are quick, as many of these are
+    begun as handlers are done with in a moment.
     After each last attempt as many others begin as there are handlers, before the next last one.
     """
 
-    def __init__(self, concurrency: int) -> None:
-        """``concurrency``: handlers; last attempts that do not end leave one of them to others."""
+    def __init__(self, concurrency: int, soon: Callable[[], int] = lambda: 0) -> None:
+        """``concurrency``: handlers; last attempts that do not end leave one of them to others. ``soon``: runs that handlers end in a moment."""
         self._concurrency = concurrency
+        self._soon = soon
         self._slots = max(1, concurrency - 1)
         self._begun: set[asyncio.Future[None]] = set()
         """Attempts that are not over, each done when it is."""
@@ -51,11 +58,16 @@ class PoisonMessages:
         self._before_last = 0
         """So many other suspects begin before a last attempt that waits."""
 
-    def begin_trial(self, turn: Turn, *, last: bool) -> "asyncio.Future[None] | None":
-        """Begin an attempt, or return the future to wait for before asking again."""
+    @property
+    def begun_max(self) -> int:
+        """Suspects that may be begun at once, where no attempt of them is known."""
+        return max(self._concurrency, min(BEGUN_MAX, self._soon()))
+
+    def begin_trial(self, turn: Turn, *, last: bool, first: bool = False) -> "asyncio.Future[None] | None":
+        """Begin an attempt, or return the future to wait for before asking again. ``first``: no attempt at the message is known."""
         admitted = self._admitted.pop(turn, None)
-        if not self._may_begin(last=last, admitted=admitted == last):
-            waiting = _Waiting(turn, asyncio.get_running_loop().create_future())
+        if not self._may_begin(last=last, first=first, admitted=admitted == last):
+            waiting = _Waiting(turn, asyncio.get_running_loop().create_future(), first)
             line = self._lasts if last else self._others
             (line.append if admitted is None else line.appendleft)(waiting)
             self.look()
@@ -68,7 +80,7 @@ class PoisonMessages:
         turn.put_on_trial(trial, counted=not (last and self._unended))
         self._begun.add(trial)
         if turn.counted:
-            self._isolate(turn, trial, last=last)
+            self._alone[trial] = last
         else:
             self._go_on(turn, trial)
         trial.add_done_callback(self._over)
@@ -105,7 +117,13 @@ class PoisonMessages:
                 f"{ISOLATION_S:g} s, then {self._concurrency} others begin before the next one"
             )
 
-    def _may_begin(self, *, last: bool, admitted: bool = False) -> bool:
+    def started(self, turn: Turn) -> None:
+        """Note that the handler runs now: its isolation ends when it takes too long, and not while it waits for a slot."""
+        trial = turn.trial
+        if trial is not None and trial in self._alone:
+            self._isolate(turn, trial)
+
+    def _may_begin(self, *, last: bool, first: bool = False, admitted: bool = False) -> bool:
         """Return whether another attempt may begin beside those that have begun, and those that are about to."""
         if last:
             others_stand = self._before_last and any(other.stands for other in self._others)
@@ -115,7 +133,8 @@ class PoisonMessages:
             return False
         last_stands = len(self._unended) < self._slots and any(item.stands for item in self._lasts)
         due = admitted or not last_stands or bool(self._before_last)
-        return due and len(self._begun) + len(self._admitted) < self._concurrency
+        begun_max = self.begun_max if first and not last_stands else self._concurrency
+        return due and len(self._begun) + len(self._admitted) < begun_max
 
     def _next(self) -> _Waiting | None:
         """Take the next turn that may begin out of its line; None = none may."""
@@ -123,7 +142,7 @@ class PoisonMessages:
             while line and not line[0].stands:
                 # It is suspended, or has nothing left: it asks again if it goes on.
                 return line.popleft()
-            if line and self._may_begin(last=last):
+            if line and self._may_begin(last=last, first=line[0].first):
                 waiting = line.popleft()
                 self._admitted[waiting.turn] = last
                 return waiting
@@ -131,24 +150,18 @@ class PoisonMessages:
 
     def _over(self, trial: "asyncio.Future[None]") -> None:
         self._begun.discard(trial)
+        self._alone.pop(trial, None)
         self._unended.pop(trial, None)  # before others are admitted: it counts no more
         self.look()
 
-    def _isolate(self, turn: Turn, trial: "asyncio.Future[None]", *, last: bool) -> None:
-        self._alone[trial] = last
-
-        def over() -> None:
-            timer.cancel()
-            self._alone.pop(trial, None)
-
+    def _isolate(self, turn: Turn, trial: "asyncio.Future[None]") -> None:
         def outlived() -> None:
-            if last:
+            if self._alone.pop(trial, False):
                 self._go_on(turn, trial)
-            over()
             self.look()
 
         timer = asyncio.get_running_loop().call_later(ISOLATION_S, outlived)
-        trial.add_done_callback(lambda _: over())
+        trial.add_done_callback(lambda _: timer.cancel())
 
     def _go_on(self, turn: Turn, trial: "asyncio.Future[None]") -> None:
         self._unended[trial] = f"{turn.held}/{turn.offsets[0]}"

@@ -9,7 +9,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ringfence_client.handlers.message import Message
 from ringfence_client.handlers.run_times import RunTimes
@@ -18,6 +18,10 @@ from ringfence_kafka.errors import ConfigurationError
 
 Handler = Callable[[Any], Any]
 """Called with a message; with batches, with a list of messages."""
+SOON_S: Final = 0.5
+RUNS_MIN: Final = 100
+"""Fewer say nothing of the next ones."""
+
 Log = tuple[str, int, str]
 """As a :class:`Fence` has it: a message of a topic of that name that was deleted is another one."""
 
@@ -121,6 +125,13 @@ class HandlerRuns:
     def longest_s(self) -> float:
         """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
         return next((time.monotonic() - began for _, began in self._begun.values()), 0.0)
+
+    def soon(self) -> int:
+        """Return how many runs all handlers together end in :data:`SOON_S`, as the runs of before did."""
+        runs = self.times.count
+        if runs < RUNS_MIN or self.longest_s > SOON_S:
+            return 0
+        return int(SOON_S * self._concurrency * runs / max(self.times.sum_s, 1e-6))
 
     @property
     def left_behind(self) -> int:

@@ -14,8 +14,10 @@ class RunTimes:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         """By bucket; the last one has what is above all bounds."""
         self.sum_s = 0.0
+        self.count = 0
 
     def add(self, seconds: float) -> None:
         """Count a run. Called for each message: a library's histogram takes three times as long."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
+        self.count += 1

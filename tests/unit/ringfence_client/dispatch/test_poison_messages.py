@@ -31,23 +31,25 @@ class _Turn:
 class _Scene:
     """A consumer with so many handlers, and turns that ask until they may begin."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.suspects = PoisonMessages(concurrency)
+    def __init__(self, concurrency: int, soon: int = 0) -> None:
+        self.suspects = PoisonMessages(concurrency, lambda: soon)
         self.held = SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
         self.begun: list[int] = []
         self.turns: dict[int, _Turn] = {}
 
-    async def ask(self, number: int, *, last: bool = False) -> None:
+    async def ask(self, number: int, *, last: bool = False, first: bool = False, starts: bool = True) -> None:
         turn = self.turns[number] = _Turn(number, self.held)
-        self._ask(turn, last)
+        self._ask(turn, last, first, starts)
         await self.settle()
 
-    def _ask(self, turn: _Turn, last: bool) -> None:
-        admitted = self.suspects.begin_trial(cast("Turn", turn), last=last)
+    def _ask(self, turn: _Turn, last: bool, first: bool, starts: bool) -> None:
+        admitted = self.suspects.begin_trial(cast("Turn", turn), last=last, first=first)
         if admitted is None:
             self.begun.append(turn.offsets[0])
+            if starts:
+                self.suspects.started(cast("Turn", turn))
         else:
-            admitted.add_done_callback(lambda _: self._ask(turn, last))
+            admitted.add_done_callback(lambda _: self._ask(turn, last, first, starts))
 
     async def end(self, number: int) -> None:
         self.turns[number].end()
@@ -67,6 +69,34 @@ async def test_no_more_are_begun_than_there_are_handlers() -> None:
     for number in range(10):
         await scene.end(number)
     assert scene.begun == list(range(13))
+
+
+async def test_many_unknown_ones_are_begun_while_handlers_are_quick() -> None:
+    """A write before each few of them would keep a consumer busy for minutes. Those of which an attempt is known are begun as ever."""
+    scene = _Scene(3, soon=50)
+    for number in range(100):
+        await scene.ask(number, first=True, starts=number < 3)
+    assert scene.begun == list(range(50))
+    await scene.ask(100)
+    for number in range(60):
+        await scene.end(number)
+    assert scene.begun == list(range(100))
+    for number in range(60, 100):
+        await scene.end(number)
+    assert scene.begun[-1] == 100
+
+
+async def test_isolation_begins_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for a slot has not shown yet that it ends no process: a last attempt does not begin before it."""
+    monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.01)
+    scene = _Scene(2, soon=50)
+    await scene.ask(0, first=True, starts=False)
+    await scene.ask(1, last=True)
+    await asyncio.sleep(0.05)
+    assert scene.begun == [0]
+    scene.suspects.started(cast("Turn", scene.turns[0]))
+    await asyncio.sleep(0.05)
+    assert scene.begun == [0, 1]
 
 
 async def test_a_last_attempt_is_alone() -> None:
