@@ -102,6 +102,27 @@ MUTANTS: Final = (
         f"{_TESTS}::test_processes_that_die[produce]",
     ),
     Mutant(
+        "fenced-holder-keeps-its-caches",
+        "A handler that keeps groups in memory is not told that another process had them.",
+        (
+            Patch(
+                _CLOSING,
+                "        await self._ours.lost_groups.tell(str(held), held.groups)\n        await held.writer.abandon()\n",
+                "        await held.writer.abandon()\n",
+            ),
+        ),
+        f"{_TESTS}::test_holders_that_freeze[{2**20}]",
+    ),
+    Mutant(
+        "read-beside-a-write-wins",
+        "A state that was read again replaces the one that was committed meanwhile.",
+        (
+            Patch(_STATES, "if record.key in written or record.offset", "if record.offset"),
+            Patch(_STATES, " if group not in written}", "}"),
+        ),
+        "tests/unit/ringfence_client/sends/test_state_reads.py::test_a_write_beside_a_read",
+    ),
+    Mutant(
         "failed-batch-is-an-attempt",
         "Messages become dead letters because others of their batches failed.",
         (

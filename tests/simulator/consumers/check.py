@@ -21,7 +21,8 @@ from tests.simulator.consumers.handovers import takeovers
 from tests.simulator.consumers.world import ConsumerWorld
 from tests.simulator.gap_log import in_vain
 from tests.simulator.names import ACCEPTED
-from tests.simulator.sends.check import first_here, sends
+from tests.simulator.sends.check import first_here, sends, untold
+from tests.simulator.sends.handlers import SendingHandling
 
 ENDS_S: Final = 4.5
 """How long a holder may take to write, to learn from that whose its lease is, and to end what runs."""
@@ -42,7 +43,8 @@ def faults(world: ConsumerWorld) -> list[str]:
         for input_ in inputs:
             of = Evidence(world, partition, input_, letters)
             found += _faults(of)
-            found += first_here(of) if world.plan.sends else ()
+            if isinstance(world.handling, SendingHandling):
+                found += [*first_here(of), *untold(of, world.handling.told)]
             found += _end(of) if input_ is inputs[-1] else ()
     return found
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ringfence_client import Message, Reject, Release, Retry
+from ringfence_client.consumer.lost_groups import Lost
 from tests.simulator.loop import ProcessLoop
 
 HANDLED: Final = "ok"
@@ -57,6 +58,8 @@ class Handling:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.lost: Lost | None = None
+        """Told which groups a process does not have any more."""
 
     def ended(self, life: ProcessLoop, now: float) -> None:
         """A process has: what ran in it runs no more."""

@@ -65,7 +65,7 @@ class Consumer(Process):
         several = self._options.batch > 0
         handle: Any = self.handling.handle_several if several else self.handling.handle
         self.consumer = GroupConsumer(
-            self.settings, self.settings.addresses[0], READERS, handle, self._options
+            self.settings, self.settings.addresses[0], READERS, handle, self._options, lost=self.handling.lost
         )
         loop: Any = asyncio.get_running_loop()
         asyncio.create_task(self._run(self.consumer, loop))  # noqa: RUF006 - the loop keeps it

@@ -4,10 +4,11 @@ UNSENT: a send of an acknowledged message is missing. SENT-TWICE: it is there mo
 acknowledged, or has a dead letter. HALF-SENT: there is one of two sends. MISORDERED: sends of a group are not in the order of its messages.
 WRONG-TOTAL: a send has another total than that of the acknowledged messages until then. WRONG-STATE: the last state of a group is another
 one, or in another partition than its own. WRONG-ID: the duplicate ID of a send is missing, differs between two attempts, or is that of
-another send. WRONG-FIRST: ``first_here`` is wrong.
+another send. WRONG-FIRST: ``first_here`` is wrong. UNTOLD: a process is not told that it lost a group before it has it again, or at the end.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tests.simulator.consumers.evidence import Evidence, Letter, finished, nothing
@@ -15,7 +16,7 @@ from tests.simulator.consumers.handlers import HANDLED
 from tests.simulator.consumers.world import Accepted, ConsumerWorld
 from tests.simulator.kafka.logs import Stored
 from tests.simulator.names import ACCEPTED
-from tests.simulator.sends.handlers import LEDGER, state_after, total_after
+from tests.simulator.sends.handlers import LEDGER, Told, state_after, total_after
 from tests.simulator.sends.world import STATE, TARGETS, home_of, sent
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
@@ -125,3 +126,26 @@ def first_here(of: Evidence) -> Iterable[str]:
                 yield f"WRONG-FIRST {of.name}: {run} has first_here = {run.first_here}"
             if run.outcome == HANDLED:
                 known.add(run.group)
+
+
+def untold(of: Evidence, told: Sequence[Told]) -> Iterable[str]:
+    """Of each holding that is over while its process lives: ``lost(groups)`` was called with all groups that handlers had."""
+    newest = max(of.first, default=0)
+    for token, runs in of.by_token.items():
+        groups = {run.group for run in runs if run.group is not None}
+        if token == newest or not groups or not runs[0].life.alive:
+            continue
+        life = runs[0].life
+        again = [
+            run.begin
+            for later, row in of.by_token.items()
+            if later > token
+            for run in row
+            if run.life is life
+        ]
+        until = min(again, default=math.inf)
+        began = max(run.begin for run in runs if run.group is not None)
+        if not any(
+            item.life is life and began <= item.at <= until and groups <= item.groups for item in told
+        ):
+            yield f"UNTOLD {of.name}: {sorted(groups)} of token {token} until {until}"

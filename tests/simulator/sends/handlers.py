@@ -1,8 +1,8 @@
 """Handlers that send: one record to a plain topic, one to an address, and a running total of each group in its state."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, Final
+from collections.abc import Awaitable, Collection
+from typing import Any, Final, NamedTuple
 
 from ringfence_client import Message
 from ringfence_client.handlers.effects import Effects
@@ -10,6 +10,7 @@ from ringfence_client.sends.destinations import SendError
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 from ringfence_client.sends.partition_sends import PartitionSends
 from tests.simulator.consumers.handlers import HANDLED, IN_VAIN, Handling, Run
+from tests.simulator.loop import ProcessLoop
 from tests.simulator.names import OTHER
 
 PLAIN: Final = "billed"
@@ -19,6 +20,14 @@ LEDGER: Final = OTHER
 NOWHERE: Final = 99
 """A partition that no topic has."""
 DELETES_EVERY: Final = 7
+
+
+class Told(NamedTuple):
+    """A call of ``lost(groups)``."""
+
+    life: ProcessLoop
+    at: float
+    groups: frozenset[bytes]
 
 
 def total_after(total: bytes | None, number: bytes) -> bytes:
@@ -33,6 +42,16 @@ def state_after(total: bytes, number: bytes) -> bytes | None:
 
 class SendingHandling(Handling):
     """All runs of a world whose handlers send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Told] = []
+        self.lost = self._lost
+
+    async def _lost(self, groups: Collection[bytes]) -> None:
+        """Note of which groups a process is told that it does not have them any more."""
+        loop: Any = asyncio.get_running_loop()
+        self.told.append(Told(loop, loop.time(), frozenset(groups)))
 
     def before(self, message: Message, run: Run) -> None:
         run.first_here, run.effects = message.first_here, message.effects
