@@ -59,7 +59,7 @@ class Handling:
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.lost: Lost | None = None
-        """Told which groups a process does not have any more."""
+        """Hears which groups a process does not have any more."""
 
     def ended(self, life: ProcessLoop, now: float) -> None:
         """A process has: what ran in it runs no more."""

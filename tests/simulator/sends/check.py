@@ -4,7 +4,7 @@ UNSENT: a send of an acknowledged message is missing. SENT-TWICE: it is there mo
 acknowledged, or has a dead letter. HALF-SENT: there is one of two sends. MISORDERED: sends of a group are not in the order of its messages.
 WRONG-TOTAL: a send has another total than that of the acknowledged messages until then. WRONG-STATE: the last state of a group is another
 one, or in another partition than its own. WRONG-ID: the duplicate ID of a send is missing, differs between two attempts, or is that of
-another send. WRONG-FIRST: ``first_here`` is wrong. UNTOLD: a process is not told that it lost a group before it has it again, or at the end.
+another send. WRONG-FIRST: ``first_here`` is wrong. UNTOLD: a process does not hear that it lost a group.
 """
 
 import math
@@ -129,7 +129,7 @@ def first_here(of: Evidence) -> Iterable[str]:
 
 
 def untold(of: Evidence, told: Sequence[Told]) -> Iterable[str]:
-    """Of each holding that is over while its process lives: ``lost(groups)`` was called with all groups that handlers had."""
+    """Yield holdings that are over without a call of ``lost(groups)`` with all groups of their runs, though the process lives."""
     newest = max(of.first, default=0)
     for token, runs in of.by_token.items():
         groups = {run.group for run in runs if run.group is not None}
