@@ -9,27 +9,26 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 from aiokafka.errors import KafkaError
 
 from ringfence_client.dispatch.batches import Batches
+from ringfence_client.dispatch.burials import Burials
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.failure_log import FailureLog, shortened
+from ringfence_client.dispatch.failure_log import FailureLog, legible
+from ringfence_client.dispatch.left_runs import LeftRuns
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.supplies import Supplies
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
-from ringfence_client.handlers.handler import HandlerError, HandlerRuns
+from ringfence_client.handlers.handler import HandlerEndedError, HandlerError, HandlerRuns
 from ringfence_client.handlers.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.handlers.retries import Failures
-from ringfence_client.partition.dead_letters import DeadLetter
 from ringfence_client.partition.parked_reader import GONE
 from ringfence_client.progress.lease import LostError
-from ringfence_client.sends.destinations import SendError
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 from ringfence_client.window.window import End
 from ringfence_kafka.errors import named
@@ -75,7 +74,6 @@ class Attempts:
             clock: Says when a message failed.
         """
         self._runs = runs
-        self._factory = factory
         self._policy = options.policy
         self._timeout = options.handler_timeout
         self._parks = options.on_dead_letter == "park"
@@ -87,13 +85,13 @@ class Attempts:
         self._refuse = refuse
         self._clock = clock
         self._failure_log = FailureLog()
-        self._left: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
-        """Messages of runs that outlive their turns."""
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
         self._supplies = Supplies(resting, self.suspects, self._failure_log)
         self._batches = Batches(factory, runs, options.batch)
+        self._burials = Burials(factory, resting, counts, self._failure_log)
+        self._left_runs = LeftRuns(resting, self._finish)
 
     # -- before it --------------------------------------------------------------------------------------------
 
@@ -112,7 +110,9 @@ class Attempts:
         is_dropped = offset in turn.given_up
         if is_dropped or (attempts and not turn.attempt and self._policy.died_of_it(attempts, failures)):
             self.suspects.withdraw(turn)
-            self._bury(turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped)
+            self._burials.bury(
+                turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped
+            )
             return False
         return (bool(turn.attempt) or self._supplies.are_there(turn, record.key)) and self._begin(
             turn, attempts, failures
@@ -141,7 +141,7 @@ class Attempts:
         """Whether a run of the first message goes on that nobody could end, or it waits to be redriven."""
         held, offset = turn.held, turn.offsets[0]
         if (left := self._runs.left(held.fence.log, offset)) is not None:
-            self._wait_for_left(turn, left)
+            self._left_runs.wait(turn, left)
             return True
         if offset not in turn.given_up and (unblocked := held.unblocked(offset)) is not None:
             held.window.attempts.rest([offset])
@@ -205,7 +205,7 @@ class Attempts:
         if left is None:
             effects.end()
         else:
-            self._left[left] = messages
+            self._left_runs.note(left, messages)
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns although it was cancelled may have left out the rest.
             ended = HandlerEndedError(turn.cut_short)
@@ -241,8 +241,8 @@ class Attempts:
                 self._finish(turn, record.key, effects, sent)
             case Reject():
                 self._count_success(turn)
-                self._bury(
-                    turn, record, _legible(error.reason) or "rejected by the handler", parks=self._parks
+                self._burials.bury(
+                    turn, record, legible(error.reason) or "rejected by the handler", parks=self._parks
                 )
             case Release():
                 turn.break_batch()
@@ -269,7 +269,7 @@ class Attempts:
         if isinstance(error, asyncio.CancelledError):
             raise error
         self._failure_log.attempt_failed(
-            f"{turn.held}/{turn.offsets[0]}: a batch of {count} messages failed and is tried one by one: {_legible(named(error))}"
+            f"{turn.held}/{turn.offsets[0]}: a batch of {count} messages failed and is tried one by one: {legible(named(error))}"
         )
         return None
 
@@ -289,7 +289,7 @@ class Attempts:
         if held.window.closed or not turn.offsets:
             return None
         said = error.reason if isinstance(error, Retry) else None
-        reason = _legible(
+        reason = legible(
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
         first = not turn.has_failed
@@ -308,9 +308,11 @@ class Attempts:
         if left is not None:
             log.warning(
                 "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",
-                held, offset, attempt, shown(record.key), reason,
+                held, offset, attempt, group_names.shown_or_none(record.key), reason,
             )  # fmt: skip
-            self._wait_for_left(turn, left, lambda: self._after_failure(turn, record, attempt, reason, error))
+            self._left_runs.wait(
+                turn, left, lambda: self._after_failure(turn, record, attempt, reason, error)
+            )
             return None
         return self._after_failure(turn, record, attempt, reason, error)
 
@@ -321,14 +323,14 @@ class Attempts:
         held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
         is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
         if is_given_up and not self._breaker.open:
-            self._bury(turn, record, reason or "failed in every attempt", error, parks=self._parks)
+            self._burials.bury(turn, record, reason or "failed in every attempt", error, parks=self._parks)
             return None
         asked = error.delay if isinstance(error, Retry) else None
         delay = self._policy.delay(attempt, held.window.attempts.failures[offset], now_ms, asked)
         if isinstance(error, HandlerEndedError):
             delay = max(delay, CUT_SHORT_REST_S)
         self._failure_log.attempt_failed(
-            f"{held}/{offset}: attempt {attempt} failed, again in {delay:.1f} s: {reason} (group {shown(record.key)})"
+            f"{held}/{offset}: attempt {attempt} failed, again in {delay:.1f} s: {reason} (group {group_names.shown_or_none(record.key)})"
         )
         return Rest(delay)
 
@@ -352,87 +354,3 @@ class Attempts:
             # In one step: no snapshot of the progress comes between.
             turn.finish(End.ACK)
             turn.held.acknowledge(group, sent or (), effects)
-
-    def _bury(
-        self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
-    ) -> None:
-        """Have a dead letter written; its group waits until it is, or if it ``parks`` until it is redriven."""
-        held, offset = turn.held, turn.offsets[0]
-        attempts = held.window.attempts.counts.get(offset, 0)
-        message: Message = self._factory.make(record, attempts, held.fence)
-        trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
-        self._failure_log.dead_letter(
-            f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} (group {shown(message.group)}, "
-            f"ID {_printed(message.duplicate_id)})",
-            trace,
-        )
-        turn.over()
-        letter = DeadLetter(record, reason, attempts, held.window.redrives.counts.get(offset, 0), parks)
-        written = held.writer.bury(letter)
-
-        async def settle() -> None:
-            await written
-            if held.window.closed:
-                return
-            if not parks:
-                turn.finish(End.REJECT)
-            self._counts["dead_letters"] += 1
-
-        self._resting.wait(turn, asyncio.create_task(settle()), keeps=True)
-
-    def _wait_for_left(
-        self, turn: Turn, left: "asyncio.Future[Any]", again: Callable[[], Rest | None] = lambda: None
-    ) -> None:
-        """Keep the group, without a slot, until a run that nobody could end has ended; it may have finished its message.
-
-        ``again`` decides, where it has not, what becomes of the attempt that the run was.
-        """
-
-        async def settle() -> Rest | None:
-            await asyncio.wait([left])
-            messages = self._left.pop(left, [])
-            is_finished = not left.cancelled() and left.exception() is None
-            if is_finished and not turn.held.window.closed and turn.offsets:
-                is_finished = await self._finish_left(turn, messages)
-            if turn.held.draining:
-                turn.put_back()
-                return None
-            return None if is_finished else again()
-
-        self._resting.wait(turn, asyncio.create_task(settle()))
-
-    async def _finish_left(self, turn: Turn, messages: list[Message]) -> bool:
-        """Acknowledge the messages of a run that outlived its turn; False: what it sends cannot be written."""
-        sent: list[OutgoingRecord] = []
-        effects = messages[0].effects if messages else None
-        if effects is not None and effects.any:
-            try:
-                sent = await turn.held.sends.resolve(effects)
-            except SendError as error:
-                log.warning("%s/%d: %s", turn.held, turn.offsets[0], error)
-                return False
-            finally:
-                effects.end()
-        if turn.held.window.closed or not turn.offsets:
-            return True
-        turn.batched = [message.offset for message in messages[1:]]
-        self._finish(turn, messages[0].group if messages else None, effects, sent)
-        return True
-
-
-class HandlerEndedError(Exception):
-    """A handler's run was ended by somebody else."""
-
-
-def shown(group: bytes | None) -> str:
-    """A group in a log line, as verbs take it."""
-    return "none" if group is None else group_names.shown(group)
-
-
-def _printed(duplicate_id: bytes | None) -> str:
-    return "none" if duplicate_id is None else duplicate_id.decode(errors="backslashreplace")
-
-
-def _legible(reason: str) -> str:
-    """A reason may quote the message: all of it, or half a surrogate pair, which no log and no header can hold."""
-    return shortened(reason).encode(errors="backslashreplace").decode()

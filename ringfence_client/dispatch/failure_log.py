@@ -81,3 +81,8 @@ class FailureLog:
                 log.warning("within %g s %d more %s; the last: %s", WINDOW_S, more, kind, self._last[kind])
         self._counts.clear()
         self._last.clear()
+
+
+def legible(reason: str) -> str:
+    """Return a reason as a log and a header can hold it. It may quote all of a message, or half a surrogate pair."""
+    return shortened(reason).encode(errors="backslashreplace").decode()

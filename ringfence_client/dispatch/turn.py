@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ringfence_client.dispatch.retry_clock import RetryClock, Timer
@@ -64,6 +64,10 @@ class Turn:
         self.batched = list(offsets)
         for offset in self.batched:
             self.held.window.attempts.begin_attempt(offset, counted=True)
+
+    def join_batch(self, offsets: Iterable[int]) -> None:
+        """Note that a run that outlived the turn had these messages too."""
+        self.batched = list(offsets)
 
     def break_batch(self) -> bool:
         """End an attempt at a batch that was not acknowledged: it counts for none of its messages. Returns whether it was one."""

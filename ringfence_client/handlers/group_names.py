@@ -50,3 +50,8 @@ def in_table(name: bytes | None) -> str:
         return "(none)"
     text = shown(name)
     return text if len(text) <= NAME_SHOWN_MAX else f"{text[:NAME_SHOWN_MAX]}… ({len(name):,} bytes)"
+
+
+def shown_or_none(group: bytes | None) -> str:
+    """Return a group as verbs take it; ``none`` for a message without a group."""
+    return "none" if group is None else shown(group)

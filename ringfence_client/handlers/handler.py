@@ -30,6 +30,10 @@ class HandlerError(ConfigurationError):
     """It can never handle anything, or what it returns shows that it did not."""
 
 
+class HandlerEndedError(Exception):
+    """A handler's run was ended by somebody else."""
+
+
 def check_handler(handler: Any, name: str) -> None:
     """Make sure that a handler can be called with a message, and that a call runs it; ``name``: what to call it in the error.
 

@@ -12,8 +12,8 @@ from aiohttp import web
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.consumer import GroupConsumer
-from ringfence_client.dispatch.attempt import shown
 from ringfence_client.handlers import group_names
+from ringfence_client.handlers.group_names import shown_or_none
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.web import group_lookup
@@ -228,7 +228,9 @@ class Pages:
 async def _dropped(held: HeldPartition, group: bytes, count: int, offsets: Collection[int]) -> Answer:
     gone = sorted(offsets)
     if gone:
-        log.warning("%s: an operator drops %s, of group %s", held, offset_ranges.shown(gone), shown(group))
+        log.warning(
+            "%s: an operator drops %s, of group %s", held, offset_ranges.shown(gone), shown_or_none(group)
+        )
     return await _when_written(held, {"dropped": count, "acquired": _acquired(held, group), "offsets": gone})
 
 
@@ -237,7 +239,7 @@ async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Ans
     if chosen:
         log.warning(
             "%s: an operator sends %s to the dead letters, of group %s",
-            held, offset_ranges.shown(chosen), shown(group),
+            held, offset_ranges.shown(chosen), shown_or_none(group),
         )  # fmt: skip
     deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S
     while not held.window.closed and set(chosen).intersection(held.window.offsets_of(group)):

@@ -1,0 +1,57 @@
+"""Sends messages to the dead letters."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from ringfence_client.dispatch.failure_log import FailureLog
+from ringfence_client.dispatch.turn import RestingTurns, Turn
+from ringfence_client.handlers import group_names
+from ringfence_client.handlers.handler import HandlerEndedError
+from ringfence_client.handlers.message import Message, MessageFactory, Retry
+from ringfence_client.partition.dead_letters import DeadLetter
+from ringfence_client.window.window import End
+
+
+class Burials:
+    """Those of one consumer."""
+
+    def __init__(
+        self, factory: MessageFactory, resting: RestingTurns, counts: Counter[str], failure_log: FailureLog
+    ) -> None:
+        """``counts`` are counted on; ``failure_log`` says what was given up."""
+        self._factory = factory
+        self._resting = resting
+        self._counts = counts
+        self._failure_log = failure_log
+
+    def bury(
+        self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
+    ) -> None:
+        """Have a dead letter written; its group waits until it is, or if it ``parks`` until it is redriven."""
+        held, offset = turn.held, turn.offsets[0]
+        attempts = held.window.attempts.counts.get(offset, 0)
+        message: Message = self._factory.make(record, attempts, held.fence)
+        trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
+        self._failure_log.dead_letter(
+            f"{held}/{offset} goes to the dead letters after {attempts} attempts: {reason} "
+            f"(group {group_names.shown_or_none(message.group)}, ID {_printed(message.duplicate_id)})",
+            trace,
+        )
+        turn.over()
+        letter = DeadLetter(record, reason, attempts, held.window.redrives.counts.get(offset, 0), parks)
+        written = held.writer.bury(letter)
+
+        async def settle() -> None:
+            await written
+            if held.window.closed:
+                return
+            if not parks:
+                turn.finish(End.REJECT)
+            self._counts["dead_letters"] += 1
+
+        self._resting.wait(turn, asyncio.create_task(settle()), keeps=True)
+
+
+def _printed(duplicate_id: bytes | None) -> str:
+    return "none" if duplicate_id is None else duplicate_id.decode(errors="backslashreplace")
