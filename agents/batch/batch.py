@@ -10,7 +10,7 @@ from agents.batch.record import Record, RecordContent
 __all__ = ["BATCH_RECORDS_MAX", "DueRecords", "FetchedBatch", "Record", "RecordContent"]
 
 BATCH_RECORDS_MAX: Final = 5_000
-"""Records of one batch, and so of one transaction of one lane."""
+"""Records of one batch, and so of one transaction of a lane with one partition."""
 TRANSACTION_RECORDS_MAX: Final = 4 * BATCH_RECORDS_MAX
 """Records of one transaction of a lane with several partitions."""
 JOINED_BYTES_MAX: Final = 8 * 2**20

@@ -1,11 +1,22 @@
 """``rings regroup`` on a broker, between workers that ran before and run afterwards."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.topic_checks.changelog import newest_metas
+from app.commands.rings.joined_rings import Entry
+from app.commands.rings.lane_changelogs import LaneChangelogs
+from app.commands.rings.regroup_plan import RegroupError, plan
+from app.commands.rings.regrouping import Change, Regroup
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.load import load
+from ringfence_kafka.process.step_progress import Steps
+from ringfence_kafka.producer.transactional import FencedError
+from tables.codec import META_KEY, encode_meta
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import Running, WorkerProcess, configure, run_verb, wait_for, worker
@@ -157,6 +168,43 @@ def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> N
     assert [(lane, partitions) for lane, partitions, _ in _shown(apart, name)] == [(0, [0, 2]), (1, [1, 3])]
 
 
+async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
+    """Another one runs from start to end before the rings are read, and again before they are written: both times it wins."""
+    name = kafka.unique("twice")
+    config = _config(tmp_path, bootstrap, name, 0)
+    settings = load(config)
+    address = settings.configured(name)
+    with worker(config, "w") as process:
+        _send(bootstrap, name)
+        addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+        Running(bootstrap, process, addresses, name).settled(name)
+        process.stop()
+
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        changelogs, changelog = LaneChangelogs(settings, address, cluster), f"{name}-{name}-changelog"
+
+        async def planned(lanes: int) -> Regroup:
+            metas = await newest_metas(cluster, changelog, range(PARTITIONS))
+            regrouping = plan(address, PARTITIONS, metas, lanes)
+            return Regroup(address, settings.app.id, regrouping, changelogs, Steps(None))
+
+        first = await planned(2)
+        await first.mark()
+        assert (await asyncio.to_thread(_regroup, config, name, 1))[0] == 0
+        with pytest.raises(RegroupError, match="has lanes = 1 now"):
+            await first.write(PARTITIONS, None)
+        second = await planned(4)
+        await second.mark()
+        async with changelogs.writing():
+            assert (await asyncio.to_thread(_regroup, config, name, 2))[0] == 0
+            stale = Entry(META_KEY, encode_meta((await newest_metas(cluster, changelog, [0]))[0]))
+            with pytest.raises(FencedError):
+                await changelogs.write([Change(0, [stale])])
+    assert await asyncio.to_thread(_shown, _config(tmp_path, bootstrap, name, 2), name) == [
+        (0, [0, 2], COUNT), (1, [1, 3], COUNT),
+    ]  # fmt: skip
+
+
 def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:
     """The input of an address of two lanes gets partitions, and nobody stops; other counts are refused with those that work."""
     name = kafka.unique("fixed")
@@ -175,6 +223,7 @@ def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:
         code, said = grow(5)
         assert (code, "Choose 6, 8, 10, …" in said) == (2, True), said
         code, said = grow(6)
+        assert f"looking at the lanes of {name}: 2 lanes, " in said, said
         assert (code, f"{name}  4 partitions, now 6" in said, "workers may run: " in said) == (
             0,
             True,

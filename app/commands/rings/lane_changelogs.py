@@ -1,7 +1,8 @@
 """The changelog partitions of an address, as a regrouping reads and writes them."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from app.commands.rings.changelog_writer import OwnedLane, dated_batches, journal_record, oldest_taken_ms
@@ -28,6 +29,7 @@ class LaneChangelogs:
         self._cluster = cluster
         self._topic = wire_names.changelog_topic(settings.app.id, address.name)
         self._views: dict[int, LaneView] = {}
+        self._writer: OwnedLane | None = None
 
     async def fence(self, lanes: Sequence[int]) -> None:
         """End what former owners of these lanes have under way: a read would wait for it."""
@@ -56,18 +58,25 @@ class LaneChangelogs:
                 raise worker_came(self._settings, RegroupError)
             await owned.write([(META_KEY, encode_meta(meta))])
 
+    @contextlib.asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write as lane 0 from here on: a worker that opens that lane, or another regrouping, fences this one."""
+        async with OwnedLane(self._settings, self._address, 0) as self._writer:
+            yield
+
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write all of it in one transaction, as lane 0: a worker that opens that lane, or another regrouping, fences this one."""
+        """Write all of it in one transaction. Raises FencedError if somebody else has taken lane 0 since :meth:`writing` began."""
+        owned = self._writer
+        assert owned is not None  # noqa: S101 - a regrouping reads and writes inside of writing()
         oldest_ms = await oldest_taken_ms(self._cluster, self._topic)
         app_id, name = self._settings.app.id, self._address.name
-        async with OwnedLane(self._settings, self._address, 0) as owned:
-            batches = [
-                batch
-                for number, entries in changes
-                for batch in dated_batches(self._topic, number, entries, owned.builder, oldest_ms)
-            ]
-            batches += [
-                journal_record(owned.builder(), app_id, event, name, lane, (before, after), meta)
-                for event, lane, before, after, meta in events
-            ]
-            await owned.write_batches(batches, WRITE_LIMIT_S)
+        batches = [
+            batch
+            for number, entries in changes
+            for batch in dated_batches(self._topic, number, entries, owned.builder, oldest_ms)
+        ]
+        batches += [
+            journal_record(owned.builder(), app_id, event, name, lane, (before, after), meta)
+            for event, lane, before, after, meta in events
+        ]
+        await owned.write_batches(batches, WRITE_LIMIT_S)

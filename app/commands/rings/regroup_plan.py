@@ -50,8 +50,12 @@ class Regrouping:
     @property
     def touched(self) -> list[int]:
         """All lanes before and after it. Those that are new come first: no record would keep a worker from opening them."""
-        new = range(self.former.lanes, self.wanted.lanes)
-        return [*new, *range(self.former.lanes)]
+        return [*range(self.former.lanes, self.wanted.lanes), *self.former_lanes]
+
+    @property
+    def former_lanes(self) -> range:
+        """All lanes before."""
+        return range(self.former.lanes)
 
     def name(self, lane: int) -> str:
         """Return the name of a lane."""

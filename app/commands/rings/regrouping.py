@@ -7,13 +7,14 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from agents.lane.journal import RingEvent
-from agents.topic_checks.lanes import is_marked, lanes_before
+from agents.topic_checks.lanes import is_marked, lanes_before, live, shown_lanes
 from app.commands.rings.joined_rings import Content, Entry, NewLane, ended, new_lane
-from app.commands.rings.regroup_plan import Regrouping, marked, unmarked
+from app.commands.rings.regroup_plan import RegroupError, Regrouping, marked, unmarked
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.process.step_progress import Progress
 from ringfence_kafka.wording import counted
@@ -53,6 +54,9 @@ class Changelogs(Protocol):
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
         """Write a meta record as the lane itself, once its owner is fenced, if its record is still ``former``."""
 
+    def writing(self) -> AbstractAsyncContextManager[None]:
+        """Keep all others from writing rings; if somebody takes over, :meth:`write` raises."""
+
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
         """Write all of it in one transaction."""
 
@@ -84,10 +88,20 @@ class Regroup:
         self.progress.count(lambda: f"{done:,} of {counted(len(plan.touched), 'lane')}")
         for lane in plan.touched:
             former = (await self.changelogs.content(lane)).meta
+            self._require_as_planned(lane, former)
             meta = former or self._empty()
             if not is_marked(meta):
                 await self.changelogs.rewrite(lane, marked(meta, lane, plan.before or 0), former)
             done += 1
+
+    def _require_as_planned(self, lane: int, meta: Meta | None) -> None:
+        """Raise RegroupError if another regrouping has ended since this one was planned."""
+        counts = lane in self.regrouping.former_lanes or (meta is not None and live({lane: meta}))
+        if meta is not None and counts and lanes_before(meta) != (self.regrouping.before or 0):
+            raise RegroupError(
+                f"another regrouping has ended meanwhile: {self.address.name} has {shown_lanes(lanes_before(meta))} now. This one has written "
+                "no ring. Run it again if these lanes are not the ones you want"
+            )
 
     def _empty(self) -> Meta:
         """The record of a lane that has judged nothing."""
@@ -114,11 +128,20 @@ class Regroup:
 
         Returns:
             IDs of each ring.
+
+        Raises:
+            RegroupError: another regrouping has ended meanwhile.
         """
+        async with self.changelogs.writing():
+            return await self._write(partitions, forwarded)
+
+    async def _write(self, partitions: int, forwarded: Forwarded | None) -> dict[int, int]:
         plan, sizes, done = self.regrouping, {}, 0
         lanes, former = plan.wanted.lanes, plan.former.lanes
         self.progress.begin(f"reading the rings of {self.address.name}")
-        contents = {lane: await self.changelogs.content(lane) for lane in range(former)}
+        contents = {lane: await self.changelogs.content(lane) for lane in plan.former_lanes}
+        for lane, content in contents.items():
+            self._require_as_planned(lane, content.meta)
         self.progress.count(counted(former, "lane"))
         self.progress.begin(f"writing the rings of {self.address.name}")
         self.progress.count(lambda: f"{done:,} of {counted(lanes, 'lane')}")

@@ -22,7 +22,10 @@ AGAIN: Final = "run this again: it goes on where it ended"
 
 def worker_came(settings: Settings, error: type[Error]) -> Error:
     """Return the error of a verb that is not alone."""
-    return error(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
+    return error(
+        f"a worker, or another run of a verb that writes rings, has come meanwhile: stop all workers of {settings.app.id}, let the other run "
+        f"end, then {AGAIN}"
+    )
 
 
 def carry_out(

@@ -85,7 +85,7 @@ def grow(
     if fed_by := upstream(name, settings.addresses):
         raise GrowthError(
             f"the input topic of {name} is {address.input_topic}, the accepted topic of {fed_by[0]}, whose lanes have recorded its "
-            f"partition count: it keeps that count, and {name} as many lanes. In a chain only the first address can get more: "
+            f"partition count: it keeps that count, and {name} has no others. In a chain only the first address can get more: "
             f"'ringfence topics grow {fed_by[-1]}'"
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
@@ -128,7 +128,7 @@ class _Growing:
         """Grow, or only look. Return the work, and what is in its way."""
         self._progress.begin(f"looking at the lanes of {self._address.name}")
         work = await self._work(wanted)
-        self._progress.count(counted(work.growth.began, "lane"))
+        self._progress.count(counted(self._address.lanes or work.growth.began, "lane"))
         self._progress.end()
         if work.done:
             self._say(f"{self._input} has {wanted} partitions, and its lanes know it: nothing to do")

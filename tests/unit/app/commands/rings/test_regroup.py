@@ -1,8 +1,10 @@
 """What a regrouping writes, and that it may end anywhere and be run again. The changelogs are logs in memory, read by the lanes' own restore."""
 
+import contextlib
+import functools
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -25,7 +27,7 @@ from app.commands.rings.regrouping import Change, Event, Forwarded, Regroup
 from app.commands.rings.show import live_slots
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.process.step_progress import Steps
-from ringfence_kafka.producer.transactional import empty_batch
+from ringfence_kafka.producer.transactional import FencedError, empty_batch
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables import codec
@@ -63,9 +65,28 @@ class _Logs:
         self.kill_at = -1
         self.written_before = False
         """Whether the write at which it is killed is done."""
+        self.steps = 0
+        self.at_step: dict[int, Callable[[], Awaitable[object]]] = {}
+        """What somebody else does before a step."""
+        self._epoch = 0
+        self._writing: list[int] = []
+
+    async def _step(self) -> None:
+        self.steps += 1
+        if other := self.at_step.pop(self.steps, None):
+            await other()
 
     async def fence(self, lanes: Sequence[int]) -> None:
-        """Nobody else writes."""
+        self._epoch += 0 in lanes
+
+    @contextlib.asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        self._epoch += 1
+        self._writing.append(self._epoch)
+        try:
+            yield
+        finally:
+            self._writing.pop()
 
     def restored(self, number: int) -> Restore:
         restore = Restore(None, 0, resident=True)
@@ -73,6 +94,7 @@ class _Logs:
         return restore
 
     async def content(self, number: int) -> Content:
+        await self._step()
         restore = self.restored(number)
         latest: dict[bytes, tuple[int, int]] = {}
         for record in self.logs[number]:
@@ -84,10 +106,18 @@ class _Logs:
         )
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        assert self.restored(number).meta == former
-        await self.write([Change(number, [Entry(codec.META_KEY, codec.encode_meta(meta))])])
+        await self._step()
+        if self.restored(number).meta != former:
+            raise RegroupError
+        await self._write([Change(number, [Entry(codec.META_KEY, codec.encode_meta(meta))])])
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
+        await self._step()
+        if self._writing[-1] != self._epoch:
+            raise FencedError
+        await self._write(changes, events)
+
+    async def _write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
         self.writes += 1
         killed = self.writes == self.kill_at
         if killed and not self.written_before:
@@ -300,6 +330,34 @@ async def test_killed_at_each_step(partitions: int, before: int, after: int, wri
         await _regroup(logs, partitions, after)
         assert _state(logs) == _state(whole), kill_at
         assert [event[:4] for event in logs.journal] == [event[:4] for event in whole.journal]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "other"), [(2, 1, 0), (2, 0, 1), (2, 4, 1), (0, 1, 2), (1, 4, 2), (4, 2, 2)]
+)
+async def test_two_at_once(before: int, after: int, other: int) -> None:
+    """Another one runs from its plan to its end at each step: the first gives up, and what the other wrote stays."""
+
+    def begun() -> _Logs:
+        logs = _Logs(4)
+        _begun(before, 4, logs, _accepted(LaneLayout.of(before, 4).lanes, 40))
+        return logs
+
+    alone, whole = begun(), begun()
+    await _regroup(alone, 4, after)
+    await _regroup(whole, 4, other)
+    lanes = range(LaneLayout.of(other, 4).lanes)
+    for step in range(1, alone.steps + 1):
+        logs = begun()
+        logs.at_step[step] = functools.partial(_regroup, logs, 4, other)
+        with pytest.raises((RegroupError, FencedError)):
+            await _regroup(logs, 4, after)
+        states = _state(logs), _state(whole)
+        assert [states[0][lane] for lane in lanes] == [states[1][lane] for lane in lanes], step
+        assert [event[:4] for event in logs.journal] == [event[:4] for event in whole.journal]
+        # What the first one has closed of lanes that there are no more keeps nobody from another number.
+        await _regroup(logs, 4, 3)
+        assert [logs.metas()[lane].lanes for lane in range(3)] == [3] * 3
 
 
 async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
