@@ -33,6 +33,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         extras: dict[str, dict[str, Any]] = {
             "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "drop": {}, "forward": {}, "parts": {"group_header": "G"},
             "twice": {}, "set-back": {"partitions": MORE}, "killed": {"partitions": MORE},
+            "one-lane": {"partitions": MORE, "lanes": 1, "duplicates": "divert"},
         }  # fmt: skip
         addresses: list[dict[str, Any]] = [
             {"name": f"to-worker-{name}", "partitions": PARTITIONS, **extra} for name, extra in extras.items()
@@ -259,10 +260,54 @@ def test_wrong_partitioner(two: Two, tmp_path: Path, how: str) -> None:
     _require_exact(got, count)
 
 
-def _kill_on_the_way(config: Path, name: str) -> None:
+def _kill_on_the_way(config: Path, name: str, nth: int = 20) -> None:
     process = BridgeProcess(config, name)
     try:
-        process.start(RINGFENCE_FAILPOINTS=f"mid-send:{name}=kill@20")
+        process.start(RINGFENCE_FAILPOINTS=f"mid-send:{name}=kill@{nth}")
         assert process.wait_end() == -signal.SIGKILL, process.log()
     finally:
         process.destroy()
+
+
+def test_one_lane(two: Two, tmp_path: Path) -> None:
+    """A resend comes under another group to another partition: the ring of the address knows it. The bridge is killed while it sends."""
+    name, address, count = "one-lane", "to-worker-one-lane", 600
+    topic = f"{name}-source"
+    kafka.create_topics(two.source, {topic: (2, {})})
+    groups = [kafka.at_home(partition, MORE) for partition in range(MORE)]
+    for again in range(2):
+        sent = [Sent(b"i-%d" % n, groups[(n + again) % MORE], b"%d" % n) for n in range(count)]
+        kafka.send(two.source, topic, sent, again)
+    config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
+    _kill_on_the_way(config, name, nth=3)
+    before = kafka.end_offsets(two.target, address, MORE)
+    with processes.quick(config):
+        processes.confirmed_at(two.source, _group(name), topic, [count, count])
+    wait_for(
+        lambda: kafka.consumed(two.target, "to-worker", address, MORE),
+        lambda: f"{kafka.end_offsets(two.target, address, MORE)}",
+    )
+    arrived = kafka.read_all(two.target, address, MORE)
+    got = kafka.read_all(two.target, f"{address}.accepted", MORE)
+    diverted = kafka.read_all(two.target, f"{address}.duplicates", MORE)
+
+    assert 0 < sum(before) < len(arrived)
+    assert sorted(numbers(got)) == list(range(count))
+    assert len(arrived) == len(got) + len(diverted)
+    originals = {item.source: item for item in got}
+    named = [(item, original) for item in diverted if (original := dict(item.headers)["_RF_ORIGINAL"])]
+    # What the killed bridge had sent is known by its hop, and has no original.
+    assert len(named) == count
+    for item, original in named:
+        first = originals[original.decode()]
+        assert (first.value, first.key != item.key) == (item.value, True)
+    assert f"to-worker-{address}-forward" not in kafka.topics(two.target)
+    came_from = {
+        f"{address}/{item.partition}/{item.offset}": (dict(item.headers)[processes.HOP] or b"").split(b"/")[2]
+        for item in arrived
+    }
+    for partition in (b"0", b"1"):
+        own = [item for item in got if came_from[item.source] == partition]
+        for group in groups:
+            found = numbers(item for item in own if item.key == group)
+            assert found == sorted(found)
