@@ -29,17 +29,21 @@ def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings]
     """The pairs, with all ``lanes`` through which the first ID can have come to the second lane, both included.
 
     ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``regrouped``: there is a
-    regroup between the two; ``merged``: other rings whose IDs the second lane got.
+    regroup between the two; ``merged``: other rings whose IDs the second lane got. ``strangers``: of two groups, in rings of which neither
+    ever had IDs of the other; another ring took over from both since.
     """
     found = _grown(pairs, grown)
     paths = [row for number, item in enumerate(rings) for row in _paths(number, item)]
     if not paths:
         nothing = F.lit(None).cast(ArrayType(INT))
-        return found.withColumns({"regrouped": F.lit(False), "merged": nothing})
+        return found.withColumns({"regrouped": F.lit(False), "merged": nothing, "strangers": F.lit(False)})
     there = F.broadcast(small(pairs.sparkSession, paths, _PATHS))
+    changed = F.col("address").isin([number for number, item in enumerate(rings) if item.regroups])
+    apart = (F.col("lane") != F.col("a_lane")) & (F.col("home_digest") != F.col("a_home_digest"))
     return (
         found.join(there, on=["address", "a_lane", "lane"], how="left")
         .withColumns({"lanes": F.coalesce("path", "lanes"), "regrouped": F.col("path").isNotNull()})
+        .withColumn("strangers", changed & apart & ~F.col("regrouped"))
         .drop("path")
     )
 

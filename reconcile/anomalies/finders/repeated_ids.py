@@ -8,6 +8,7 @@ An ID is called FORGOTTEN only if even that bound lies within the promise.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from reconcile.run.frames.journal import empties, judged_before
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
+_CROSSED: Final = "accepted in another lane too"
 
 
 def repeated(ids: DataFrame, run: int, settled: Column | None = None) -> DataFrame:
@@ -65,9 +67,8 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
         F.min(F.when(known, apart).otherwise(F.abs(apart))).alias("apart"),
     )
     aged = (F.col("max_age_ms") > 0) & (F.col("apart") > F.col("max_age_ms"))
-    again = "accepted in another lane too"
-    detail = F.when(aged, f"{again}, when its ID no longer counted: id_max_age").otherwise(
-        f"{again}: the two have different groups"
+    detail = F.when(aged, f"{_CROSSED}, when its ID no longer counted: id_max_age").otherwise(
+        f"{_CROSSED}: the two have different groups"
     )
     same = F.col("one.address") == F.col("other.address")
     topics = F.array(*(F.lit(topic) for topic in input_topics))
@@ -106,7 +107,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     )
     earlier = [
         "partition", "offset", "part_number", "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        "lane", "run", "route", "before", "after", "total", "period", "sequence",
+        "lane", "run", "route", "before", "after", "total", "period", "sequence", "home_digest",
     ]  # fmt: skip
     row = F.struct(*earlier)
     home = [*_ID, "address", "home"]
@@ -225,13 +226,15 @@ def _of_event(name: str) -> Column:
 def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence of IDs in between is gone. A ring that is off promises nothing.
 
-    The worst of several pairs of one input counts. Without evidence of their order, either order is possible.
+    The worst of several pairs of one input counts. Without evidence of their order, either order is possible. What two rings accepted before
+    another one took over from both is CROSS-LANE, a row for each ID.
     """
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))
     aged = (F.col("max_age_ms") > 0) & (older > F.col("max_age_ms"))
     far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
-    beyond = F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far
+    crossed = F.col("strangers") & ~aged
+    beyond = (F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far) & ~crossed
     reason = F.concat(
         F.lit("accepted although known, with "), F.when(F.col("exact"), "").otherwise("at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
@@ -243,23 +246,33 @@ def remembered(pairs: DataFrame) -> DataFrame:
         {
             "other_partition": F.col("a_partition"),
             "other_offset": F.col("a_offset"),
-            "gone": ~F.col("exact") & (F.col("a_run") < F.col("whole_since")),
+            "gone": ~F.col("exact") & (F.col("a_run") < F.col("whole_since")) & ~crossed,
+            "crossed": crossed,
         }
     )
     missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
     anomaly = (
-        F.when(beyond, Anomaly.OVERRUN.value)
+        F.when(F.col("crossed"), Anomaly.CROSS_LANE.value)
+        .when(beyond, Anomaly.OVERRUN.value)
         .when(F.col("gone"), Anomaly.GAP.value)
         .otherwise(Anomaly.FORGOTTEN.value)
     )
     worst = Window.partitionBy(*INPUT, "id_address", "id").orderBy(
-        beyond, "gone", "between", "a_partition", "a_offset"
+        "crossed", beyond, "gone", "between", "a_partition", "a_offset"
     )
-    judged = found.withColumns({"worst": F.row_number().over(worst), "judged": anomaly}).where("worst = 1")
+    of_id = Window.partitionBy(*_ID, "crossed").orderBy(*_RING, "partition", "offset", "part_number")
+    judged = (
+        found.withColumns({"worst": F.row_number().over(worst), "judged": anomaly})
+        .where("worst = 1")
+        .withColumn("nth", F.row_number().over(of_id))
+        .where("not crossed or nth = 1")
+    )
     return rows(
         judged,
         Anomaly.FORGOTTEN,
-        F.when(F.col("gone") & ~beyond, F.concat(missing, reason)).otherwise(reason),
+        F.when(F.col("crossed"), f"{_CROSSED}: the two have different groups")
+        .when(F.col("gone") & ~beyond, F.concat(missing, reason))
+        .otherwise(reason),
         anomaly=F.col("judged"),
         suspected=F.when(F.col("gone") & ~beyond, Anomaly.FORGOTTEN.value),
     )

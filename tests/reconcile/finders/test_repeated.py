@@ -239,6 +239,30 @@ def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expect
     ) == []  # fmt: skip
 
 
+@pytest.mark.parametrize("now", [1, 2])
+def test_what_former_lanes_accepted_apart(frames: Frames, now: int) -> None:
+    """Of three groups in lanes that knew nothing of each other, a row for the ID. The lane that took over from all of them knows it."""
+    changes = regroups([Regrouped(5 + lane, lane, 6, now, (1,) * 6, 0, now) for lane in range(now)])
+    rings = Rings.of(now, 6, changes)
+    apart = [
+        {"id": b"x", "lane": lane, "partition": lane, "group_digest": lane + 1, "out_partition": lane}
+        for lane in (0, 2, 4)
+    ]
+    late = {
+        "id": b"x",
+        "lane": 6,
+        "partition": 2,
+        "offset": 9,
+        "sequence": 7,
+        "group_digest": 9,
+        "out_partition": 2,
+    }
+
+    assert _repeated(frames.ids(*apart), frames.rules(), rings=rings, capacity=9) == [("CROSS-LANE", 1)]
+    found = _repeated(frames.ids(*apart, late), frames.rules(), rings=rings, capacity=9)
+    assert found == [("CROSS-LANE", 1), ("FORGOTTEN", 9)]
+
+
 def _repeated(
     ids: DataFrame,
     rules: DataFrame,
