@@ -1,5 +1,6 @@
 """Lanes of several partitions in a real worker: one ring for an address, and the refusal of another number of lanes."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,14 @@ def test_another_number_of_lanes_is_refused(bootstrap: str, tmp_path: Path) -> N
         process.destroy()
     with worker(config, "after"):
         kafka.wait_count(bootstrap, f"{name}.accepted", 2, PARTITIONS)
+        status = json.loads(run_verb("status", "--json", "--config", str(two), check=False).stdout)
+    # The lanes that there are are open, though that file has others.
+    (told,) = [item for item in status["findings"] if item["where"] == f"address {name}"]
+    assert ("its lanes began with lanes = 0" in told["what"], told["stands"]) == (True, False)
+    (shown,) = [item for item in status["addresses"] if item["address"] == name]
+    assert [(lane["number"], lane["partitions"], lane["state"]) for lane in shown["lanes"]] == [
+        (number, [number], "open") for number in range(PARTITIONS)
+    ]
 
     for reason in reasons:
         assert (

@@ -117,6 +117,10 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in address.faults:
         command = _CREATE if "does not exist" in fault else _CHECK
         yield Finding(f"address {address.address}", fault, "", command, stands=True)
+    if address.lanes_fault:
+        # Workers with another file may run its lanes all the same.
+        stands = any(lane.state != model.OPEN for lane in address.lanes)
+        yield Finding(f"address {address.address}", address.lanes_fault, "", _CHECK, stands)
     yield from _limits(status, address)
     yield from _ring(address)
 

@@ -12,7 +12,7 @@ import aiohttp
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from agents.rules.member_statements import is_worker
-from agents.topic_checks.lanes import lanes_before, live
+from agents.topic_checks.lanes import lane_faults, lanes_before, live
 from app.commands.status import model
 from app.commands.status.model import Address, Lane, Worker
 from ringfence_kafka.admin.cluster import Cluster
@@ -150,11 +150,12 @@ async def _address(
             address.name, topic, [], [f"topic {topic}: this user may not see it: allow Describe on it"]
         )
     metas = await _metas(settings, address, cluster)
-    layout = LaneLayout.of(address.lanes, counts[topic])
-    recorded = LaneLayout.of(next(map(lanes_before, live(metas).values()), address.lanes), counts[topic])
+    own_lanes = live(metas)
+    # The lanes that there are, whatever this file says.
+    layout = LaneLayout.of(next(map(lanes_before, own_lanes.values()), address.lanes), counts[topic])
     done = {}
     for place in places:
-        meta, start = metas.get(recorded.lane_of(place[1])), starts[place] or 0
+        meta, start = metas.get(layout.lane_of(place[1])), starts[place] or 0
         done[place] = max(committed[place] or 0, (meta.next_of(*place) or 0) if meta else 0, start)
         lane = wire_names.lane_name(address.name, layout.lane_of(place[1]))
         if (reports.get(lane) or {}).get("state") != model.OPEN and done[place] > (ends[place] or 0):
@@ -181,11 +182,12 @@ async def _address(
         [
             _lane(
                 address, number, own, next((owners[place] for place in own if place in owners), None), reports,
-                metas.get(number) if layout == recorded else None, [waits[place] for place in own],
+                metas.get(number), [waits[place] for place in own],
             )
             for number in range(min(layout.lanes, counts[topic]))
             if (own := [(topic, partition) for partition in layout.partitions_of(number)])
         ],
+        lanes_fault="".join(lane_faults(address, own_lanes.values())),
     )  # fmt: skip
 
 

@@ -58,6 +58,8 @@ class Address:
     lanes: list[Lane]
     faults: list[str] = field(default_factory=list)
     """Faults of its topics."""
+    lanes_fault: str = ""
+    """Why this file does not fit its lanes; empty = it fits."""
 
     @property
     def lag(self) -> float | None:

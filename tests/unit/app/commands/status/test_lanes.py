@@ -8,6 +8,7 @@ from rich.console import Console
 
 from app.commands.status import page
 from app.commands.status import status as verb
+from app.commands.status.findings import findings
 from app.commands.status.lanes import _lane, _lanes_of, _Waiting
 from app.commands.status.model import NOBODY, UNKNOWN
 from app.commands.status.show import document
@@ -74,3 +75,16 @@ def test_partitions_are_shown_where_a_lane_has_several() -> None:
     text, html = shown([0])
     assert "partitions" not in text
     assert 'data-label="partitions"' not in html
+
+
+@pytest.mark.parametrize(("state", "stands"), [("open", False), ("refused", True)])
+def test_a_file_with_other_lanes(state: str, stands: bool) -> None:
+    """Messages wait because of it only if a lane is not open."""
+    address = replace(STATUS.addresses[0], lanes=[replace(LANE, state=state)], lanes_fault="other lanes")
+    found = [
+        item for item in findings(replace(STATUS, addresses=[address])) if item.where == "address orders"
+    ]
+
+    assert [(item.what, item.command, item.stands) for item in found] == [
+        ("other lanes", "ringfence topics check", stands)
+    ]
