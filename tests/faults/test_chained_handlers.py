@@ -1,0 +1,28 @@
+"""Three handlers in a row under faults: each output once, in order, with exact totals."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.chain import Chain
+
+SEED = 4_801
+MESSAGES = 15_000
+FAULTS = 20
+"""``python -m tests.harness.chain --messages 100000 --faults 200`` runs more."""
+
+
+@pytest.mark.long
+def test_a_chain_under_faults(tmp_path: Path) -> None:
+    """Consumers are killed, frozen beyond their lease and fenced, workers and the broker are killed, while messages pass."""
+    chain = Chain(tmp_path, SEED, MESSAGES)
+    try:
+        chain.start()
+        chain.strike(FAULTS)
+        chain.drain()
+        wrong = chain.findings()
+    finally:
+        chain.stop()
+
+    assert chain.strikes.total() == FAULTS
+    assert wrong == [], f"seed {SEED}: {chain.strikes}"
