@@ -42,7 +42,7 @@ OUTSIDE: Final = frozenset(
         "clock-that-sleeps", "consumers-offsets-followed", "count-alone", "cut-inside", "foreign-changelog-unnoticed",
         "given-up-in-an-outage", "half-a-lane", "hop-headers-not-stripped", "impostors-get-partitions",
         "input-read-uncommitted", "leaderless-partition-stops-its-lane", "lanes-follow-anybody", "lease-not-written-again", "list-of-addresses-ignored",
-        "membership-believed", "one-worker-shrinks-rings", "other-rules-open-the-lane",
+        "membership-believed", "read-beside-a-write-wins", "one-worker-shrinks-rings", "other-rules-open-the-lane",
         "partition-counts-not-compared", "plain-commit-beside-the-transaction", "refused-hops-not-noted",
         "restarts-count-as-deaths", "restore-to-last-stable-offset", "retries-take-all-slots", "waits-anew-after-each-rebalance",
         "written-though-a-part-is-too-large",
