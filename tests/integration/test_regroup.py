@@ -10,6 +10,7 @@ import pytest
 from agents.topic_checks.changelog import newest_metas
 from app.commands.rings.joined_rings import Entry
 from app.commands.rings.lane_changelogs import LaneChangelogs
+from app.commands.rings.regroup import regroup
 from app.commands.rings.regroup_plan import RegroupError, plan
 from app.commands.rings.regrouping import Change, Regroup
 from ringfence_kafka.admin.cluster import Cluster
@@ -203,6 +204,35 @@ async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
     assert await asyncio.to_thread(_shown, _config(tmp_path, bootstrap, name, 2), name) == [
         (0, [0, 2], COUNT), (1, [1, 3], COUNT),
     ]  # fmt: skip
+
+
+def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the operator thinks it over, somebody gives the input partitions: nothing is written by the old plan, and lanes open."""
+    name = kafka.unique("slow")
+    config = _config(tmp_path, bootstrap, name, 2)
+    addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
+    with worker(config, "w") as process:
+        _send(bootstrap, name)
+        _through(bootstrap, process, addresses, name)
+        process.stop()
+
+    def grown(*_: object, **__: object) -> None:
+        run_verb("topics", "grow", name, "--partitions", "6", "--config", str(config))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.commands.rings.regroup.confirmed", grown)
+        with pytest.raises(RegroupError, match=f"{name} has got 6 partitions meanwhile"):
+            regroup(load(config), name, 0, yes=False)
+
+    checked = run_verb("topics", "check", "--config", str(config), check=False)
+    assert checked.returncode == 0, checked.stdout
+    sizes = [size for _, _, size in _shown(config, name)]
+    assert sum(sizes) == COUNT
+    code, said = _regroup(config, name, 0)
+    assert code == 0, said
+    assert [(lane, size) for lane, _, size in _shown(_config(tmp_path, bootstrap, name, 0), name)] == [
+        (lane, sizes[lane % 2]) for lane in range(6)
+    ]
 
 
 def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:

@@ -184,6 +184,9 @@ class _Verb:
         # Nothing changes any more. What came between the look and the marks would wait for ever: no lane may open.
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         running, left = await self._look(regrouping, metas)
+        source = self._address.input_topic
+        if (now := (await self._counts())[source]) != regrouping.partitions:
+            left = f"{source} has got {now} partitions meanwhile, the plan was for {regrouping.partitions}: run this again"
         if left:
             await work.unmark()
             raise RegroupError(left)
