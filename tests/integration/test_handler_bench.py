@@ -38,7 +38,7 @@ def given() -> list[Message]:
 
 
 def by_group(records: Iterable[Any]) -> dict[bytes | None, list[tuple[Any, ...]]]:
-    """Where they are and what they are, in order; sends of this handler name their group in the key, or a header."""
+    """Places and contents, in order; sends of this handler name their group in the key, or a header."""
     found: dict[bytes | None, list[tuple[Any, ...]]] = defaultdict(list)
     for item in records:
         headers = tuple((name, value) for name, value in item.headers)

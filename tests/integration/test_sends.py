@@ -1,4 +1,4 @@
-"""What handlers send: each record once, with the acknowledgement of its message, in order, to the place that it asks for."""
+"""Sends of handlers: each record once, with the acknowledgement of its message, in order, to the place that it asks for."""
 
 import asyncio
 from collections import defaultdict
@@ -67,7 +67,7 @@ async def test_a_failed_attempt_sends_nothing(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("error", [Reject("not wanted"), ValueError("broken")], ids=["reject", "raise"])
 async def test_a_dead_letter_and_a_send_exclude_each_other(bootstrap: str, error: Exception) -> None:
-    """What becomes a dead letter has sent nothing and kept no state; what is behind it in its group sends."""
+    """A message that becomes a dead letter has sent nothing and kept no state. The next message of its group sends."""
     target = target_of(bootstrap)
 
     async def work(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What must hold of sends and states in a world that has settled, for readers of committed data.
+"""Invariants of sends and states in a world that has settled, for readers of committed data.
 
 UNSENT: a send of an acknowledged message is missing. SENT-TWICE: it is there more than once. IN-VAIN: there is one of a message that was not
 acknowledged, or has a dead letter. HALF-SENT: there is one of two sends. MISORDERED: sends of a group are not in the order of its messages.

@@ -1,4 +1,4 @@
-"""What a world of consumers has more where their handlers send."""
+"""The parts that a world of consumers has where their handlers send."""
 
 from collections import defaultdict
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Where sends go, and what is refused before it enters a transaction."""
+"""Destinations of sends, and sends that are refused before they enter a transaction."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a store of states knows after reads that fail, and beside writes of its own."""
+"""A store of states after reads that fail, and beside writes of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
