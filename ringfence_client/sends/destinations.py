@@ -121,11 +121,9 @@ class Destinations:
         names = {send.topic for send in effects.sends}
         for name in names:
             self._require_allowed(name)
-        unknown = [name for name in names if name not in self._topics]
-        if unknown:
-            await self._look_at(unknown)
-        self._refresh(names)
-        return [self._placed(send, self._topics[send.topic]) for send in effects.sends]
+        topics = {name: self._topics.get(name) or await self._look_at(name) for name in names}
+        self._refresh()
+        return [self._placed(send, topics[send.topic]) for send in effects.sends]
 
     async def missing(self, places: Collection[tuple[str, int]]) -> dict[str, str]:
         """Return which topics of these partitions do not exist as they did, with the reason; none where the cluster does not tell."""
@@ -205,29 +203,29 @@ class Destinations:
                 f"{topic} refused the last writes, so nothing is sent to it for {REFUSED_S:g} s: {reason}"
             )
 
-    async def _look_at(self, names: Iterable[str]) -> None:
-        for name in names:
-            try:
-                async with asyncio.timeout(LOOK_LIMIT_S):
-                    found = await self._described(name)
-            except HiddenTopicError:
-                raise
-            except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
-                raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error
-            if found is None:
-                raise SendError(f"{name} does not exist, so nothing is sent: create it")
-            self._note(found)
+    async def _look_at(self, name: str) -> _Topic:
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                found = await self._described(name)
+        except HiddenTopicError:
+            raise
+        except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
+            raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error
+        if found is None:
+            raise SendError(f"{name} does not exist, so nothing is sent: create it")
+        return self._note(found)
 
-    def _refresh(self, names: Iterable[str]) -> None:
+    def _refresh(self) -> None:
         """Look again at topics whose last look is old, beside all else."""
-        self._banned = any(until > time.monotonic() for _, until, _ in self._refused.values())
-        old = [name for name in names if self._topics[name].looked_at + FRESH_S < time.monotonic()]
-        for name in old:
-            self._topics[name] = self._topics[name]._replace(looked_at=time.monotonic())
-            task = asyncio.create_task(self._look_again(name))
-            self._refreshing.add(task)
-            task.add_done_callback(self._refreshing.discard)
-        self._stale_at = min(topic.looked_at for topic in self._topics.values()) + FRESH_S
+        now = time.monotonic()
+        self._banned = any(until > now for _, until, _ in self._refused.values())
+        for name, topic in self._topics.items():
+            if topic.looked_at + FRESH_S <= now:
+                self._topics[name] = topic._replace(looked_at=now)
+                task = asyncio.create_task(self._look_again(name))
+                self._refreshing.add(task)
+                task.add_done_callback(self._refreshing.discard)
+        self._stale_at = min((topic.looked_at for topic in self._topics.values()), default=now) + FRESH_S
 
     async def _look_again(self, name: str) -> None:
         try:
@@ -248,14 +246,15 @@ class Destinations:
             )
         return described.topics.get(name)
 
-    def _note(self, found: TopicDescription) -> None:
-        self._topics[found.name] = _Topic(
+    def _note(self, found: TopicDescription) -> _Topic:
+        topic = self._topics[found.name] = _Topic(
             found.partitions,
             found.message_bytes_max,
             found.timestamps,
             time.monotonic(),
             self._addresses.get(found.name),
         )
+        return topic
 
     # -- records --------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
+from ringfence_client.handlers.group_names import shown
 from ringfence_client.sends.destinations import FRESH_S, Destinations, HiddenTopicError, SendError
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
@@ -28,6 +29,8 @@ CACHE_BYTES: Final = 64 * 2**20
 ENTRY_BYTES: Final = 250
 """That a value costs beside its own length."""
 READ_TRIES: Final = 3
+CHECKED: Final = 100
+"""Records of each part of a reading that must be in the partition that their keys hash to."""
 UNKNOWN: Final = -1
 """In place of the offset of a state, where the broker did not tell it."""
 
@@ -263,6 +266,7 @@ class StateStore:
         written = self._written = set()
 
         async def consume(records: Sequence[Any]) -> None:
+            self._require_home(partition, records[:CHECKED])
             for record in records:
                 if record.key in written or record.offset < self._offsets.get(record.key, UNKNOWN):
                     continue  # this holder has written a later one meanwhile
@@ -278,6 +282,16 @@ class StateStore:
         self._offsets |= {group: offset for group, offset in offsets.items() if group not in written}
         self._scanned.add(partition)
         log.info("%s/%d is read up to %d: %d groups have a state", topic, partition, end, len(offsets))
+
+    def _require_home(self, partition: int, records: Iterable[Any]) -> None:
+        """Refuse to go on where the topic got more partitions: states of groups that moved would count as none."""
+        astray = next((record for record in records if self._partition(record.key or b"") != partition), None)
+        if astray is not None:
+            raise SendError(
+                f"{self._reader.destinations.state_topic}/{partition} has a state of group {shown(astray.key or b'')}, which belongs into "
+                f"partition {self._partition(astray.key or b'')} of {self._partitions}: the topic was given more partitions, so messages wait. "
+                "Copy it into a new topic of this name, by the hash of the key, or delete it to begin without states"
+            )
 
     async def _read_again(self, partition: int, group: bytes) -> bytes | None:
         """Read an evicted state; None = its offset is not known, or another record stands there."""

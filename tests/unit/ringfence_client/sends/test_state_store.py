@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from ringfence_client.sends.destinations import Destinations, HiddenTopicError
+from ringfence_client.sends.destinations import Destinations, HiddenTopicError, SendError
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.state_store import StateCache, StateReader, StateStore
 from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogReader, MemoryLogs
@@ -204,3 +204,15 @@ async def test_a_topic_that_was_deleted_is_looked_for_again() -> None:
     cluster.logs.logs.clear()
 
     assert await store.load(b"g1") is None
+
+
+async def test_more_partitions_are_refused() -> None:
+    """Groups whose hash moved would begin without their states."""
+    cluster = _Cluster(partitions=2)
+    store, _ = cluster.open()
+    await cluster.write(store, dict.fromkeys(_groups(20), b"1"))
+    cluster.logs.create(TOPIC, 4, {"cleanup.policy": "compact"})
+    store, _ = cluster.open()
+
+    with pytest.raises(SendError, match="was given more partitions, so messages wait"):
+        await _loaded(store, _groups(20))
