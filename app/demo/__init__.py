@@ -1,4 +1,4 @@
-"""The demo: real traffic, a killed worker, and a check that imports nothing of Ringfence."""
+"""The demo: real traffic, a killed worker, a chain of handlers, and a check that imports nothing of Ringfence."""
 
 from app.demo.run import MESSAGES, run
 

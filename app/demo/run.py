@@ -1,4 +1,4 @@
-"""``ringfence demo``: broker, topics, worker, traffic, a kill in the middle, a check from outside."""
+"""``ringfence demo``: broker, topics, worker, traffic, a chain of handlers, kills, checks from outside."""
 
 import datetime as dt
 import json
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from app.demo.chain import ADDRESSES as CHAINED
+from app.demo.chain import Chain
 from app.demo.processes import WorkerProcess
 from app.demo.publish import Publisher
 from app.demo.stage import CHECK_LIMIT_S, STOP_LIMIT_S, DemoError, Stage, log_of, play
@@ -23,6 +25,8 @@ MESSAGES: Final = 100_000
 SEED: Final = 1
 APP_ID: Final = "demo"
 PARTITIONS: Final = 4
+CHAIN_KILL_SHARE: Final = 0.05
+"""The handler of ``billing`` is killed when it has sent this share of all messages. Far more come later."""
 STALL_LIMIT_S: Final = 90.0
 """A worker that commits nothing for so long is stuck."""
 SETTLE_LIMIT_S: Final = 5.0
@@ -72,6 +76,7 @@ class Demo:
     """One run on a stage."""
 
     _worker: WorkerProcess
+    _chain: Chain
 
     def __init__(self, plan: Plan, stage: Stage) -> None:
         self._plan = plan
@@ -96,22 +101,34 @@ class Demo:
         self._worker = self._start_worker()
         if not self._stage.becomes_ready(self._worker):
             raise DemoError(f"the worker did not come up: fix what its log names\n{log_of(self._worker)}")
+        self._chain = Chain(
+            self._stage,
+            self._broker.bootstrap_servers,
+            self._config,
+            PARTITIONS,
+            int(CHAIN_KILL_SHARE * self._plan.messages),
+        )
         seconds = self._run_traffic()
+        self._chain.finish()
+        chain_stopped = self._chain.stop()
         stopped = self._stage.stop(self._worker) == 0
         self._display.phase("check: another program compares all that went in with all that came out")
         self._display.close()
         code = self._check(seconds)
         self._show_outage(seconds)
+        code = max(code, self._check_chain())
         if code == 0:
             self._display.say("The nightly job's own view of it, on Spark:")
             code = self._reconcile()
         if code == 1:
             self._display.say(f"the worker's log ends so:\n{log_of(self._worker)}")
+        if not chain_stopped:
+            self._display.say(f"a handler did not stop in order after SIGTERM:\n{self._chain.logs}")
         if not stopped:
             self._display.say(
                 f"the worker did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM:\n{log_of(self._worker)}"
             )
-        return code if stopped else max(code, 1)
+        return code if stopped and chain_stopped else max(code, 1)
 
     def _start_worker(self) -> WorkerProcess:
         self._workers += 1
@@ -143,6 +160,7 @@ class Demo:
             if now - progressed > STALL_LIMIT_S:
                 raise self._worker_error(f"consumed nothing for {STALL_LIMIT_S:g} s")
             self._kill_or_greet(consumed, offsets, publisher)
+            self._chain.look()
             if self._worker.exit_code is not None:
                 raise self._worker_error("ended by itself")
             self._stage.interruption.sleep(_LOOK_EVERY_S)
@@ -171,6 +189,7 @@ class Demo:
             publisher.release()
             self._worker = self._start_worker()
             self._display.phase("worker restarted: waits until the group gives up the dead one")
+            self._chain.begin()  # with what was accepted until now
         elif self._killed is not None and self._killed.back is None and self._worker.ready:
             self._killed.back = time.monotonic()
             self._display.phase("catching up")
@@ -196,6 +215,22 @@ class Demo:
             positions.write_text(json.dumps(self._killed.positions), "utf-8")
             arguments += ["--killed", str(positions)]
         return self._stage.run(arguments, "check", CHECK_LIMIT_S)
+
+    def _check_chain(self) -> int:
+        """The exit code of the chain's check, which prints a line or two."""
+        killed = self._stage.directory / "killed-handler.json"
+        killed.write_text(json.dumps(self._chain.killed_at), "utf-8")
+        arguments = [
+            "app.check.chain",
+            "--bootstrap",
+            self._broker.bootstrap_servers,
+            "--killed",
+            str(killed),
+        ]
+        code = self._stage.run(arguments, "check of the chain", CHECK_LIMIT_S)
+        if code == 1:
+            self._display.say(f"the logs of its handlers end so:\n{self._chain.logs}")
+        return code
 
     def _reconcile(self) -> int:
         """Run the nightly job on this traffic; 1 unless it reports it clean."""
@@ -242,6 +277,6 @@ state_dir = {json.dumps(str(directory / "reconcile"))}
 """
     addresses = "".join(
         f'[[addresses]]\nname = "{address}"\n{"lanes = 1" if address == ONE_RING else ""}\n'
-        for address in ADDRESSES
+        for address in (*CHAINED, *ADDRESSES)
     )
     return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one

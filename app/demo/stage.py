@@ -44,10 +44,8 @@ class Stage:
 
     def create_topics(self, config: Path) -> None:
         """Run ``ringfence topics create``."""
-        child = Child(
-            ["-m", "app", "topics", "create", "--config", str(config)], config.with_name("topics.log")
-        )
-        self.stack.callback(child.kill)
+        arguments = ["-m", "app", "topics", "create", "--config", str(config)]
+        child = self.start(arguments, config.with_name("topics.log"))
         if child.wait(READY_LIMIT_S, self.interruption.check) != 0:
             raise DemoError(f"the topics were not created: fix what is named here\n{log_of(child)}")
 
@@ -56,6 +54,12 @@ class Stage:
         worker = WorkerProcess(config, web_port, log, verb)
         self.stack.callback(worker.kill)
         return worker
+
+    def start(self, arguments: list[str], log: Path | None) -> Child:
+        """Start this interpreter of Python."""
+        child = Child(arguments, log)
+        self.stack.callback(child.kill)
+        return child
 
     def becomes_ready(self, worker: WorkerProcess) -> bool:
         """Wait for a worker; False if it ended, or takes too long."""
@@ -68,15 +72,14 @@ class Stage:
 
     def run(self, arguments: list[str], name: str, limit_s: float, log: Path | None = None) -> int:
         """Run a module of Python to its end. See :func:`ended`."""
-        child = Child(["-m", *arguments], log)
-        self.stack.callback(child.kill)
+        child = self.start(["-m", *arguments], log)
         return ended(child, name, limit_s, self.interruption.check)
 
-    def stop(self, worker: WorkerProcess) -> int | None:
-        """Stop a worker by SIGTERM; returns its exit code, or None if it did not end in time."""
-        worker.terminate()
-        code = worker.wait(STOP_LIMIT_S, self.interruption.check)
-        worker.kill()
+    def stop(self, child: Child) -> int | None:
+        """Stop a process by SIGTERM; returns its exit code, or None if it did not end in time."""
+        child.terminate()
+        code = child.wait(STOP_LIMIT_S, self.interruption.check)
+        child.kill()
         return code
 
 

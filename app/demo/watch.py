@@ -23,7 +23,7 @@ class Offsets:
     def __init__(self, bootstrap: str, group: str, topics: Iterable[str], partitions: int) -> None:
         self._partitions = [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
         # With read_committed the answer would wait until no lane has a transaction under way.
-        self._consumer = Consumer(_options(bootstrap, group, "read_uncommitted"))
+        self._consumer = Consumer(options(bootstrap, group, "read_uncommitted"))
 
     def positions(self) -> Positions:
         """Committed offsets, 0 where there is none. The broker's refusal leaves as KafkaException."""
@@ -38,12 +38,17 @@ class Offsets:
         """The sum of the committed offsets."""
         return total(self.positions())
 
+    def ends(self) -> Positions:
+        """High watermarks."""
+        ends: Positions = {}
+        for partition in self._partitions:
+            _, end = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)
+            ends.setdefault(partition.topic, {})[partition.partition] = end
+        return ends
+
     def written(self) -> int:
         """Records and markers of transactions in the topics."""
-        return sum(
-            self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)[1]
-            for partition in self._partitions
-        )
+        return total(self.ends())
 
     def close(self) -> None:
         """Disconnect."""
@@ -62,7 +67,7 @@ class AcceptedReader(threading.Thread):
         self._stopped = threading.Event()
         # The client requires a group; nothing is ever committed to it.
         self._consumer = Consumer(
-            {**_options(bootstrap, "demo-watch", "read_committed"), "enable.auto.commit": False}
+            {**options(bootstrap, "demo-watch", "read_committed"), "enable.auto.commit": False}
         )
         self._consumer.assign(
             [TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)]
@@ -103,7 +108,8 @@ def total(positions: Mapping[str, Mapping[int, int]]) -> int:
     return sum(offset for partitions in positions.values() for offset in partitions.values())
 
 
-def _options(bootstrap: str, group: str, isolation_level: str) -> dict[str, Any]:
+def options(bootstrap: str, group: str, isolation_level: str) -> dict[str, Any]:
+    """Options of a consumer that commits nothing."""
     return {
         "bootstrap.servers": bootstrap,
         "group.id": group,

@@ -36,6 +36,27 @@ except RingfenceError as error:
     print(error)
     sys.exit(error.exit_code)
 """
+WITHOUT_STATE: Final = """
+import os, sys
+from pathlib import Path
+from app.demo import run
+from app.demo.chain import consumers
+Path("forgetful.py").write_text('''
+from app.demo.chain import billing
+states = {}
+class Forgetful:
+    def __init__(self, message):
+        self._message = message
+    def __getattr__(self, name):
+        return getattr(self._message, name)
+    state = property(lambda self: states.get(self.group), lambda self, text: states.update({self.group: text}))
+async def handle(message):
+    await billing.handle(Forgetful(message))
+''')
+os.environ["PYTHONPATH"] += os.pathsep + str(Path.cwd())
+consumers.HANDLERS["billing"] = "forgetful:handle"
+sys.exit(run(20_000))
+"""
 COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed")
 
 
@@ -63,11 +84,32 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
     assert [totals[column] for column in COLUMNS[3:]] == [0, 0, 0, 0, 0]
     assert "worker killed with SIGKILL after " in demo.output
     assert re.search(r"^\d+ resends came after the kill while their originals", demo.output, re.MULTILINE)
+    assert "handler orders → billing killed with SIGKILL" in demo.output
+    chain = re.search(
+        r"^orders → billing → ledger, .*: ([\d,]+) orders of (\d+|1,000) accounts, (.*)$",
+        demo.output,
+        re.MULTILINE,
+    )
+    assert chain is not None, demo.output
+    assert chain[3] == "0 lost, 0 doubled, 0 out of order, 0 wrong. All totals are exact."
+    orders = int(chain[1].replace(",", ""))
+    assert orders > _totals(demo.output, "orders")["accepted"] > 7_000  # parts of transactions are orders too
+    killed = re.search(
+        r"^([\d,]+) of them were in billing when its handler was killed", demo.output, re.MULTILINE
+    )
+    assert killed is not None, demo.output
+    assert 0 < int(killed[1].replace(",", "")) < orders
     assert "verdict: clean" in demo.output
+    for address in ("billing", "ledger"):  # what handlers send are inputs as any other
+        assert re.search(
+            rf"^│ {address} +│ +{orders:,} │ +{orders:,} │ .*│ none +│$", demo.output, re.MULTILINE
+        ), demo.output
     page = Path(demo.output.splitlines()[-1].removeprefix("the page: "))
     assert page.parent.parent == tmp_path / "data" / "demo"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
-    assert demo.started >= 6  # broker, topics, two workers, the nightly job and its JVM
+    assert (
+        demo.started >= 11
+    )  # broker, topics, two workers, three handlers, two checks, the nightly job and its JVM
     assert demo.left_behind == []
 
 
@@ -86,6 +128,19 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     [kept] = demo.left_behind
     assert f"configuration, logs and data are in {kept}" in demo.output
     assert (Path(kept) / "worker-2.log").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("demo", [WITHOUT_STATE], indirect=True)
+def test_a_handler_that_forgets(demo: RunningDemo) -> None:
+    """Totals in the memory of a process are wrong after its death: exit code 1, and each wrong line by its name."""
+    assert demo.end() == 1, demo.output
+    assert [_totals(demo.output)[name] for name in COLUMNS[3:]] == [0, 0, 0, 0, 0]
+    assert re.search(r"0 lost, 0 doubled, 0 out of order, [1-9][\d,]* wrong\.?$", demo.output, re.MULTILINE)
+    assert re.search(
+        r"^wrong: billing/\d/\d+ \(account customer-\d+, order orders/", demo.output, re.MULTILINE
+    )
+    assert "the logs of its handlers end so:" in demo.output
 
 
 @pytest.mark.long

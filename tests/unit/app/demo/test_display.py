@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from app.demo import display
+from app.demo.chain import ADDRESSES as CHAINED
 from app.demo.display import Display
 from app.demo.run import configuration
 from app.demo.traffic import ADDRESSES, Plan
@@ -59,7 +60,7 @@ def test_configuration(tmp_path: Path) -> None:
     plan = Plan(30_000, 1)
     settings = validate(tomllib.loads(configuration("127.0.0.1:9092", tmp_path / 'a "b"', plan, 7)))
 
-    assert [address.name for address in settings.addresses] == list(ADDRESSES)
+    assert [address.name for address in settings.addresses] == [*CHAINED, *ADDRESSES]
     assert {address.id_cache_size for address in settings.addresses} == {30_000}
     assert settings.state_dir == tmp_path / 'a "b"' / "state" / "worker"
     assert settings.app.web_port == 7

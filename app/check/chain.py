@@ -1,0 +1,195 @@
+"""``python -m app.check.chain --bootstrap HOST:PORT [--killed FILE]``: orders → billing → ledger, two handlers that send.
+
+A line of ``billing`` has the amount of an order and the total of its account; ``ledger`` adds the number of the entry. Each order that was
+accepted must be in both exactly once, in the order of its account, and so must it be in what their worker accepted.
+
+Exit codes: 0 exact, 1 not exact, 2 could not judge.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from app.check.output import print_faults, standard_output
+from app.check.records import ID_HEADER, PART_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
+from app.check.topic_reader import read
+
+ORDERS: Final = "orders.accepted"
+TOPICS: Final = ("billing", "billing.accepted", "ledger", "ledger.accepted")
+
+
+class Entry(NamedTuple):
+    """An entry of the ledger as an order asks for it."""
+
+    place: int
+    """Which accepted order it is, by partition and offset."""
+    account: bytes | None
+    line: dict[str, Any]
+
+
+@dataclass
+class Chained:
+    """The judgement of a chain. Each entry of a list describes one fault."""
+
+    orders: int
+    accounts: int
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Another total, amount, number or account, or no line of an order, or no ID."""
+
+    @property
+    def faults(self) -> dict[str, list[str]]:
+        """Faults by kind."""
+        return {
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "out of order": self.out_of_order,
+            "wrong": self.wrong,
+        }
+
+
+def judge(orders: Sequence[Record], results: Mapping[str, Sequence[Record]]) -> Chained:
+    """Compare accepted orders with what each topic of the chain has, by partition and offset.
+
+    Raises:
+        CannotJudgeError: an order has no amount, or no source.
+    """
+    wanted = _wanted(orders)
+    found = Chained(len(orders), len({entry.account for entry in wanted.values()} - {None}))
+    for topic, records in results.items():
+        _judge_topic(topic, records, wanted, found)
+    return found
+
+
+def _wanted(orders: Sequence[Record]) -> dict[str, Entry]:
+    """By the name of the order."""
+    totals: Counter[bytes] = Counter()
+    numbers: Counter[bytes] = Counter()
+    wanted: dict[str, Entry] = {}
+    for place, order in enumerate(orders):
+        name, amount = _name(order), _amount(order)
+        line: dict[str, Any] = {"order": name, "amount": amount, "total": amount, "entry": None}
+        if (account := order.key) is not None:
+            totals[account] += amount
+            numbers[account] += 1
+            line |= {"total": totals[account], "entry": numbers[account]}
+        wanted[name] = Entry(place, account, line)
+    return wanted
+
+
+def _judge_topic(topic: str, records: Sequence[Record], wanted: Mapping[str, Entry], found: Chained) -> None:
+    counts: Counter[str] = Counter()
+    ids: set[bytes | None] = {None}
+    last: dict[bytes, int] = {}
+    home: dict[bytes, int] = {}
+    for record in records:
+        line = _line(record)
+        name = line.get("order")
+        place = f"{topic}/{record.partition}/{record.offset} (account {text(record.key)}, order {name})"
+        if not isinstance(name, str) or name not in wanted:
+            found.wrong.append(f"{place}: no accepted order is called so")
+            continue
+        entry = wanted[name]
+        counts[name] += 1
+        duplicate_id = dict(record.headers).get(ID_HEADER)
+        if counts[name] > 1:
+            found.doubled.append(f"{place}: for the {counts[name]}. time")
+        elif duplicate_id in ids:
+            found.wrong.append(f"{place}: its ID {text(duplicate_id)} is missing, or that of another line")
+        ids.add(duplicate_id)
+        asked = dict(entry.line)
+        if not topic.startswith("ledger"):
+            del asked["entry"]
+        if record.key != entry.account or line != asked:
+            found.wrong.append(f"{place}: {line}, and {text(entry.account)} has {asked}")
+        if record.key is None:
+            continue
+        if home.setdefault(record.key, record.partition) != record.partition:
+            found.out_of_order.append(f"{place}: its account is in partition {home[record.key]} too")
+        if entry.place < last.get(record.key, -1):
+            found.out_of_order.append(f"{place}: after a later order of its account")
+        last[record.key] = entry.place
+    found.lost += [f"order {name} is not in {topic}" for name in wanted if not counts[name]]
+
+
+def _name(order: Record) -> str:
+    """Its source; of a part of a transaction with the number of the part."""
+    headers = dict(order.headers)
+    source, part = headers.get(SOURCE_HEADER), headers.get(PART_HEADER)
+    if source is None:
+        raise CannotJudgeError(f"{ORDERS}/{order.partition}/{order.offset} has no {SOURCE_HEADER}")
+    return source.decode() if part is None else f"{source.decode()}#{part.decode().partition('/')[0]}"
+
+
+def _amount(order: Record) -> int:
+    """An order has JSON with an amount, or is a number; one without a value costs nothing."""
+    if order.value is None:
+        return 0
+    try:
+        value = json.loads(order.value)
+        return value if isinstance(value, int) else int(value["amount"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CannotJudgeError(
+            f"{ORDERS}/{order.partition}/{order.offset} has no amount: {error!r}"
+        ) from error
+
+
+def _line(record: Record) -> dict[str, Any]:
+    try:
+        line = json.loads(record.value or b"")
+    except ValueError:
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+def summary(found: Chained, before_kill: int | None) -> list[str]:
+    """Return a line or two for a person."""
+    result = ", ".join(f"{len(faults):,} {kind}" for kind, faults in found.faults.items())
+    lines = [
+        f"orders → billing → ledger, two handlers that send: {found.orders:,} orders of {found.accounts:,} accounts, {result}."
+    ]
+    if not any(found.faults.values()):
+        lines[0] += " All totals are exact."
+    if before_kill is not None:
+        lines.append(
+            f"{before_kill:,} of them were in billing when its handler was killed with SIGKILL. Another process did the rest."
+        )
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read, judge, print the result; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description="Compares accepted orders with what two handlers made of them."
+    )
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--killed", type=Path, help="JSON: partition of billing -> its end when the handler died"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        results = {topic: read(options.bootstrap, topic) for topic in TOPICS}
+        found = judge(read(options.bootstrap, ORDERS), results)
+    except CannotJudgeError as error:
+        sys.stderr.write(f"the check could not read everything: {error}\n")
+        return 2
+    before_kill = None
+    if options.killed:
+        ends = json.loads(options.killed.read_text("utf-8"))
+        before_kill = sum(record.offset < ends[str(record.partition)] for record in results["billing"])
+    console = standard_output()
+    for line in summary(found, before_kill):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_faults(console, found.faults)
+    return int(any(found.faults.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

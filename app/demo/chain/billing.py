@@ -1,0 +1,26 @@
+"""The handler between ``orders`` and ``billing``: a line for each order, with the total of its account."""
+
+import json
+
+from ringfence_client import Message
+
+
+async def handle(message: Message) -> None:
+    """Send a line. The state of the account is its total so far; without an account there is none."""
+    amount = total = _amount(message.value)
+    if message.group is not None:
+        total += int(message.state or 0)
+        message.state = str(total)
+    line = {"order": _order(message), "amount": amount, "total": total}
+    await message.send("billing", json.dumps(line), key=message.group)
+
+
+def _amount(value: bytes | None) -> int:
+    """The amount in a JSON object, or a number alone; an order without a value costs nothing."""
+    found = json.loads(value or b"0")
+    return int(found["amount"] if isinstance(found, dict) else found)
+
+
+def _order(message: Message) -> str:
+    """Where it was published, and which part of a transaction it is."""
+    return message.source if message.part is None else f"{message.source}#{message.part.index}"

@@ -1,0 +1,151 @@
+"""The consumers of the chain: who runs which handler, who is killed, and when all is through."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from app.demo.processes import Child
+from app.demo.stage import Stage, log_of
+from app.demo.watch import Offsets, options
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
+
+SOURCE: Final = "orders"
+ADDRESSES: Final = ("billing", "ledger")
+"""Each has the records that the handler of the same name sends."""
+HANDLERS: Final = {name: f"app.demo.chain.{name}:handle" for name in ADDRESSES}
+CONCURRENCY: Final = 100
+"""After a kill at least so many messages, which the dead process may have begun, begin at once."""
+LEASE_TIMEOUT_S: Final = 6
+"""The smallest session that a broker takes by default."""
+STALL_LIMIT_S: Final = 90.0
+_LOOK_EVERY_S: Final = 0.05
+
+Ends = dict[int, int]
+"""Partition of ``billing`` → its end."""
+
+
+class ChainError(RingfenceError):
+    """A handler of the chain did not do what it must."""
+
+    exit_code = 1
+
+
+class Chain:
+    """``ringfence consume`` for each handler. The first one of ``billing`` is killed amid its work."""
+
+    def __init__(self, stage: Stage, bootstrap: str, config: Path, partitions: int, kill_at: int) -> None:
+        """``kill_at``: how many records are in ``billing`` at least when its handler dies."""
+        self._stage = stage
+        self._bootstrap = bootstrap
+        self._config = config
+        self._partitions = partitions
+        self._kill_at = kill_at
+        self._billing = Offsets(bootstrap, "demo-chain", ["billing"], partitions)
+        stage.stack.callback(self._billing.close)
+        self._running: list[Child] = []
+        self._started = 0
+        self.killed_at: Ends | None = None
+        """The ends of ``billing`` when its handler had died."""
+
+    def begin(self) -> None:
+        """Start the first handler of ``billing``."""
+        self._start("billing", SOURCE)
+
+    def look(self) -> None:
+        """Kill that handler when it is due. Raises ChainError if one ended by itself."""
+        for child in self._running:
+            if child.exit_code is not None:
+                raise ChainError(f"a handler of the chain ended: fix what its log names\n{log_of(child)}")
+        if self._running and self.killed_at is None and self._billing.written() >= self._kill_at:
+            victim = self._running.pop()
+            victim.kill()
+            self.killed_at = self._billing.ends()["billing"]
+            self._stage.display.phase("handler orders → billing killed with SIGKILL")
+
+    def finish(self) -> None:
+        """Start a successor and the other handler, and wait until ``ledger`` has as many messages as ``orders``.
+
+        Nothing may come to ``orders`` any more. Raises ChainError when the chain is stuck.
+        """
+        deadline = time.monotonic() + STALL_LIMIT_S
+        while self.killed_at is None:
+            self.look()
+            if time.monotonic() > deadline:
+                raise ChainError(f"billing has fewer than {self._kill_at:,} records\n{self.logs}")
+            self._stage.interruption.sleep(_LOOK_EVERY_S)
+        self._stage.display.phase("chain orders → billing → ledger: another process takes over")
+        self._start("billing", SOURCE)
+        self._start("ledger", "billing")
+        names = [wire_names.accepted_topic(name) for name in (SOURCE, "ledger")]
+        counter = AcceptedCounter(self._bootstrap, names, self._partitions)
+        self._stage.stack.callback(counter.close)
+        progressed, before = time.monotonic(), -1
+        while not counter.level:
+            self.look()
+            counter.read()
+            now = time.monotonic()
+            if (read := sum(counter.counts.values())) > before:
+                progressed, before = now, read
+            if now - progressed > STALL_LIMIT_S:
+                raise ChainError(f"the chain is stuck at {counter.counts} records\n{self.logs}")
+
+    def stop(self) -> bool:
+        """Stop the handlers by SIGTERM; returns whether all ended in order within the limit."""
+        codes = [self._stage.stop(child) for child in self._running]
+        return not any(code != 0 for code in codes)
+
+    @property
+    def logs(self) -> str:
+        """The ends of their logs."""
+        return "\n".join(map(log_of, self._running))
+
+    def _start(self, name: str, address: str) -> None:
+        self._started += 1
+        arguments = ["-m", "app", "consume", address, "--config", str(self._config)]
+        arguments += ["--handler", HANDLERS[name], "--consumer-group", name]
+        arguments += ["--concurrency", str(CONCURRENCY), "--web-port", "0"]
+        for option in ("--session-timeout", "--lease-timeout"):
+            arguments += [option, str(LEASE_TIMEOUT_S)]
+        log = self._stage.directory / f"handler-{self._started}-{name}.log"
+        self._running.append(self._stage.start(arguments, log))
+
+
+class AcceptedCounter:
+    """Counts committed records of two accepted topics, of which the first one does not grow any more."""
+
+    def __init__(self, bootstrap: str, topics: list[str], partitions: int) -> None:
+        self.counts = dict.fromkeys(topics, 0)
+        self._first = topics[0]
+        self._unread = set(range(partitions))
+        self._consumer = Consumer(
+            {
+                **options(bootstrap, "demo-chain", "read_committed"),
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(topic, index, 0) for topic in topics for index in range(partitions)]
+        )
+
+    @property
+    def level(self) -> bool:
+        """Whether the first topic is read to its end, and the second one has as many records."""
+        first, second = self.counts.values()
+        return not self._unread and second >= first
+
+    def read(self) -> None:
+        """Count what came; waits a moment for it."""
+        for message in self._consumer.consume(5_000, timeout=_LOOK_EVERY_S):
+            topic, error = message.topic(), message.error()
+            if error is None and topic is not None:
+                self.counts[topic] += 1
+            elif error is not None and error.code() == KafkaError._PARTITION_EOF and topic == self._first:
+                self._unread.discard(message.partition() or 0)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
