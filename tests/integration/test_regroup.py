@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from agents.topic_checks.changelog import newest_metas
+from app.commands.rings.adopt import _adopt_lane
+from app.commands.rings.clear import _IDS, _clear_lane
 from app.commands.rings.joined_rings import Entry
 from app.commands.rings.lane_changelogs import LaneChangelogs
 from app.commands.rings.regroup import regroup
 from app.commands.rings.regroup_plan import RegroupError, plan
 from app.commands.rings.regrouping import Change, Regroup
+from app.commands.rings.show import OtherLanesError, lane_views
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
 from ringfence_kafka.process.step_progress import Steps
@@ -184,6 +187,8 @@ async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         changelogs, changelog = LaneChangelogs(settings, address, cluster), f"{name}-{name}-changelog"
 
+        views = await lane_views(settings, address, cluster, to_write=True)
+
         async def planned(lanes: int) -> Regroup:
             metas = await newest_metas(cluster, changelog, range(PARTITIONS))
             regrouping = plan(address, PARTITIONS, metas, lanes)
@@ -201,6 +206,11 @@ async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
             stale = Entry(META_KEY, encode_meta((await newest_metas(cluster, changelog, [0]))[0]))
             with pytest.raises(FencedError):
                 await changelogs.write([Change(0, [stale])])
+        # Verbs that looked at the lanes before leave alone what was written since.
+        with pytest.raises(OtherLanesError, match="its lanes began with lanes = 2"):
+            await _clear_lane(settings, address, views[1], _IDS)
+        with pytest.raises(OtherLanesError, match="its lanes began with lanes = 2"):
+            await _adopt_lane(settings, address, cluster, views[1], {})
     assert await asyncio.to_thread(_shown, _config(tmp_path, bootstrap, name, 2), name) == [
         (0, [0, 2], COUNT), (1, [1, 3], COUNT),
     ]  # fmt: skip

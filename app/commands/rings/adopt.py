@@ -124,6 +124,7 @@ async def _adopt_lane(
             meta = restore.meta
             if meta is None:
                 return f"kept     {lane}  it has no record yet"
+            show.require_own_lanes(address, [meta])
             forgotten = forgets(meta.rules, own)
             count = len(show.live_slots(restore)) if forgotten else 0
             new = meta._replace(rules=own, floor=meta.head if forgotten else meta.floor)

@@ -48,6 +48,7 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
         UnreadError: lanes do not judge what has come.
         TopicError: changelog or journal are missing, or refuse a record.
         ContestedError: a lane is too busy.
+        OtherLanesError: the lanes are others than in the file, or are being regrouped.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     bridged = hop_memory.address_of(settings, name)
@@ -137,6 +138,7 @@ async def _clear_lane(
                 restore = await view.read_on()
                 if restore.meta is None:
                     return 0
+                show.require_own_lanes(address, [restore.meta])
                 count = order.count(restore)
                 meta = order.meta(restore.meta)
                 entries = [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))]

@@ -111,6 +111,15 @@ async def snapshots(settings: Settings, address: AddressSettings, cluster: Clust
     return list(await asyncio.gather(*map(read_one, await lane_views(settings, address, cluster))))
 
 
+def require_own_lanes(address: AddressSettings, metas: Iterable[Meta]) -> None:
+    """Raise OtherLanesError if the lanes are others, or a regrouping of them has not ended.
+
+    A verb that writes to a lane asks again once it is its owner: a regrouping that comes later fences it.
+    """
+    if faults := lane_faults(address, metas):
+        raise OtherLanesError("; ".join(faults))
+
+
 async def lane_views(
     settings: Settings, address: AddressSettings, cluster: Cluster, *, to_write: bool = False
 ) -> list["LaneView"]:
@@ -129,8 +138,8 @@ async def lane_views(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
         )
     metas = live(await newest_metas(cluster, topic, range(counts[topic])))
-    if to_write and (faults := lane_faults(address, metas.values())):
-        raise OtherLanesError("; ".join(faults))
+    if to_write:
+        require_own_lanes(address, metas.values())
     lanes = next(map(lanes_before, metas.values()), address.lanes)
     partitions = await _input_partitions(address, cluster, metas.values()) if lanes else counts[topic]
     layout = LaneLayout.of(lanes, partitions or counts[topic])
