@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.progress_writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
+from ringfence_client.progress import deaths
 from ringfence_client.progress.lease import Lease, LeaseWatch, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
@@ -85,6 +86,8 @@ class LeaseAcquisition:
         """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
         self._ended: dict[bytes, set[str]] = {}
         """By key, holders that were this consumer, and of which nothing runs any more; those alone that a record may still name."""
+        self._deaths: dict[bytes, dict[int, int]] = {}
+        """By key, attempts that ended without a word before the last opening here, by offset."""
         self._web = web
 
     async def stop(self) -> None:
@@ -129,8 +132,12 @@ class LeaseAcquisition:
         async def take_back(draining: Callable[[], bool]) -> tuple[TransactionalProducer, Progress | None]:
             return await self._take_back(lease, predecessor, confirm, draining)
 
+        progress = found.progress
+        if predecessor is not None and predecessor.holder in self._ended.get(lease.key, ()):
+            progress = deaths.survived(progress, self._deaths.get(lease.key, {}))
+        self._deaths[lease.key] = deaths.of(progress)
         window = Window(
-            found.progress,
+            progress,
             memory=self._memory,
             prefetch=self._options.held_max,
             records_max=self._options.records_max,

@@ -50,12 +50,15 @@ class Flow:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_deleted_topic_gives_dead_letters(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_deleted_topic_gives_dead_letters(
+    bootstrap: str, caplog: pytest.LogCaptureFixture, attempts: int
+) -> None:
     """They have the reason; the healthy group's records are all there, once, those that were in the failed write too."""
     caplog.set_level(logging.ERROR, "ringfence.consumer")
     async with consuming(bootstrap) as bench:
         flow = Flow(bench)
-        running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
+        running = await bench.start(Recorder(flow.work), max_attempts=attempts, retry_delay=0.01)
         flow.send(b"sick", 1)
         flow.send(b"healthy", 10)
         await flow.until_sent(flow.healthy, 10, running)

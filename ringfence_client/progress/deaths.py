@@ -1,0 +1,28 @@
+"""Attempts that ended without a word: their process died, or a holder of the same process could not write how they ended. Pure."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from ringfence_client.progress.progress_record import RELEASED, Progress
+
+
+def of(progress: Progress) -> dict[int, int]:
+    """Return the attempts that ended without a word, by offset."""
+    failures = progress.failures
+    found = {
+        offset: count - (failures[offset].attempts if offset in failures else 0)
+        for offset, count in progress.attempts.items()
+    }
+    return {offset: count for offset, count in found.items() if count > 0}
+
+
+def survived(progress: Progress, before: Mapping[int, int]) -> Progress:
+    """Return the progress of a holder whose process did not die: attempts of its time ended, although their outcome was not written.
+
+    ``before``: those from before its time.
+    """
+    counts = dict(progress.attempts)
+    for offset, found in of(progress).items():
+        counts[offset] -= found - min(found, before.get(offset, 0))
+    attempts = {offset: count for offset, count in counts.items() if count > 0}
+    return dataclasses.replace(progress, attempts=attempts, state=RELEASED)

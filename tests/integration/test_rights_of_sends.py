@@ -1,0 +1,191 @@
+"""Rights of a user whose handlers send and keep state: what it needs, and what messages come to without it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from ringfence_client import ConsumerOptions, GroupConsumer, Message
+from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import wire_names
+from tests.support import kafka
+from tests.support.brokers.secured import Right, SecuredBroker
+from tests.support.consumers.in_process import Running
+from tests.support.kafka import Got, Sent
+from tests.support.lanes import LIMIT_S
+
+TOPIC, EXACTLY = ResourceType.TOPIC, ResourcePatternType.LITERAL
+QUICK: Final = {
+    "max_attempts": 2,
+    "retry_delay": 0.01,
+    "lease_timeout": 3.0,
+    "lease_idle": 0.3,
+    "breaker": False,
+}
+
+
+class Scene:
+    """An address, a topic that handlers send to, and a user with the rights of a consumer."""
+
+    def __init__(self, secured: SecuredBroker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.secured = secured
+        self.bootstrap = secured.plaintext
+        self.name = kafka.unique("sender")
+        self.app_id, self.group, self.target = f"{self.name}-app", f"{self.name}-group", f"{self.name}-target"
+        self.accepted, self.letters = f"{self.name}.accepted", f"{self.name}.dlq"
+        self.state = wire_names.state_topic(self.app_id, self.group, self.accepted)
+        for variable, value in secured.scram.environment.items():
+            monkeypatch.setenv(variable, value)
+        access = secured.scram.with_user(self.name)
+        self._settings = load(access.configure(folder, self.app_id, [{"name": self.name}]))
+        kafka.create_topics(self.bootstrap, {self.accepted: (1, {}), self.target: (1, {})})
+
+    @property
+    def consumer_rights(self) -> list[Right]:
+        """What docs/security.md lists for ``consume``."""
+        own = [self.letters, f"{self.app_id}-progress"]
+        return [
+            (TOPIC, self.accepted, EXACTLY, AclOperation.READ),
+            (TOPIC, f"{self.app_id}-progress", EXACTLY, AclOperation.READ),
+            *((TOPIC, name, EXACTLY, operation) for name in own for operation in (AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS, AclOperation.CREATE)),
+            (ResourceType.GROUP, self.group, EXACTLY, AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, f"{self.app_id}-consumer/", ResourcePatternType.PREFIXED, AclOperation.WRITE),
+        ]  # fmt: skip
+
+    def right(self, topic: str, *operations: AclOperation) -> list[Right]:
+        return [(TOPIC, topic, EXACTLY, operation) for operation in operations]
+
+    @property
+    def sending(self) -> list[Right]:
+        """What it lists besides, for sends."""
+        return self.right(self.target, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
+
+    @property
+    def keeping(self) -> list[Right]:
+        """The same for states."""
+        return self.right(self.state, AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
+
+    @asynccontextmanager
+    async def consumed(
+        self, handler: Callable[[Message], Awaitable[None]], *rights: Right
+    ) -> AsyncIterator[None]:
+        """With what a handler does to a message of two groups, by a user with these rights beside a consumer's."""
+        self.secured.add_user(self.name, [*self.consumer_rights, *rights])
+        options = ConsumerOptions(**QUICK)  # type: ignore[arg-type]
+        running = Running(
+            GroupConsumer(self._settings, self._settings.addresses[0], self.group, handler, options), handler
+        )
+        try:
+            await running.ready()
+            kafka.send(self.bootstrap, self.accepted, [Sent(None, b"one", b"1"), Sent(None, b"two", b"2")])
+            yield
+            await running.stop()
+        finally:
+            await running.end()
+
+    async def until_committed(self, offset: int) -> None:
+        """Until the messages below an offset are acknowledged."""
+        deadline = time.monotonic() + LIMIT_S
+        while (await self._committed()) < offset:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+
+    async def _committed(self) -> int:
+        [offset] = await asyncio.to_thread(kafka.committed, self.bootstrap, self.group, self.accepted)
+        return offset
+
+    def read(self, topic: str) -> list[Got]:
+        return kafka.read_all(self.bootstrap, topic, 1)
+
+    def reasons(self) -> list[str]:
+        """Of the dead letters."""
+        return [
+            (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
+            for letter in self.read(self.letters)
+        ]
+
+
+@pytest.fixture
+def scene(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(secured, tmp_path, monkeypatch)
+
+
+async def test_documented_rights_are_enough(scene: Scene) -> None:
+    """A handler sends and keeps state with what docs/security.md lists, and no more."""
+
+    async def work(message: Message) -> None:
+        await message.send(scene.target, message.value)
+        message.state = message.value
+
+    async with scene.consumed(work, *scene.sending, *scene.keeping):
+        await scene.until_committed(2)
+
+    assert sorted(record.value or b"" for record in scene.read(scene.target)) == [b"1", b"2"]
+    assert {record.key: record.value for record in scene.read(scene.state)} == {b"one": b"1", b"two": b"2"}
+    assert scene.reasons() == []
+
+
+async def test_who_keeps_no_state_needs_no_right_on_its_topic(scene: Scene) -> None:
+    """Also where somebody else has made the topic."""
+    kafka.create_topics(scene.bootstrap, {scene.state: (1, {"cleanup.policy": "compact"})})
+
+    async def work(message: Message) -> None:
+        await message.send(scene.target, message.value)
+
+    async with scene.consumed(work, *scene.sending):
+        await scene.until_committed(2)
+
+    assert len(scene.read(scene.target)) == 2
+    assert scene.reasons() == []
+
+
+@pytest.mark.parametrize(
+    ("operations", "reason"),
+    [
+        (
+            (),
+            "allow Describe and Write on it",
+        ),
+        ((AclOperation.DESCRIBE,), "TopicAuthorizationFailed"),
+    ],
+    ids=["nothing", "without Write"],
+)
+async def test_a_target_that_may_not_be_written(
+    scene: Scene, operations: tuple[AclOperation, ...], reason: str
+) -> None:
+    """The messages that send there become dead letters with the reason, and the others go on."""
+
+    async def work(message: Message) -> None:
+        if message.group == b"one":
+            await message.send(scene.target, message.value)
+
+    async with scene.consumed(work, *scene.right(scene.target, *operations)):
+        await scene.until_committed(2)
+
+    assert scene.read(scene.target) == []
+    assert [letter.value for letter in scene.read(scene.letters)] == [b"1"]
+    assert reason in scene.reasons()[0]
+    assert scene.target in scene.reasons()[0]
+
+
+async def test_a_state_topic_that_may_not_be_used(scene: Scene) -> None:
+    """The message that sets a state becomes a dead letter whose reason names the rights, and the others go on."""
+
+    async def work(message: Message) -> None:
+        if message.group == b"one":
+            message.state = b"1"
+        else:
+            await message.send(scene.target, message.value)
+
+    async with scene.consumed(work, *scene.sending):
+        await scene.until_committed(2)
+
+    assert len(scene.read(scene.target)) == 1
+    assert [letter.value for letter in scene.read(scene.letters)] == [b"1"]
+    assert scene.state in scene.reasons()[0]
+    assert "allow Describe and Write on it, and Read and Create too" in scene.reasons()[0]

@@ -1,0 +1,27 @@
+"""Which attempts count as deaths of a process, and which do not because it lives."""
+
+from ringfence_client.handlers.retries import Failures
+from ringfence_client.progress import deaths
+from ringfence_client.progress.progress_record import HELD, Progress
+
+BEFORE = Progress(0, attempts={1: 3, 2: 1, 3: 2}, failures={1: Failures(1, 0), 3: Failures(2, 0)}, state=HELD)
+"""Message 1 outlived two processes, message 2 one."""
+
+
+def test_failures_are_no_deaths() -> None:
+    assert deaths.of(BEFORE) == {1: 2, 2: 1}
+
+
+def test_attempts_of_a_process_that_lives_are_forgotten() -> None:
+    """Earlier deaths and all failures stay; what was begun and did not fail since counts no more, and nothing is suspected."""
+    attempts = {1: 4, 2: 3, 3: 4, 4: 1}
+    later = Progress(
+        0, attempts=attempts, failures={**BEFORE.failures, 2: Failures(1, 0), 3: Failures(3, 0)}, state=HELD
+    )
+
+    found = deaths.survived(later, deaths.of(BEFORE))
+
+    assert found.attempts == {1: 3, 2: 2, 3: 3}
+    assert deaths.of(found) == deaths.of(BEFORE)
+    assert found.failures == later.failures
+    assert found.released
