@@ -24,6 +24,8 @@ FRESH_S: Final = 30.0
 REFUSED_S: Final = 30.0
 """For so long nothing is sent to a topic that refused a write."""
 LOOK_LIMIT_S: Final = 10.0
+EXPLAIN_LIMIT_S: Final = 2.0
+"""The writer waits for this question after a write that failed."""
 APPEAR_LIMIT_S: Final = 30.0
 ID_BYTES_MAX: Final = 128
 """A longer ID is replaced by its digest."""
@@ -129,7 +131,7 @@ class Destinations:
         """Return which topics of these partitions do not exist as they did, with the reason; none where the cluster does not tell."""
         counts: dict[str, int] = {}
         try:
-            async with asyncio.timeout(LOOK_LIMIT_S):
+            async with asyncio.timeout(EXPLAIN_LIMIT_S):
                 counts = await self._cluster.topics.partition_counts([*{topic for topic, _ in places}])
         except (KafkaError, OSError, TimeoutError, RingfenceError):
             return {}
