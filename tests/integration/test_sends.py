@@ -333,7 +333,7 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
-        ("unknown", "does not exist, or this user may not describe it, so nothing is sent"),
+        ("unknown", "does not exist, so nothing is sent: create it"),
         ("partition", "goes to partition 3 of {target}, which has 3, numbered from 0"),
         ("large", "is a record of about "),
         ("progress", "which Ringfence alone writes: nothing is sent"),
