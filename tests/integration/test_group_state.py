@@ -5,6 +5,7 @@ from aiokafka.partitioner import murmur2
 
 from ringfence_client import Message
 from ringfence_client.handlers.effects import STATE_BYTES_MAX
+from ringfence_client.partition import progress_writer
 from ringfence_client.sends import state_store
 from ringfence_client.sends.state_store import StateCache
 from ringfence_kafka.protocol import wire_names
@@ -235,8 +236,9 @@ async def test_a_state_topic_that_is_not_compacted_is_refused(bootstrap: str) ->
         assert handler.offsets == [1, 0]
 
 
-async def test_a_state_topic_that_is_deleted(bootstrap: str) -> None:
+async def test_a_state_topic_that_is_deleted(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its states are gone with it. It is created anew, and messages go on."""
+    monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
     async with consuming(bootstrap) as bench:
         bench.send(Sent(None, b"group", b"1"))
         running = await bench.start(Recorder(add))

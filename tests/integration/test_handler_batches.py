@@ -198,6 +198,7 @@ async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
         assert {attempt for attempts in handler.attempts for attempt in attempts} == {1}
 
 
+@pytest.mark.long
 def test_a_crash_in_a_batch(bootstrap: str, tmp_path: Path) -> None:
     """Its messages come again, each once in what was sent; those that were only in the batch are no poison for that."""
     name = kafka.unique("crash")

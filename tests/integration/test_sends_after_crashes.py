@@ -4,6 +4,8 @@ import signal
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers.in_process import interleaved
@@ -100,6 +102,7 @@ def test_one_copy_after_a_kill(bootstrap: str, tmp_path: Path) -> None:
         relay.check()
 
 
+@pytest.mark.long
 def test_one_copy_after_a_lost_lease(bootstrap: str, tmp_path: Path) -> None:
     """Stopped past its lease with a transaction open, and woken when a successor has handled everything: it writes nothing."""
     relay = Relay(bootstrap, tmp_path, 2)

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from ringfence_client import Message
+from ringfence_client.partition import progress_writer
 from ringfence_client.sends import destinations
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
@@ -15,6 +16,12 @@ from tests.support.lanes import until
 
 SMALL = 3_000
 """Bytes that the topic takes when it was made smaller."""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a write that waits for a topic end soon."""
+    monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
 
 
 class Flow:
