@@ -20,10 +20,18 @@ class Offsets:
     High watermarks count transaction markers and what is not yet committed, so progress is measured in committed offsets.
     """
 
-    def __init__(self, bootstrap: str, group: str, topics: Iterable[str], partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topics: Iterable[str],
+        partitions: int,
+        isolation_level: str = "read_uncommitted",
+    ) -> None:
+        """``isolation_level``: with read_committed, ends are those that readers of committed records see."""
         self._partitions = [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
         # With read_committed the answer would wait until no lane has a transaction under way.
-        self._consumer = Consumer(options(bootstrap, group, "read_uncommitted"))
+        self._consumer = Consumer(options(bootstrap, group, isolation_level))
 
     def positions(self) -> Positions:
         """Committed offsets, 0 where there is none. The broker's refusal leaves as KafkaException."""
@@ -39,7 +47,7 @@ class Offsets:
         return total(self.positions())
 
     def ends(self) -> Positions:
-        """High watermarks."""
+        """Ends of the partitions."""
         ends: Positions = {}
         for partition in self._partitions:
             _, end = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)

@@ -18,8 +18,9 @@ ADDRESSES: Final = ("billing", "ledger")
 HANDLERS: Final = {name: f"app.demo.chain.{name}:handle" for name in ADDRESSES}
 CONCURRENCY: Final = 100
 """After a kill at least so many messages, which the dead process may have begun, begin at once."""
-LEASE_TIMEOUT_S: Final = 6
-"""The smallest session that a broker takes by default."""
+SESSION_TIMEOUT_S: Final = 6
+"""The smallest that a broker takes by default."""
+LEASE_TIMEOUT_S: Final = 3
 STALL_LIMIT_S: Final = 90.0
 _LOOK_EVERY_S: Final = 0.05
 
@@ -37,13 +38,13 @@ class Chain:
     """``ringfence consume`` for each handler. The first one of ``billing`` is killed amid its work."""
 
     def __init__(self, stage: Stage, bootstrap: str, config: Path, partitions: int, kill_at: int) -> None:
-        """``kill_at``: how many records are in ``billing`` at least when its handler dies."""
+        """``kill_at``: how many records readers see in ``billing``, with markers, at least when its handler dies."""
         self._stage = stage
         self._bootstrap = bootstrap
         self._config = config
         self._partitions = partitions
         self._kill_at = kill_at
-        self._billing = Offsets(bootstrap, "demo-chain", ["billing"], partitions)
+        self._billing = Offsets(bootstrap, "demo-chain", ["billing"], partitions, "read_committed")
         stage.stack.callback(self._billing.close)
         self._running: list[Child] = []
         self._started = 0
@@ -51,22 +52,26 @@ class Chain:
         """The ends of ``billing`` when its handler had died."""
 
     def begin(self) -> None:
-        """Start the first handler of ``billing``."""
+        """Start both handlers."""
         self._start("billing", SOURCE)
+        self._start("ledger", "billing")
 
     def look(self) -> None:
-        """Kill that handler when it is due. Raises ChainError if one ended by itself."""
+        """Kill the handler of ``billing`` when it is due, and start its successor. Raises ChainError if one ended by itself."""
         for child in self._running:
             if child.exit_code is not None:
                 raise ChainError(f"a handler of the chain ended: fix what its log names\n{log_of(child)}")
         if self._running and self.killed_at is None and self._billing.written() >= self._kill_at:
-            victim = self._running.pop()
+            victim = self._running.pop(0)
             victim.kill()
             self.killed_at = self._billing.ends()["billing"]
-            self._stage.display.phase("handler orders → billing killed with SIGKILL")
+            self._start("billing", SOURCE)
+            self._stage.display.phase(
+                "handler orders → billing killed with SIGKILL: another process takes over"
+            )
 
     def finish(self) -> None:
-        """Start a successor and the other handler, and wait until ``ledger`` has as many messages as ``orders``.
+        """Wait until ``ledger`` has as many messages as ``orders``.
 
         Nothing may come to ``orders`` any more. Raises ChainError when the chain is stuck.
         """
@@ -76,9 +81,7 @@ class Chain:
             if time.monotonic() > deadline:
                 raise ChainError(f"billing has fewer than {self._kill_at:,} records\n{self.logs}")
             self._stage.interruption.sleep(_LOOK_EVERY_S)
-        self._stage.display.phase("chain orders → billing → ledger: another process takes over")
-        self._start("billing", SOURCE)
-        self._start("ledger", "billing")
+        self._stage.display.phase("chain orders → billing → ledger: the rest of it")
         names = [wire_names.accepted_topic(name) for name in (SOURCE, "ledger")]
         counter = AcceptedCounter(self._bootstrap, names, self._partitions)
         self._stage.stack.callback(counter.close)
@@ -107,8 +110,7 @@ class Chain:
         arguments = ["-m", "app", "consume", address, "--config", str(self._config)]
         arguments += ["--handler", HANDLERS[name], "--consumer-group", name]
         arguments += ["--concurrency", str(CONCURRENCY), "--web-port", "0"]
-        for option in ("--session-timeout", "--lease-timeout"):
-            arguments += [option, str(LEASE_TIMEOUT_S)]
+        arguments += ["--session-timeout", str(SESSION_TIMEOUT_S), "--lease-timeout", str(LEASE_TIMEOUT_S)]
         log = self._stage.directory / f"handler-{self._started}-{name}.log"
         self._running.append(self._stage.start(arguments, log))
 
