@@ -264,7 +264,7 @@ class ProgressWriter:
                 attempt += 1
                 self._broken = self._urgent = True
                 self._parts.forget()
-                shown = await self.sends.explained(error)
+                shown = await self.sends.explained(error, self._destination())
                 refusing = refusing_topics(shown)
                 is_own = self._destination()[0] in refusing
                 if not is_own and self.sends.refused(shown):

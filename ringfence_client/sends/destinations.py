@@ -24,6 +24,8 @@ FRESH_S: Final = 30.0
 REFUSED_S: Final = 30.0
 """For so long nothing is sent to a topic that refused a write."""
 LOOK_LIMIT_S: Final = 10.0
+AVOIDED_S: Final = 5.0
+"""For so long nothing is sent to a partition that does not answer; then it is asked again."""
 EXPLAIN_LIMIT_S: Final = 2.0
 """The writer waits for this question after a write that failed."""
 APPEAR_LIMIT_S: Final = 30.0
@@ -37,6 +39,10 @@ STATE_CONFIG: Final[Mapping[str, str]] = {
     "segment.ms": str(60 * 60 * 1000),
 }
 """Of the state topic as a consumer creates it."""
+
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class SendError(RingfenceError):
@@ -75,8 +81,10 @@ class Destinations:
         self._topics: dict[str, _Topic] = {}
         self._refused: dict[str, tuple[float, float, str]] = {}
         """When a topic refused a write last, until when nothing is sent to it (both by the monotonic clock), and why."""
+        self._away: dict[Place, float] = {}
+        """Partitions that could not be written, and until when nothing is sent to them, by the monotonic clock, s."""
         self._banned = False
-        """Whether nothing is sent to some topics now."""
+        """Whether nothing is sent to some topics or partitions now."""
         self._stale_at = 0.0
         """When the first of the looks is old, by the monotonic clock, s."""
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -97,6 +105,32 @@ class Destinations:
             last, _, _ = self._refused.get(topic, (-math.inf, 0.0, ""))
             until = now + REFUSED_S if now < last + 2 * REFUSED_S else 0.0
             self._refused[topic] = now, until, reason
+
+    def avoid(self, places: Iterable[Place]) -> None:
+        """Send nothing to these partitions until they answer again."""
+        self._banned = True
+        self._away |= dict.fromkeys(places, time.monotonic() + AVOIDED_S)
+
+    async def unanswered(self, places: Collection[Place], own: Place) -> set[Place]:
+        """Return which partitions have no leader, or one that does not answer; none if ``own``, which is written too, does not answer either."""
+        try:
+            known = await self._cluster.offsets.known_ends({*places, own}, EXPLAIN_LIMIT_S)
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
+            return set()
+        return set(places).difference(known) if own in known else set()
+
+    async def _look_at_avoided(self) -> None:
+        """Have partitions that answer again be written again."""
+        due = {place for place, until in self._away.items() if until <= time.monotonic()}
+        if not due:
+            return
+        try:
+            known = await self._cluster.offsets.known_ends(due, EXPLAIN_LIMIT_S)
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
+            known = {}
+        self._away |= dict.fromkeys(due, time.monotonic() + AVOIDED_S)
+        for place in known:
+            self._away.pop(place, None)
 
     def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
         """Return the same as :meth:`resolve` if all topics are known and their last look is young; else None.
@@ -125,9 +159,10 @@ class Destinations:
             self._require_allowed(name)
         topics = {name: self._topics.get(name) or await self._look_at(name) for name in names}
         self._refresh()
+        await self._look_at_avoided()
         return [self._placed(send, topics[send.topic]) for send in effects.sends]
 
-    async def missing(self, places: Collection[tuple[str, int]]) -> dict[str, str]:
+    async def missing(self, places: Collection[Place]) -> dict[str, str]:
         """Return which topics of these partitions do not exist as they did, with the reason; none where the cluster does not tell."""
         counts: dict[str, int] = {}
         try:
@@ -220,7 +255,7 @@ class Destinations:
     def _refresh(self) -> None:
         """Look again at topics whose last look is old, beside all else."""
         now = time.monotonic()
-        self._banned = any(until > now for _, until, _ in self._refused.values())
+        self._banned = bool(self._away) or any(until > now for _, until, _ in self._refused.values())
         for name, topic in self._topics.items():
             if topic.looked_at + FRESH_S <= now:
                 self._topics[name] = topic._replace(looked_at=now)
@@ -270,9 +305,15 @@ class Destinations:
                 f"of this message is sent; send less, or raise max.message.bytes on {send.topic}"
             )
         _require_timestamp(send, topic)
+        partition = self._partition(send, topic)
+        if (send.topic, partition) in self._away:
+            raise SendError(
+                f"{send.topic}/{partition} has no leader, or its broker does not answer: nothing of this message is sent, and others go on; look "
+                "at the brokers"
+            )
         return OutgoingRecord(
             send.topic,
-            self._partition(send, topic),
+            partition,
             send.key,
             send.value,
             headers,

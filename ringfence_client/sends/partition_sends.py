@@ -3,13 +3,23 @@
 from collections.abc import Iterable, Sequence
 
 from ringfence_client.handlers.effects import Effects
-from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.destinations import Destinations, Place
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
 from ringfence_client.sends.state_store import StateReader, StateStore
 from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.producer.outgoing import name_topics
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusing_topics
+
+
+class AwayError(TopicError):
+    """Partitions that handlers send to cannot be written now."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        """``places``: topics and partitions."""
+        self.places = sorted(places)
+        named_places = ", ".join(f"{topic}/{partition}" for topic, partition in self.places)
+        super().__init__(f"{named_places} has no leader, or its broker does not answer")
 
 
 class PartitionSends:
@@ -77,22 +87,29 @@ class PartitionSends:
             offsets = self.states.offsets_by_group(self._groups, by_place)
         self.states.committed(states, offsets)
 
-    async def explained(self, error: Exception) -> Exception:
-        """Return an error that names the topics that are gone, if those explain why the last transaction failed; else the same error.
+    async def explained(self, error: Exception, own: Place) -> Exception:
+        """Return an error that names what is gone, if that explains why the last transaction failed; else the same error.
 
-        A producer waits for a topic that it does not know until its time is over.
+        A producer waits for a topic that it does not know, or for a leader, until its time is over. ``own`` is the partition of the progress: while
+        it does not answer either, nothing is known. Without a place for states no handler may run, so these are waited for.
         """
         if refusing_topics(error) or not self._places:
             return error
         missing = await self._destinations.missing(self._places)
         if not missing:
-            return error
+            away = await self._destinations.unanswered(self._places, own)
+            if not away or any(topic == self._destinations.state_topic for topic, _ in away):
+                return error
+            return AwayError(away)
         found = TopicError("; ".join(missing.values()))
         name_topics(found, missing)
         return found
 
     def refused(self, error: Exception) -> bool:
         """Note which topics refused the last transaction with this error; returns whether something that was sent went there."""
+        if isinstance(error, AwayError):
+            self._destinations.avoid(error.places)
+            return True
         topics = refusing_topics(error)
         found = self.outbox.topics.intersection(topics)
         if self.outbox.taken_states and self._destinations.state_topic in topics:

@@ -37,6 +37,10 @@ class _Cluster(ClusterDouble):
         self.there = {name: TopicDescription(name, 4, config) for name in names}
         self.refused: frozenset[str] = frozenset()
         self.looks = 0
+        self.silent: set[tuple[str, int]] = set()
+
+    async def known_ends(self, partitions: Any, _limit_s: float) -> dict[Any, int]:
+        return dict.fromkeys(set(partitions) - self.silent, 1)
 
     async def describe(self, names: Any) -> Described:
         self.looks += 1
@@ -181,4 +185,32 @@ async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert before.partition == (murmur2(b"group") & 0x7FFFFFFF) % 4
     assert after.partition == (murmur2(b"group") & 0x7FFFFFFF) % 400
+    await found.stop()
+
+
+async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sends to it fail, those to others do not, until it answers again. An outage of everything is nobody's fault."""
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    cluster = _Cluster()
+    found = _destinations(cluster)
+    own = ("shop-progress", 0)
+    cluster.silent = {("plain", 2)}
+    assert await found.unanswered([("plain", 1), ("plain", 2)], own) == {("plain", 2)}
+    cluster.silent.add(own)
+    assert await found.unanswered([("plain", 1), ("plain", 2)], own) == set()
+
+    found.avoid([("plain", 2)])
+    sick, healthy = message("5", group=b"group"), message("5", group=b"group")
+    sick.send("plain", b"v", partition=2)
+    healthy.send("plain", b"v", partition=1)
+    assert await found.resolve(healthy.effects)
+    for _ in range(3):
+        with pytest.raises(SendError, match="plain/2 has no leader"):
+            await found.resolve(sick.effects)
+        now += module.AVOIDED_S + 1
+    cluster.silent.clear()
+    assert await found.resolve(sick.effects)
+    assert await found.resolve(healthy.effects)
+    assert found.resolve_at_once(sick.effects) is not None
     await found.stop()
