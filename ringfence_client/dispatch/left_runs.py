@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.message import Message
-from ringfence_client.sends.destinations import SendError
 from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.target_topics import SendError
 
 log: Final = logging.getLogger("ringfence.consumer")
 

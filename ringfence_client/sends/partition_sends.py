@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from ringfence_client.handlers.effects import Effects
-from ringfence_client.sends.destinations import Destinations, Place
+from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import OutgoingRecord, batches_of
 from ringfence_client.sends.state_store import StateReader, StateStore
+from ringfence_client.sends.target_topics import Place
 from ringfence_kafka.errors import TopicError, named
 from ringfence_kafka.producer.outgoing import name_topics
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusing_topics
@@ -95,9 +96,9 @@ class PartitionSends:
         """
         if refusing_topics(error) or not self._places:
             return error
-        missing = await self._destinations.missing(self._places)
+        missing = await self._destinations.topics.missing(self._places)
         if not missing:
-            away = await self._destinations.unanswered(self._places, own)
+            away = await self._destinations.topics.unanswered(self._places, own)
             if not away or any(topic == self._destinations.state_topic for topic, _ in away):
                 return error
             return AwayError(away)
@@ -108,11 +109,11 @@ class PartitionSends:
     def refused(self, error: Exception) -> bool:
         """Note which topics refused the last transaction with this error; returns whether something that was sent went there."""
         if isinstance(error, AwayError):
-            self._destinations.avoid(error.places)
+            self._destinations.topics.avoid(error.places)
             return True
         topics = refusing_topics(error)
         found = self.outbox.topics.intersection(topics)
         if self.outbox.taken_states and self._destinations.state_topic in topics:
             found.add(self._destinations.state_topic)
-        self._destinations.refuse(found, named(error))
+        self._destinations.topics.refuse(found, named(error))
         return bool(found)

@@ -16,9 +16,10 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.group_names import shown
-from ringfence_client.sends.destinations import FRESH_S, Destinations, HiddenTopicError, SendError
+from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
+from ringfence_client.sends.target_topics import FRESH_S, HiddenTopicError, SendError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.readers.log_reader import LogReader
 

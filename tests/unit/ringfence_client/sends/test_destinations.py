@@ -9,8 +9,10 @@ from aiokafka.partitioner import murmur2
 
 from ringfence_client.handlers.message import Message
 from ringfence_client.sends import destinations as module
-from ringfence_client.sends.destinations import Destinations, HiddenTopicError, SendError
+from ringfence_client.sends import target_topics
+from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outgoing_record import OutgoingRecord
+from ringfence_client.sends.target_topics import HiddenTopicError, SendError
 from ringfence_client.testing import message
 from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.config.load import validate
@@ -153,14 +155,14 @@ async def test_a_refusal_has_the_topic_looked_at_anew(monkeypatch: pytest.Monkey
 
     await found.resolve(origin.effects)
     assert found.resolve_at_once(origin.effects) is not None
-    found.refuse(["plain"], "too large")
+    found.topics.refuse(["plain"], "too large")
     assert found.resolve_at_once(origin.effects) is None
     await found.resolve(origin.effects)
     assert cluster.looks == 2
-    found.refuse(["plain"], "too large")
+    found.topics.refuse(["plain"], "too large")
     with pytest.raises(SendError, match=r"refused the last writes.*too large"):
         await found.resolve(origin.effects)
-    now += module.REFUSED_S + 1
+    now += target_topics.REFUSED_S + 1
     assert await found.resolve(origin.effects)
     await found.stop()
 
@@ -175,11 +177,11 @@ async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> No
     origin = message("5", group=b"group")
     origin.send("plain", b"v")
     await found.resolve(origin.effects)
-    now += module.FRESH_S + 1
+    now += target_topics.FRESH_S + 1
     cluster.there["plain"] = TopicDescription("plain", 400, {})
     assert found.resolve_at_once(origin.effects) is None
     (before,) = await found.resolve(origin.effects)
-    (looking,) = found._refreshing
+    (looking,) = found.topics._refreshing
     await looking
     (after,) = await found.resolve(origin.effects)
 
@@ -196,11 +198,11 @@ async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> 
     found = _destinations(cluster)
     own = ("shop-progress", 0)
     cluster.silent = {("plain", 2)}
-    assert await found.unanswered([("plain", 1), ("plain", 2)], own) == {("plain", 2)}
+    assert await found.topics.unanswered([("plain", 1), ("plain", 2)], own) == {("plain", 2)}
     cluster.silent.add(own)
-    assert await found.unanswered([("plain", 1), ("plain", 2)], own) == set()
+    assert await found.topics.unanswered([("plain", 1), ("plain", 2)], own) == set()
 
-    found.avoid([("plain", 2)])
+    found.topics.avoid([("plain", 2)])
     sick, healthy = message("5", group=b"group"), message("5", group=b"group")
     sick.send("plain", b"v", partition=2)
     healthy.send("plain", b"v", partition=1)
@@ -208,7 +210,7 @@ async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(3):
         with pytest.raises(SendError, match="plain/2 has no leader"):
             await found.resolve(sick.effects)
-        now += module.AVOIDED_S + 1
+        now += target_topics.AVOIDED_S + 1
     cluster.silent.clear()
     assert await found.resolve(sick.effects)
     assert await found.resolve(healthy.effects)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from ringfence_client.sends.destinations import Destinations, HiddenTopicError, SendError
+from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.state_store import StateCache, StateReader, StateStore
+from ringfence_client.sends.target_topics import HiddenTopicError, SendError
 from ringfence_client.testing.memory_cluster import MemoryCluster, MemoryLogReader, MemoryLogs
 from ringfence_kafka.config.load import validate
 
