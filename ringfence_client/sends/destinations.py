@@ -144,6 +144,11 @@ class Destinations:
                 f"send {send.number} to {send.topic} is a record of about {size} bytes, and the topic takes {topic.bytes_max}{room}: nothing "
                 f"of this message is sent; send less, or raise max.message.bytes on {send.topic}"
             )
+        if send.key is None and topic.compacted:
+            raise SendError(
+                f"send {send.number} to {send.topic} has no key, and the topic is compacted, so Kafka would refuse it: nothing of this message is "
+                "sent; give a key"
+            )
         _require_timestamp(send, topic)
         partition = _partition(send, topic, address)
         if self.topics.is_away((send.topic, partition)):

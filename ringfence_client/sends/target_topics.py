@@ -40,6 +40,8 @@ class TargetTopic(NamedTuple):
     partitions: int
     bytes_max: int
     """The largest record batch that it takes."""
+    compacted: bool
+    """Whether it takes no record without a key."""
     timestamps: Mapping[str, int]
     """How far a timestamp may be from the broker's clock, in ms, by the setting's name."""
     looked_at: float
@@ -153,7 +155,11 @@ class TargetTopics:
     def note(self, found: TopicDescription) -> TargetTopic:
         """Keep what the cluster says of a topic."""
         topic = self._topics[found.name] = TargetTopic(
-            found.partitions, found.message_bytes_max, found.timestamps, time.monotonic()
+            found.partitions,
+            found.message_bytes_max,
+            found.config is not None and "compact" in found.cleanup_policy,
+            found.timestamps,
+            time.monotonic(),
         )
         return topic
 

@@ -123,6 +123,17 @@ async def test_refused_before_the_transaction(topic: str, given: dict[str, Any],
         await _destinations(cluster).resolve(origin.effects)
 
 
+async def test_no_key_for_a_compacted_topic() -> None:
+    """Kafka would refuse it, with everything else in the transaction."""
+    cluster = _Cluster(**{"cleanup.policy": "compact"})
+    origin = message("5", group=b"group")
+    origin.send("plain", b"v", key=b"k")
+    assert await _placed(cluster, origin)
+    origin.send("plain", b"v")
+    with pytest.raises(SendError, match="send 2 to plain has no key"):
+        await _placed(cluster, origin)
+
+
 async def test_too_large() -> None:
     origin = message("5", group=b"group")
     origin.send("plain", b"v")
