@@ -189,6 +189,8 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
         "part": None,
         "redriven": 0,
         "sequence": None,
+        "state": None,
+        "first_here": True,
     }
     expected = [
         common | {
@@ -196,7 +198,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
             "headers": [["colour", "red"], ["_AMQ_DUPL_ID", "o-1"]], "source": f"{name}/0/0",
         },
         common | {"value": "two", "source": f"{name}/0/2"},
-        common | {"group": "customer-7", "key": "customer-7", "value": "three", "source": f"{name}/0/3", "part": "1/2"},
+        common | {"group": "customer-7", "key": "customer-7", "value": "three", "source": f"{name}/0/3", "part": "1/2", "first_here": False},
         common | {
             "group": "g", "key": "g", "value": "four", "duplicate_id": "o-2", "headers": [["_AMQ_DUPL_ID", "o-2"]],
             "source": f"{name}/0/3", "part": "2/2",

@@ -34,9 +34,13 @@ def record_in_thread(message: Message) -> None:
     _note("end", message)
 
 
+OWN = ("held", "effects", "sent")
+"""Attributes of a message that are not for handlers."""
+
+
 async def describe(message: Message) -> None:
     """Note everything that a handler is given."""
-    names = [*(slot for slot in Message.__slots__ if slot != "held"), "fence", "fenced"]
+    names = [*(slot for slot in Message.__slots__ if slot not in OWN), "state", "fence", "fenced"]
     append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
 
 

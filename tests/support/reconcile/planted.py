@@ -211,7 +211,8 @@ class World:
 
     def _sequence(self, record: In) -> Headers:
         """The header of the next ID that its lane accepts; none, where its address does not set `lanes`."""
-        if not self.settings.configured(record.address).lanes:
+        addresses = self.settings.addresses
+        if not any(item.lanes for item in addresses if record.address in {item.name, item.input_topic}):
             return ()
         self._sequences[record.address] += 1
         return (("_RF_SEQ", b"%d" % self._sequences[record.address]),)
