@@ -14,7 +14,7 @@ class Batches:
 
     def __init__(self, factory: MessageFactory, runs: HandlerRuns, size: int) -> None:
         """``size``: messages of a batch; at most 1 = no batches."""
-        self._make = factory.make
+        self._factory = factory
         self._runs = runs
         self._size = size
 
@@ -24,13 +24,18 @@ class Batches:
         effects = Effects(turn.state, held.sends.states.fault)
         redriven = held.window.redrives.counts.get(record.offset, 0)
         first_here = held.is_first(record.key)
-        first = self._make(record, turn.attempt, held.fence, redriven, first_here=first_here, effects=effects)
+        first = self._factory.make(
+            record, turn.attempt, held.fence, redriven, first_here=first_here, effects=effects
+        )
         if self._size <= 1 or len(turn.offsets) == 1 or redriven or not _may_lead(turn, record.offset):
             return [first]
         found = (self._joining(turn, offset) for offset in turn.offsets[1 : self._size])
         records: list[Any] = list(takewhile(lambda item: item is not None, found))
         turn.begin_batch([item.offset for item in records])
-        others = (self._make(item, 1, held.fence, first_here=first_here, effects=effects) for item in records)
+        others = (
+            self._factory.make(item, 1, held.fence, first_here=first_here, effects=effects)
+            for item in records
+        )
         return [first, *others]
 
     def _joining(self, turn: Turn, offset: int) -> Any | None:

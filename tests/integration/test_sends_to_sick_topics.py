@@ -7,7 +7,7 @@ import pytest
 
 from ringfence_client import Message
 from ringfence_client.partition import progress_writer
-from ringfence_client.sends import destinations
+from ringfence_client.sends import target_topics
 from ringfence_kafka.protocol import wire_names
 from tests.support import kafka
 from tests.support.consumers.in_process import Bench, Recorder, Running, consuming
@@ -91,7 +91,7 @@ async def test_a_topic_that_comes_back_gets_everything(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts go on until it is there again: nothing becomes a dead letter, and the group's records are there in order."""
-    monkeypatch.setattr(destinations, "REFUSED_S", 1.0)
+    monkeypatch.setattr(target_topics, "REFUSED_S", 1.0)
     async with consuming(bootstrap) as bench:
         flow = Flow(bench)
         handler = Recorder(flow.work)

@@ -35,8 +35,9 @@ class _Writer:
         self.held = True
         self.ended = ""
         self.lose: Any = None
+        self.sends = SimpleNamespace(states=SimpleNamespace(close=lambda: None))
 
-    def start(self, lost: Any) -> None:
+    def start(self, lost: Any, _refused: Any) -> None:
         self.lose = lost
 
     def hold(self, held: bool) -> None:

@@ -27,8 +27,8 @@ import ringfence_client.dispatch.dispatcher
 import ringfence_client.partition.lease_acquisition
 import ringfence_client.partition.parked_reader
 import ringfence_client.progress.progress_record
-import ringfence_client.sends.destinations
 import ringfence_client.sends.state_store
+import ringfence_client.sends.target_topics
 import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
 import ringfence_kafka.readers.consumers
@@ -222,7 +222,7 @@ def simulated() -> Iterator[None]:
         (ringfence_client.sends.state_store, "StateCache", WorldsCache),
         (PartitionSends, "resolve", resolve),
         (PartitionSends, "resolve_at_once", resolve_at_once),
-        (ringfence_client.sends.destinations, "REFUSED_S", REFUSED_S),
+        (ringfence_client.sends.target_topics, "REFUSED_S", REFUSED_S),
         (ringfence_client.consumer.consumer, "AIOKafkaConsumer", SimulatedMember),
         (ringfence_client.consumer.consumer, "Cluster", SimulatedClient),
         (ringfence_client.consumer.consumer, "client_options", lambda _kafka: {}),
