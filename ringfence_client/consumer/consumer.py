@@ -89,7 +89,7 @@ class GroupConsumer:
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
             options: How.
             lost: Called after a partition was given away or lost, with the groups that handlers had messages of; a coroutine function or
-                a plain one, which runs in a thread. What was kept of these groups in memory is to be dropped.
+                a plain one, which runs in a thread. It drops caches of these groups.
             web: Where this consumer's web server is, if it has one.
 
         Raises:

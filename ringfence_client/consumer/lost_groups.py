@@ -1,4 +1,4 @@
-"""Tells a handler's module which groups it does not have any more."""
+"""Calls ``lost(groups)`` of a handler's module when their partition is gone."""
 
 import asyncio
 import inspect

@@ -193,7 +193,7 @@ class Attempts:
             else:
                 await self._runs.call(messages)
             effects.end()  # what is sent from now on would be lost
-            if effects.any:
+            if effects.are_asked_for:
                 found = turn.held.sends.resolve_at_once(effects)
                 sent = await turn.held.sends.resolve(effects) if found is None else found
         except BaseException as raised:

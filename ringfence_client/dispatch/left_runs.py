@@ -35,7 +35,7 @@ class LeftRuns:
     ) -> None:
         """Keep the group, without a slot, until a run has ended; it may have finished its message.
 
-        ``again`` decides, where it has not, what becomes of the attempt that the run was.
+        If it has not, ``again`` decides about the attempt.
         """
 
         async def settle() -> Rest | None:
@@ -55,7 +55,7 @@ class LeftRuns:
         """Acknowledge the messages of a run; False: what it sends cannot be written."""
         sent: list[OutgoingRecord] = []
         effects = messages[0].effects if messages else None
-        if effects is not None and effects.any:
+        if effects is not None and effects.are_asked_for:
             try:
                 sent = await turn.held.sends.resolve(effects)
             except SendError as error:

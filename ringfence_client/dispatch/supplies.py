@@ -9,6 +9,7 @@ from ringfence_client.dispatch.failure_log import FailureLog
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
 from ringfence_client.handlers import group_names
+from ringfence_client.sends.state_store import UNREAD
 from ringfence_kafka.errors import RingfenceError, named
 
 STATE_REST_S: Final = 1.0
@@ -32,8 +33,8 @@ class Supplies:
             waits = held.writer.persisted()
         elif group is None or turn.has_state or states.is_absent:
             return True
-        elif states.is_known(group):
-            turn.read_state(states.value(group))
+        elif (state := states.peek(group)) is not UNREAD:
+            turn.read_state(state)
             return True
         else:
             waits = asyncio.create_task(self._load_state(turn, group))

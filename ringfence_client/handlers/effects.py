@@ -81,7 +81,7 @@ class Effects:
         return self._state
 
     @property
-    def any(self) -> bool:
+    def are_asked_for(self) -> bool:
         """Whether the handler asked for something."""
         return self.changed or bool(self.sends)
 

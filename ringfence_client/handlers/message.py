@@ -178,7 +178,7 @@ class Message:
 
     @property
     def state(self) -> bytes | None:
-        """What the last acknowledged message of this group left, as bytes; None = nothing.
+        """The state that the last acknowledged message of this group left, as bytes; None = nothing.
 
         Set it to change it, with None to delete it. The change is written when this message is acknowledged, in the same transaction.
         """

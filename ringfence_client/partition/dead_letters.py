@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from aiokafka.partitioner import murmur2
-
 from ringfence_kafka.errors import named
 from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.protocol.value_digest import stand_in_of
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -135,7 +134,7 @@ class DeadLetters:
         ]
         if letter.redriven:
             own.append((wire_names.HEADER_REDRIVEN, b"%d" % letter.redriven))
-        partition = record.partition if record.key is None else murmur2(record.key) & 0x7FFFFFFF
+        partition = record.partition if record.key is None else key_hash(record.key)
         headers = [*record.headers, *own]
         digest = stand_in_of(record.value or b"")
         for key, value, carried in (

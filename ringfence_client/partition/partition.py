@@ -32,7 +32,7 @@ class HeldPartition:
         self.groups: set[bytes] = set()
         """Groups of which a handler was given a message."""
         self._fresh: set[bytes] = set()
-        """Those of them of which no message was acknowledged."""
+        """Groups without an acknowledged message, among them."""
         self.draining = False
         """Nothing more of it is handed out."""
         self.ending = False
@@ -62,14 +62,14 @@ class HeldPartition:
         """Take over what an acknowledged attempt asked for."""
         if self._fresh and group is not None:
             self._fresh.discard(group)
-        if effects is not None and effects.any:
+        if effects is not None and effects.are_asked_for:
             self.sends.acknowledge(group, records, effects)
             if self.sends.outbox.hurried:
                 self.writer.hurry()
 
     @property
     def sends(self) -> PartitionSends:
-        """What its handlers send and keep."""
+        """Its sends and states."""
         return self.writer.sends
 
     @property

@@ -89,7 +89,7 @@ class ProgressWriter:
             take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
                 what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
                 and any other error where that is not known yet.
-            explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
+            explain: Explains a write that failed, in words; empty = no explanation.
             sends: Records and states of acknowledged messages; written with the progress that calls them finished.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
             parts: Numbers of the parts that the last holder's record has.
@@ -149,7 +149,7 @@ class ProgressWriter:
 
         Args:
             lost: Called when the partition turns out to be somebody else's.
-            refused: Called when a topic refused what handlers send: nothing more is written, and the partition is to be opened anew.
+            refused: Called when a topic refused a send: nothing more is written, and the partition must be opened again.
         """
         self._task = asyncio.create_task(self._run(lost, refused), name=f"progress of {self._lease}")
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from aiokafka.partitioner import murmur2
-
 from ringfence_client.progress import progress_record, record_parts
 from ringfence_client.progress.progress_record import MissingPartsError, Progress, ProgressFormatError
 from ringfence_kafka.admin.cluster import Cluster
@@ -19,6 +17,7 @@ from ringfence_kafka.admin.topic_rules import PROGRESS_LIMITS
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.readers.compacted_topic import CompactedTopic, LatestValue
 from ringfence_kafka.readers.log_reader import LogReader
 
@@ -153,7 +152,7 @@ class ProgressTopic:
         return home, look
 
     def _hashed(self, key: bytes) -> int:
-        return int(murmur2(key) & 0x7FFFFFFF) % self._identity.partitions
+        return key_hash(key) % self._identity.partitions
 
 
 def record_batches(records: Iterable[tuple[bytes, bytes | None]], new: NewBuilder) -> list[Builder]:

@@ -11,7 +11,7 @@ from zlib import crc32
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.effects import Effects, Headers, Send
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
 from ringfence_client.sends.target_topics import (
     LOOK_LIMIT_S,
     HiddenTopicError,
@@ -25,12 +25,13 @@ from ringfence_kafka.config.addresses import claimed_topics
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.key_hash import key_hash
 
 APPEAR_LIMIT_S: Final = 30.0
 ID_BYTES_MAX: Final = 128
 """A longer ID is replaced by its digest."""
 ID_HEADER: Final = "_AMQ_DUPL_ID"
-"""For an explicit ID, where the topic is no address's."""
+"""Header of an explicit ID, if the topic belongs to no address."""
 STATE_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
@@ -215,4 +216,4 @@ def _partition(send: Send, topic: TargetTopic, address: AddressSettings | None) 
     key = send.key if send.key is not None else send.origin.group
     if key is None:
         return send.origin.offset % topic.partitions
-    return hash_of(key) % topic.partitions
+    return key_hash(key) % topic.partitions

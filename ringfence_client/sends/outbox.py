@@ -15,7 +15,7 @@ _MISSING: Final[Any] = object()
 
 
 class Outbox:
-    """Of one partition that is held.
+    """The outbox of one held partition.
 
     The writer takes everything at the moment of its snapshot of the progress. So a transaction has the sends of a message exactly if it
     says that the message is finished.
@@ -43,11 +43,6 @@ class Outbox:
     def hurried(self) -> bool:
         """Whether a write is not to wait."""
         return self.bytes >= HURRY_BYTES
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics of what was taken."""
-        return {record.topic for record in self.taken_records}
 
     def add_records(self, records: Iterable[OutgoingRecord]) -> None:
         """Add what an acknowledged message sends."""

@@ -1,25 +1,13 @@
 """A record that waits in an outbox, with its place."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
-
-from aiokafka.partitioner import murmur2
 
 from ringfence_client.handlers.effects import Headers
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 
 RECORD_BYTES: Final = 100
 """More than a record batch of one record takes beside key, value and headers."""
-
-
-HASHES_KEPT: Final = 100_000
-
-
-@lru_cache(HASHES_KEPT)
-def hash_of(key: bytes) -> int:
-    """Return the number by which Kafka's clients choose the partition of a key, modulo their count."""
-    return int(murmur2(key) & 0x7FFFFFFF)
 
 
 class OutgoingRecord(NamedTuple):

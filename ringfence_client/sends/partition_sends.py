@@ -32,7 +32,7 @@ class PartitionSends:
         self._destinations: Destinations = reader.destinations
         self._groups: list[bytes] = []
         """Those whose states were taken, in the order of their records."""
-        self._places: set[tuple[str, int]] = set()
+        self._places: set[Place] = set()
         """Topics and partitions of what was taken."""
         self._state_batches = 0
         """How many of the batches that were taken last are of states; they are the last ones."""
@@ -89,7 +89,7 @@ class PartitionSends:
         self.states.committed(states, offsets)
 
     async def explained(self, error: Exception, own: Place) -> Exception:
-        """Return an error that names what is gone, if that explains why the last transaction failed; else the same error.
+        """Return an error that names missing topics or partitions, if they made the last transaction fail; else the same error.
 
         A producer waits for a topic that it does not know, or for a leader, until its time is over. ``own`` is the partition of the progress: while
         it does not answer either, nothing is known. Without a place for states no handler may run, so these are waited for.
@@ -111,9 +111,6 @@ class PartitionSends:
         if isinstance(error, AwayError):
             self._destinations.topics.avoid(error.places)
             return True
-        topics = refusing_topics(error)
-        found = self.outbox.topics.intersection(topics)
-        if self.outbox.taken_states and self._destinations.state_topic in topics:
-            found.add(self._destinations.state_topic)
+        found = refusing_topics(error).intersection(topic for topic, _ in self._places)
         self._destinations.topics.refuse(found, named(error))
         return bool(found)

@@ -11,27 +11,30 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.group_names import shown
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
-from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord, hash_of
+from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
 from ringfence_client.sends.target_topics import FRESH_S, HiddenTopicError, SendError
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.readers.log_reader import LogReader
 
 log: Final = logging.getLogger("ringfence.consumer")
 
 CACHE_BYTES: Final = 64 * 2**20
-"""Of values that a consumer keeps, all partitions together."""
+"""Bytes of values that a consumer keeps, all partitions together."""
 ENTRY_BYTES: Final = 250
 """That a value costs beside its own length."""
 READ_TRIES: Final = 3
 CHECKED: Final = 100
 """Records of each part of a reading that must be in the partition that their keys hash to."""
+UNREAD: Final = object()
+"""In place of a state that must be read."""
 UNKNOWN: Final = -1
 """In place of the offset of a state, where the broker did not tell it."""
 
@@ -126,24 +129,25 @@ class StateStore:
         """Whether no group has a state: there is no topic."""
         return self._looked and not self._partitions and not self.fault
 
-    def is_known(self, group: bytes) -> bool:
-        """Whether :meth:`value` has the state of this group."""
-        if group in self._outbox.states or group in self._outbox.taken_states:
-            return True
-        if not self._looked:
-            return False
-        if not self._partitions:
-            return not self.fault or time.monotonic() < self._look_again_at
-        if self._partition(group) not in self._scanned:
-            return False
-        return group not in self._offsets or self._reader.cache.get(self._number, group) is not None
-
-    def value(self, group: bytes) -> bytes | None:
-        """Return the state of a group that is known."""
+    def peek(self, group: bytes) -> Any:
+        """Return the state of a group as far as it is known without reading: bytes, None = it has none, or :data:`UNREAD`."""
         for states in (self._outbox.states, self._outbox.taken_states):
             if group in states:
                 return states[group]
-        return self._reader.cache.get(self._number, group)
+        if not self._looked:
+            return UNREAD
+        if not self._partitions:
+            return None if not self.fault or time.monotonic() < self._look_again_at else UNREAD
+        if self._partition(group) not in self._scanned:
+            return UNREAD
+        if group not in self._offsets:
+            return None
+        value = self._reader.cache.get(self._number, group)
+        return UNREAD if value is None else value
+
+    def is_known(self, group: bytes) -> bool:
+        """Whether the state of this group is known without reading."""
+        return self.peek(group) is not UNREAD
 
     async def load(self, group: bytes) -> bytes | None:
         """Read the state of a group.
@@ -156,8 +160,8 @@ class StateStore:
         async with self._scanning:
             if not self._looked or self.fault:
                 await self._look_for_topic()
-            if self.is_known(group):
-                return self.value(group)
+            if (known := self.peek(group)) is not UNREAD:
+                return cast("bytes | None", known)
             try:
                 return await self._read(group)
             except KafkaError:
@@ -258,7 +262,7 @@ class StateStore:
     def _partition(self, group: bytes) -> int:
         if not self._partitions:
             raise AssertionError(f"the partitions of {self._reader.destinations.state_topic} are not known")
-        return hash_of(group) % self._partitions
+        return key_hash(group) % self._partitions
 
     async def _scan(self, partition: int) -> None:
         """Read a partition of the topic to its end."""

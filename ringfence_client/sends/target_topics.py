@@ -82,16 +82,15 @@ class TargetTopics:
         """Return a topic that was looked at; None = it was not."""
         return self._topics.get(name)
 
-    async def usable(self, names: Iterable[str]) -> dict[str, TargetTopic]:
+    async def usable(self, names: Collection[str]) -> dict[str, TargetTopic]:
         """Return these topics; those that are not known are looked at.
 
         Raises:
             SendError: one of them takes nothing; the text says why.
         """
-        wanted = list(names)
-        for name in wanted:
+        for name in names:
             self._require_allowed(name)
-        found = {name: self._topics.get(name) or await self._look_at(name) for name in wanted}
+        found = {name: self._topics.get(name) or await self._look_at(name) for name in names}
         self._refresh()
         await self._look_at_avoided()
         return found
@@ -116,7 +115,7 @@ class TargetTopics:
         self._away |= dict.fromkeys(places, time.monotonic() + AVOIDED_S)
 
     async def unanswered(self, places: Collection[Place], own: Place) -> set[Place]:
-        """Return which partitions have no leader, or one that does not answer; none if ``own``, which is written too, does not answer either."""
+        """Return the partitions whose leaders do not answer; none if the leader of ``own``, which is written too, does not answer either."""
         try:
             known = await self._cluster.offsets.known_ends({*places, own}, EXPLAIN_LIMIT_S)
         except (KafkaError, OSError, TimeoutError, RingfenceError):
@@ -183,7 +182,7 @@ class TargetTopics:
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found = await self.described(name)
-        except HiddenTopicError:
+        except SendError:
             raise
         except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
             raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error

@@ -25,8 +25,6 @@ from ringfence_kafka.config.section import TopicName
 from ringfence_kafka.protocol import wire_names
 
 _TOPIC_NAME: Final = TypeAdapter(TopicName)
-TOPIC_CHARACTERS_MAX: Final = 249
-"""Kafka's limit."""
 KAFKA_INTERNAL: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
@@ -79,10 +77,10 @@ def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator
     for topic, claim in claims:
         if topic in KAFKA_INTERNAL:
             yield f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
-        if len(topic) > TOPIC_CHARACTERS_MAX:
+        if len(topic) > wire_names.TOPIC_CHARACTERS_MAX:
             yield (
                 f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
-                f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
+                f"{wire_names.TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
             )
         other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
         if other != topic:

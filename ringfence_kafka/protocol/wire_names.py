@@ -7,8 +7,8 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-TOPIC_NAME_MAX: Final = 249
-"""Kafka's own bound, in characters."""
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's own bound of a topic's name."""
 
 HEADER_SOURCE: Final = "_RF_SOURCE"
 """On every accepted record: ``<topic>/<partition>/<offset>`` of the input record it was made from."""
@@ -130,10 +130,10 @@ def state_topic(app_id: str, group: str, topic: str) -> str:
     """
     name = f"{app_id}-{group}-{topic}-state"
     legal = re.sub(r"[^a-zA-Z0-9._-]", "_", name)
-    if legal == name and len(name) <= TOPIC_NAME_MAX:
+    if legal == name and len(name) <= TOPIC_CHARACTERS_MAX:
         return name
     digest = blake2b(name.encode(), digest_size=8).hexdigest()
-    return f"{legal[: TOPIC_NAME_MAX - len(digest) - len('--state')]}-{digest}-state"
+    return f"{legal[: TOPIC_CHARACTERS_MAX - len(digest) - len('--state')]}-{digest}-state"
 
 
 def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:

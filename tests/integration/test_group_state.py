@@ -180,7 +180,7 @@ async def test_states_that_are_not_cached_are_read_again(bootstrap: str) -> None
 
 
 async def test_a_total_over_a_takeover(bootstrap: str) -> None:
-    """What a holder that lost its lease had not written counts no more, and what a stranger wrote since is what the state is."""
+    """A holder that lost its lease writes nothing more. The state is the one that a stranger wrote since."""
     seen: list[bytes | None] = []
 
     async def work(message: Message) -> None:

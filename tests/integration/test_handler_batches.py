@@ -200,7 +200,7 @@ async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
 
 @pytest.mark.long
 def test_a_crash_in_a_batch(bootstrap: str, tmp_path: Path) -> None:
-    """Its messages come again, each once in what was sent; those that were only in the batch are no poison for that."""
+    """Its messages come again, and each is sent once. Messages that were only in the batch do not become dead letters."""
     name = kafka.unique("crash")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     target = kafka.unique("batched")

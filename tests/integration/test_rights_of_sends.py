@@ -1,4 +1,4 @@
-"""Rights of a user whose handlers send and keep state: what it needs, and what messages come to without it."""
+"""Rights that a user needs for handlers with sends and state, and the fate of messages without them."""
 
 import asyncio
 import time

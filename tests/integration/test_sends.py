@@ -39,7 +39,7 @@ async def reason_of(bench: Bench) -> str:
 
 
 async def test_a_failed_attempt_sends_nothing(bootstrap: str) -> None:
-    """Of a message that is retried, released, or fails, readers see what the attempt sent that acknowledged it, and no other."""
+    """Readers see the sends of the attempt that acknowledged its message. Failed, retried and released attempts send nothing."""
     target = target_of(bootstrap)
 
     async def work(message: Message) -> None:

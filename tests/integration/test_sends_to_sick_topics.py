@@ -115,7 +115,7 @@ async def test_a_topic_that_comes_back_gets_everything(
 
 
 async def test_a_topic_that_was_made_smaller(bootstrap: str) -> None:
-    """What does not fit any more becomes a dead letter whose reason names the bound; what fits is sent, and others go on."""
+    """A record that does not fit any more makes its message a dead letter, and the reason names the bound. Others go on."""
     async with consuming(bootstrap) as bench:
         flow = Flow(bench, size=2 * SMALL)
         running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)

@@ -1,4 +1,4 @@
-"""Verbs that write as lanes while no worker runs, and that go on where they ended when they are run again."""
+"""Verbs that write as lanes while no worker runs. After an interruption they continue when they are run again."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

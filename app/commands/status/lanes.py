@@ -23,7 +23,7 @@ from ringfence_kafka.groups.trusted_offsets import own_commit
 from ringfence_kafka.http import probe_errors
 from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.protocol.lane_layout import LaneLayout
+from ringfence_kafka.protocol.lane_layout import LaneLayout, lane_of
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.rocksdb.errors import StateFolderError
@@ -64,10 +64,7 @@ async def workers(
 
 def _lanes_of(places: Iterable[Place], inputs: Mapping[str, int]) -> int:
     """Return how many lanes have these partitions. ``inputs``: the key ``lanes`` of each input topic."""
-    own = [(topic, partition) for topic, partition in places if topic in inputs]
-    return len(
-        {(topic, partition % inputs[topic] if inputs[topic] else partition) for topic, partition in own}
-    )
+    return len({(topic, lane_of(partition, inputs[topic])) for topic, partition in places if topic in inputs})
 
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:

@@ -22,5 +22,5 @@ def _amount(value: bytes | None) -> int:
 
 
 def _order(message: Message) -> str:
-    """Where it was published, and which part of a transaction it is."""
+    """Return its source, with the number of its part if it is one."""
     return message.source if message.part is None else f"{message.source}#{message.part.index}"

@@ -1,4 +1,4 @@
-"""The consumers of the chain: who runs which handler, who is killed, and when all is through."""
+"""The consumers of the chain: their handlers, the kill, and the end."""
 
 import time
 from pathlib import Path

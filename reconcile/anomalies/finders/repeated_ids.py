@@ -226,8 +226,8 @@ def _of_event(name: str) -> Column:
 def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence of IDs in between is gone. A ring that is off promises nothing.
 
-    The worst of several pairs of one input counts. Without evidence of their order, either order is possible. What two rings accepted before
-    another one took over from both is CROSS-LANE, a row for each ID.
+    The worst of several pairs of one input counts. Without evidence of their order, either order is possible. IDs that two rings accepted before
+    another one took over from both are CROSS-LANE, a row for each ID.
     """
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))

@@ -1,4 +1,4 @@
-"""A handler's module that is told of the groups that it loses."""
+"""A handler's module with a function `lost`."""
 
 import json
 from collections.abc import Collection

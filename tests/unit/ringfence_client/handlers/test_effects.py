@@ -53,7 +53,7 @@ def test_what_cannot_be_sent(arguments: dict[str, Any], error: type[Exception], 
 
     with pytest.raises(error, match=text):
         origin.send(**given)
-    assert not origin.effects.any
+    assert not origin.effects.are_asked_for
 
 
 def test_bounds_of_one_message() -> None:

@@ -83,7 +83,7 @@ async def test_a_topic_that_is_created_here_is_known_to_be_empty() -> None:
     assert await store.load(b"a") is None
     await store.prepare()
     assert store.is_known(b"a")
-    assert store.value(b"a") is None
+    assert store.peek(b"a") is None
 
 
 @pytest.mark.parametrize("state", [b"3", None])
@@ -103,7 +103,7 @@ async def test_a_write_beside_a_read(state: bytes | None, offsets: dict[bytes, i
 
     topic.reading = write
     assert await store.load(b"a") == b"2"
-    known = store.value(b"b") if store.is_known(b"b") else "to be read"
+    known = store.peek(b"b") if store.is_known(b"b") else "to be read"
     assert known in ({None} if state is None else {b"3", "to be read"})
     if state is not None:
         topic.records.append(SimpleNamespace(offset=2, key=b"b", value=state))

@@ -72,7 +72,7 @@ def _groups(count: int) -> Iterable[bytes]:
 
 
 async def _loaded(store: StateStore, groups: Iterable[bytes]) -> Sequence[bytes | None]:
-    return [store.value(group) if store.is_known(group) else await store.load(group) for group in groups]
+    return [store.peek(group) if store.is_known(group) else await store.load(group) for group in groups]
 
 
 async def test_read_at_the_first_message_of_a_group() -> None:
@@ -121,11 +121,11 @@ async def test_what_waits_for_its_transaction_counts() -> None:
     await store.prepare()
     cluster.outbox.set_state(b"g", b"1")
     assert store.is_known(b"g")
-    assert store.value(b"g") == b"1"
+    assert store.peek(b"g") == b"1"
     cluster.outbox.take()
-    assert store.value(b"g") == b"1"
+    assert store.peek(b"g") == b"1"
     cluster.outbox.set_state(b"g", None)
-    assert store.value(b"g") is None
+    assert store.peek(b"g") is None
 
 
 async def test_a_successor_reads_anew() -> None:

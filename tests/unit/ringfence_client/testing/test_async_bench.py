@@ -12,7 +12,7 @@ from ringfence_client.testing import AsyncHandlerBench, HandlerBench, message
 
 
 async def test_it_runs_in_the_loop_of_the_test() -> None:
-    """What a handler waits for may belong to that loop."""
+    """A handler may wait for something of that loop."""
     gate, all_run = asyncio.Event(), asyncio.Event()
 
     async def handle(given: Message) -> None:

@@ -52,7 +52,7 @@ async def test_a_handler_can_be_called_with_it() -> None:
     ],
 )
 def test_its_record_is_the_same_message(made: Message) -> None:
-    """What the consumer makes of the record that a bench writes is the message that was given."""
+    """The consumer makes the given message of the record that a bench writes."""
     record = accepted_record(made, SETTINGS.addresses[0], 0)
     read = MessageFactory(SETTINGS.addresses[0]).make(record, 1, Fence(1))
 

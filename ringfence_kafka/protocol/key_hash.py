@@ -1,0 +1,15 @@
+"""The hash by which Kafka's clients choose the partition of a key."""
+
+from functools import lru_cache
+from typing import Final
+
+from aiokafka.partitioner import murmur2
+
+HASHES_KEPT: Final = 100_000
+"""Of the keys that were asked for last: the hash is computed in Python, byte by byte."""
+
+
+@lru_cache(HASHES_KEPT)
+def key_hash(key: bytes) -> int:
+    """Return the number that chooses the partition of a key, modulo their count, as Kafka's own partitioner does."""
+    return int(murmur2(key) & 0x7FFFFFFF)
