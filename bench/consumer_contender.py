@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from bench.shapes import CONCURRENCY, STUCK, groups
 from ringfence_client import ConsumerOptions, GroupConsumer
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.process import gc_settings
 
 
 class Handler:
@@ -159,4 +160,5 @@ async def _main(kind: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
+    gc_settings.collect_rarely()  # as the consumer's command does
     asyncio.run(_main(*sys.argv[1:]))

@@ -342,6 +342,8 @@ class Dispatcher:
 
         While the breaker is open, messages that never failed come first: retries may be just those that fail for ever.
         """
+        if not self._resting.has_retries:
+            return self._resting.next_due() or self._fresh(name)
         room = len(self._retrying) < self._retries_max
         first = room and not self.breaker.open and (self.concurrency > 1 or self._retry_next)
         self._retry_next = not self._retry_next
@@ -357,7 +359,8 @@ class Dispatcher:
         for _ in range(len(self._partitions)):
             held = self._partitions[0]
             self._partitions.rotate(-1)
-            if self._resting.preparing.get(held, 0) >= self._preparing_max(held):
+            preparing = self._resting.preparing.get(held, 0)
+            if preparing and preparing >= self._preparing_max(held):
                 continue
             for _ in range(SIFTED_MAX):
                 turn = self._acquire(held, name)

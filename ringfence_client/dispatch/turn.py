@@ -179,6 +179,11 @@ class RestingTurns:
         """Whether a turn is due, or waits for what its partition does now."""
         return bool(self._due or self._retries or self._kept or self.preparing)
 
+    @property
+    def has_retries(self) -> bool:
+        """Whether a turn is due for another attempt."""
+        return bool(self._retries)
+
     def next_due(self) -> Turn | None:
         """Take a turn that is due for its first attempt."""
         return self._due.popleft() if self._due else None

@@ -328,8 +328,10 @@ class LeaseAcquisition:
         The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that is draining is no
         member for this partition any more. It goes on while nobody has taken the lease: what its handlers have finished is to be written, and
         whoever got the partition waits for that. So does one that a rebalance made drain while it asked. Who has been put out of the group and does
-        not know it yet fences nobody: its client learns it by the next heartbeat. A transaction of its own, of which nobody knows whether it has
-        ended, holds up its reading until it is fenced, so it does not wait for that for long.
+        not know it yet fences nobody: its client learns it by the next heartbeat.
+
+        The record is read before the fence too: where the failure was the fence of a living holder, that holder is left alone. A transaction of
+        one's own that has not ended holds up this reading until it is fenced, so it is given up after a moment.
 
         Raises:
             LostError: somebody has taken it.
@@ -349,14 +351,14 @@ class LeaseAcquisition:
         async def unasked() -> bool:
             return True
 
+        await look_soon()
         if not draining():
             try:
                 return await self._fenced(lease, look, confirm)
             except NotOwnerError:
                 if not draining():
-                    await look_soon()
                     raise
-        await look_soon()
+            await look_soon()
         return await self._fenced(lease, look, unasked)
 
     async def _explain(self, error: Exception) -> str:

@@ -54,6 +54,10 @@ class Watermark:
             raise ValueError(
                 f"offset {offset} was delivered, but the log was read up to {self._end}: offsets rise"
             )
+        if not self._stored:
+            self._unfinished[offset] = None
+            self._end = offset + 1
+            return True
         if due := not self.is_finished(offset):
             self._unfinished[offset] = None
         self.reached(offset + 1)

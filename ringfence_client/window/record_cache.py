@@ -170,7 +170,8 @@ class RecordCache:
         if self._closed:
             return
         share = self._shares[group]
-        self.recall(offset)
+        if offset in self._waiting:
+            self.recall(offset)
         record = self._records.pop(offset, None)
         freed = MESSAGE_BYTES
         if record is None:
@@ -181,7 +182,8 @@ class RecordCache:
             share.bytes -= bytes_kept
             share.count -= 1
             freed += bytes_kept
-        self._judge(group, share)
+        if share.parked:
+            self._judge(group, share)
         if not share.count and self._head(share) is None:
             del self._shares[group]
             freed += GROUP_BYTES

@@ -109,7 +109,7 @@ class Window:
             self.end = offset + 1
             if not self.watermark.delivered(offset):
                 continue
-            if record.key is not None and offset in range(*self._purged.get(record.key, (0, 0))):
+            if self._purged and self._is_purged(record):
                 self._count_finished(offset)
                 continue
             self._add(record)
@@ -117,6 +117,10 @@ class Window:
         if undone:
             self._in_vain = self.ledger.free <= free
             self._kept_then = len(self.cache)
+
+    def _is_purged(self, record: Any) -> bool:
+        begin, end = self._purged.get(record.key, (0, 0))
+        return record.key is not None and begin <= record.offset < end
 
     def reached(self, offset: int) -> None:
         """Note that the log was read up to here: no message lies between."""

@@ -50,6 +50,14 @@ class Consumer(Process):
         member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
         return -1 if member is None else int(member.generation)
 
+    @property
+    def busy(self) -> bool:
+        """Whether it opens, drains or gives away a partition."""
+        if self.consumer is None:
+            return False
+        claims = self.consumer.held_partitions._claims.values()
+        return any(claim._doing is not None for claim in claims)
+
     def stop(self, away_s: float) -> None:
         if self.loop is not None and self.consumer is not None:
             self._away_s = away_s
