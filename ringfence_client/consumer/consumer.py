@@ -11,18 +11,11 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    InconsistentGroupProtocolError,
-    InvalidSessionTimeoutError,
-    KafkaConnectionError,
-    KafkaError,
-)
+from aiokafka.errors import KafkaError
 
-from ringfence_client.consumer import app_id_check, group_terms
-from ringfence_client.consumer.assignor import KeepingAssignor
 from ringfence_client.consumer.fetch_loop import POLL_MS, FetchLoop
 from ringfence_client.consumer.foreign_members import watch_of
+from ringfence_client.consumer.group_admission import GroupAdmission
 from ringfence_client.consumer.lost_groups import Lost, LostGroups
 from ringfence_client.consumer.partitions import HeldPartitions
 from ringfence_client.consumer.topic_watch import TopicWatch
@@ -44,12 +37,11 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
 from ringfence_kafka.aiokafka_patches import internals, membership
 from ringfence_kafka.aiokafka_patches.metadata_refresh import refresh_metadata_on_doubt
-from ringfence_kafka.auth.access_errors import nobody
-from ringfence_kafka.auth.client_options import client_options, refusal
+from ringfence_kafka.auth.client_options import client_options
 from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
+from ringfence_kafka.errors import ConfigurationError, RingfenceError, TopicError
 from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -122,10 +114,7 @@ class GroupConsumer:
         self._watch = TopicWatch(self.cluster)
         self.group_watch = watch_of(self.cluster, self._topic, lambda: membership.member_id(self._consumer))
         self._looking: asyncio.Task[None] | None = None
-        self._foreign = ""
-        """Why we may not be in our group."""
-        self._refusing = asyncio.Event()
-        """Set when that is known."""
+        self._admission = GroupAdmission(settings, self._topic, self.cluster, self.options, self.group_watch)
         self._topic_fault = ""
         """What is wrong with a topic that was created again beneath this consumer."""
 
@@ -288,7 +277,7 @@ class GroupConsumer:
         Nothing is lost: handlers never had what did not reach a window.
         """
         flowing = asyncio.create_task(flow)
-        ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._refusing)
+        ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._admission.refusing)
         waits = [asyncio.create_task(end.wait()) for end in ends]
         try:
             await asyncio.wait([flowing, *waits], return_when=asyncio.FIRST_COMPLETED)
@@ -298,8 +287,8 @@ class GroupConsumer:
             await cancelled(flowing)
         if self.dispatcher.refused is not None:
             raise self.dispatcher.refused
-        if self._foreign:
-            raise ConfigurationError(self._foreign)
+        if self._admission.fault:
+            raise ConfigurationError(self._admission.fault)
         if not flowing.cancelled():
             flowing.result()
 
@@ -318,66 +307,14 @@ class GroupConsumer:
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": METADATA_AGE_MS,
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
-            "partition_assignment_strategy": [
-                KeepingAssignor(
-                    self._topic,
-                    self.held_partitions.owned,
-                    self._settings.app.id,
-                    self._refuse,
-                    self._terms,
-                    self._refuse_terms,
-                )
-            ],
+            "partition_assignment_strategy": [self._admission.assignor(self.held_partitions.owned)],
             "fetch_max_wait_ms": POLL_MS,
             "fetch_max_bytes": self.memory.response_bytes_max,
             "max_partition_fetch_bytes": self.memory.partition_bytes_max,
         }
 
-    def _refuse(self, app_id: str) -> None:
-        """Note that the group goes by another ``app.id``."""
-        self._foreign = app_id_check.fault(self.group, self._topic, self._settings.app.id, app_id)
-        self._refusing.set()
-
-    @property
-    def _terms(self) -> group_terms.Terms:
-        """A consumer that parks promises an order. Another one of the group that flows would break it."""
-        return {"on_dead_letter": self.options.on_dead_letter}
-
-    def _refuse_terms(self, group: group_terms.Terms) -> None:
-        """Note that the group goes by other terms."""
-        self._foreign = self._terms_fault(group_terms.differences(group, self._terms))
-        self._refusing.set()
-
-    def _terms_fault(self, found: str) -> str:
-        return (
-            f"the consumer group {self.group} has consumers of {self._topic} with other options: {found}. Give all consumers of a group the "
-            "same option. To change it, end all of them first; this one may be started again and again until they have ended"
-        )
-
     async def _join_and_fetch(self) -> None:
-        await app_id_check.require(self.cluster, self._topic, self._settings.app.id)
-        if found := await group_terms.unlike(self.cluster, self._topic, self._terms):
-            raise ConfigurationError(self._terms_fault(found))
-        try:
-            await self._consumer.start()
-        except InconsistentGroupProtocolError as error:
-            await self.group_watch.look()
-            found = "; ".join(map(str, self.group_watch.foreign)) or "which the brokers do not name"
-            raise ConfigurationError(
-                f"the consumer group {self.group} has members that are not Ringfence's and share out partitions in another way: {found}. "
-                "Stop them or give them another group.id, or choose another name for this group"
-            ) from error
-        except GroupAuthorizationFailedError as error:
-            raise PrerequisiteError(
-                f"this user may not read as the consumer group {self.group}: allow it, or choose another name"
-            ) from error
-        except InvalidSessionTimeoutError as error:
-            raise ConfigurationError(
-                f"the brokers do not take a session time-out of {self.options.session_timeout:g} s: choose one between "
-                "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
-            ) from error
-        except KafkaConnectionError as error:  # one answered a moment ago
-            raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
+        await self._admission.join(self._consumer)
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         policy = self.options.policy
         log.info(

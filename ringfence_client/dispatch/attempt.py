@@ -18,9 +18,10 @@ from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
 from ringfence_client.dispatch.failure_log import FailureLog, legible
 from ringfence_client.dispatch.left_runs import LeftRuns
 from ringfence_client.dispatch.poison_messages import PoisonMessages
+from ringfence_client.dispatch.resting_turns import RestingTurns
 from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.supplies import Supplies
-from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
+from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.handler import HandlerEndedError, HandlerError, HandlerRuns

@@ -5,7 +5,8 @@ from collections import Counter
 from typing import Any
 
 from ringfence_client.dispatch.failure_log import FailureLog
-from ringfence_client.dispatch.turn import RestingTurns, Turn
+from ringfence_client.dispatch.resting_turns import RestingTurns
+from ringfence_client.dispatch.turn import Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.handler import HandlerEndedError
 from ringfence_client.handlers.message import Message, MessageFactory, Retry

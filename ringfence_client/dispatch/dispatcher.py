@@ -1,18 +1,20 @@
 """Hands messages to handlers: so many at once, a group strictly in order, groups beside one another.
 
-Which turn goes next is decided here; what becomes of it in :mod:`ringfence_client.dispatch.attempt`.
+The next turn of a slot comes from :mod:`ringfence_client.dispatch.turn_choice`. Its attempt is in :mod:`ringfence_client.dispatch.attempt`.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections import Counter, deque
+from collections import Counter
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
+from ringfence_client.dispatch.resting_turns import RestingTurns
 from ringfence_client.dispatch.retry_clock import RetryClock
-from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
+from ringfence_client.dispatch.turn import Turn
+from ringfence_client.dispatch.turn_choice import TurnChoice
 from ringfence_client.handlers.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.handlers.message import MessageFactory
 from ringfence_client.handlers.options import ConsumerOptions
@@ -24,8 +26,6 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 PROBE_CHECK_S: Final = 0.05
 """While nearly everything fails, and as many are tried as may be."""
-SIFTED_MAX: Final = 250
-"""Messages that failed before and are set aside in one search for one that never failed."""
 CANCEL_LIMIT_S: Final = 2.0
 """For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
 
@@ -67,11 +67,9 @@ class Dispatcher:
             self._refuse,
             self._clock,
         )
-        self._partitions: deque[HeldPartition] = deque()
-        self._retries_max = max(1, options.concurrency // 2)
-        """Slots that retries may have at once. The others are for messages that never failed, so that none waits for sick ones."""
-        self._retry_next = True
-        """With a single handler: whether a retry comes next."""
+        self._choice = TurnChoice(
+            options, self.breaker, self._resting, self._attempts.suspects, self._clock, self._wake_later
+        )
         self._slots = 0
         """How many there are; 0 before the start."""
         self._free_names: list[str] = []
@@ -107,7 +105,7 @@ class Dispatcher:
 
     def add_partition(self, held: HeldPartition) -> None:
         """Hand out messages of this partition too."""
-        self._partitions.append(held)
+        self._choice.partitions.append(held)
         self.wake()
 
     def wake(self) -> None:
@@ -121,7 +119,7 @@ class Dispatcher:
         """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
         held.suspend()
         with contextlib.suppress(ValueError):
-            self._partitions.remove(held)
+            self._choice.partitions.remove(held)
         self._resting.suspend(held)
         self._attempts.suspects.look()
 
@@ -324,7 +322,7 @@ class Dispatcher:
         turn = None
         self._choosing = True
         try:
-            while (turn := self._choose(name)) is not None:
+            while (turn := self._choice.choose(name, len(self._retrying))) is not None:
                 if self._attempts.prepare(turn):
                     return turn
         except Exception as error:
@@ -336,71 +334,6 @@ class Dispatcher:
         finally:
             self._choosing = False
         return None
-
-    def _choose(self, name: str) -> Turn | None:
-        """Retries come first up to half of the slots; a message that never failed gets any slot.
-
-        While the breaker is open, messages that never failed come first: retries may be just those that fail for ever.
-        """
-        if not self._resting.has_retries:
-            return self._resting.next_due() or self._fresh(name)
-        room = len(self._retrying) < self._retries_max
-        first = room and not self.breaker.open and (self.concurrency > 1 or self._retry_next)
-        self._retry_next = not self._retry_next
-        if first and (turn := self._resting.next_retry(self._retries_max)) is not None:
-            return turn
-        fresh = self._resting.next_due() or self._fresh(name)
-        if fresh is not None or not room:
-            return fresh
-        return self._resting.next_retry(self._retries_max)
-
-    def _fresh(self, name: str) -> Turn | None:
-        """Of partitions that can write, as many groups as there are handlers; of others one, which has to wait for that."""
-        for _ in range(len(self._partitions)):
-            held = self._partitions[0]
-            self._partitions.rotate(-1)
-            preparing = self._resting.preparing.get(held, 0)
-            if preparing and preparing >= self._preparing_max(held):
-                continue
-            for _ in range(SIFTED_MAX):
-                turn = self._acquire(held, name)
-                if turn is None:
-                    break
-                if not turn.has_failed:
-                    return turn
-                self._keep_for_retry(turn)
-            else:
-                self._wake_later()  # there are more, but other tasks of the loop come first
-        return None
-
-    def _preparing_max(self, held: HeldPartition) -> int:
-        """Return how many groups of a partition may wait for what it must do. A crash leaves many of which each must be written."""
-        if not held.writer.covers():
-            return 1
-        window = held.window
-        return self._attempts.suspects.begun_max if window.next < window.suspect_below else self.concurrency
-
-    def _acquire(self, held: HeldPartition, name: str) -> Turn | None:
-        """Acquire the oldest available message of a partition, with more of its group where it is prefetched."""
-        turn = Turn(held, name)
-        ledger = held.window.ledger
-        offset = ledger.acquire(turn)
-        if offset is None:
-            return None
-        turn.offsets.append(offset)
-        if self._options.held_max > 1:
-            turn.offsets.extend(ledger.acquire_more(turn))
-        return turn
-
-    def _keep_for_retry(self, turn: Turn) -> None:
-        """Have a message wait for its next attempt that failed before it was acquired: with another holder, or before a release."""
-        attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], self._clock.now_ms()
-        count, failures = attempts.counts.get(offset, 0), attempts.failures[offset]
-        delay = self._options.policy.before_last(count, failures, now_ms)
-        if delay and offset not in turn.given_up:
-            self._resting.rest(turn, Rest(delay))
-        else:
-            self._resting.due(turn)
 
     # -- runs that are ended -----------------------------------------------------------------------------------
 

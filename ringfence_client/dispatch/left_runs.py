@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
+from ringfence_client.dispatch.resting_turns import RestingTurns
+from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.handlers.effects import Effects
 from ringfence_client.handlers.message import Message
 from ringfence_client.sends.outgoing_record import OutgoingRecord

@@ -7,7 +7,8 @@ from aiokafka.errors import KafkaError
 
 from ringfence_client.dispatch.failure_log import FailureLog
 from ringfence_client.dispatch.poison_messages import PoisonMessages
-from ringfence_client.dispatch.turn import Rest, RestingTurns, Turn
+from ringfence_client.dispatch.resting_turns import RestingTurns
+from ringfence_client.dispatch.turn import Rest, Turn
 from ringfence_client.handlers import group_names
 from ringfence_client.sends.state_store import UNREAD
 from ringfence_kafka.errors import RingfenceError, named

@@ -12,13 +12,14 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_client.partition.beginning_log import log_beginning
 from ringfence_client.partition.dead_letters import DeadLetters
 from ringfence_client.partition.progress_writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
 from ringfence_client.progress import deaths
 from ringfence_client.progress.lease import Lease, LeaseWatch, LostError
 from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
-from ringfence_client.progress.resume_offset import Log, Resumption, resume
+from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.progress.topic_checks import small
 from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_client.sends.state_store import StateReader
@@ -125,7 +126,7 @@ class LeaseAcquisition:
         async with producer.kept():
             log_now = await self._log(lease, predecessor)
         found = resume(predecessor, log_now)
-        self._say(lease, predecessor, log_now, found)
+        log_beginning(lease, predecessor, log_now, found)
         token = 1 + (predecessor.token if predecessor is not None else 0)
         lease = dataclasses.replace(lease, token=token, topic_id=log_now.topic_id)
 
@@ -276,45 +277,6 @@ class LeaseAcquisition:
             lease, noted.offset, lease.group, why, known if before is None else before.offset,
         )  # fmt: skip
         return None if before is None else before.offset
-
-    def _say(self, lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
-        """Log what an operator should know of where it begins."""
-        before = log_now.committed if recorded is None else recorded.next
-        wanted = log_now.committed if found.moved else before
-        if found.recreated:
-            log.warning(
-                "%s: %s was deleted and created again: beginning at %s, %d; nothing that %s knows of the old one applies",
-                lease, lease.topic, "the offset that was set" if found.moved else "its start", found.progress.next, lease.group,
-            )  # fmt: skip
-        elif found.moved:
-            log.warning(
-                "%s: the offset of %s was moved from %d to %d: beginning there, and what was finished above it is "
-                "done again",
-                lease, lease.group, before, log_now.committed,
-            )  # fmt: skip
-        if found.beyond:
-            log.warning(
-                "%s: somebody set the offset of %s to %s, but the log ends at %d: the offset is not followed and reading continues at %d; "
-                "to move it, stop all consumers of the group and set an offset up to the end",
-                lease, lease.group, log_now.committed, log_now.end, found.progress.next,
-            )  # fmt: skip
-        if recorded is None and log_now.committed is None and log_now.start:
-            log.warning(
-                "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
-                "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
-                "clear', and set a longer retention.ms on %s",
-                lease, log_now.start, lease.group, log_now.start, lease.topic,
-            )  # fmt: skip
-        if found.lost_tail:
-            log.warning(
-                "%s ends at %d, and %s has finished it up to %d: it was recreated, or lost its tail; beginning at its "
-                "start", lease, log_now.end, lease.group, wanted,
-            )  # fmt: skip
-        if found.gap:
-            log.error(
-                "GAP: %s begins at %d, and %s has finished it up to %d: retention deleted what lies between",
-                lease, log_now.start, lease.group, wanted,
-            )  # fmt: skip
 
     async def _take_back(
         self,

@@ -13,6 +13,7 @@ from aiokafka import TopicPartition
 
 from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
+from ringfence_client.partition.write_schedule import WriteSchedule
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.lease import Lease, LostError
 from ringfence_client.progress.progress_record import Progress
@@ -34,20 +35,6 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 """A holder that died with a transaction open holds up readers of the progress topic for no longer."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
-REFRESH_S: Final = 1.0
-"""A record that says nothing new is written so often while something runs: its holder lives."""
-BYTES_PER_S: Final = 500_000
-"""Records grow with what is finished out of order; large ones are written less often."""
-
-
-BUILDING_SHARE: Final = 0.1
-"""Share of the time in which this process may build records: the event loop stands still meanwhile."""
-URGENT_SHARE: Final = 0.25
-"""The same where somebody waits for the write."""
-BUILDING_FREE_S: Final = 0.01
-"""A record that is built within so long is written at once where somebody waits."""
-
-
 CROWDED: Final = 0.8
 """Share of the messages that may wait in a partition, from which on the log warns."""
 
@@ -102,10 +89,6 @@ class ProgressWriter:
         self._dead_letters = dead_letters
         self._take_back = take_back
         self._explain = explain
-        self._ack_interval = options.ack_interval
-        self._ack_count = options.ack_count
-        self._timeout = options.lease_timeout
-        self._idle = options.lease_idle
         self._committing = True
         """Whether the group's offset is written too."""
         self._writing: asyncio.Timeout | None = None
@@ -114,13 +97,10 @@ class ProgressWriter:
         self._beat = 0
         self._next = 0
         """By the last record that is known to be committed: it never goes back."""
-        self._covered_until = 0.0
-        self._ran = False
-        """Whether something did by the last record."""
-        self._changes = 0
-        self._urgent = False
-        self._wake = asyncio.Event()
         self._closing = asyncio.Event()
+        self._schedule = WriteSchedule(options, self._closing)
+        # Called for each message, so no method of this class stands between.
+        self.note, self.hurry, self.covers = self._schedule.note, self._schedule.hurry, self._schedule.covers
         self._ended = False
         """Nothing is written any more."""
         self._finished = False
@@ -134,9 +114,6 @@ class ProgressWriter:
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self.letters = PendingLetters(str(lease), dead_letters, self.hurry)
-        self._written_at = 0.0
-        self._pause = 0.0
-        self._urgent_pause = 0.0
         self._crowded = False
         """Whether the log says that too many messages wait."""
         self.fault = ""
@@ -152,20 +129,6 @@ class ProgressWriter:
             refused: Called when a topic refused a send: nothing more is written, and the partition must be opened again.
         """
         self._task = asyncio.create_task(self._run(lost, refused), name=f"progress of {self._lease}")
-
-    def note(self, count: int = 1) -> None:
-        """Note that something was begun, or so many messages were finished."""
-        before, self._changes = self._changes, self._changes + count
-        if not before or before < self._ack_count <= self._changes:
-            self._wake.set()
-
-    def covers(self) -> bool:
-        """Whether a message may be begun without a new record before it: nobody may take the lease for so long yet.
-
-        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did. Both clocks go on while their
-        machines sleep.
-        """
-        return clock.now() < self._covered_until
 
     @property
     def draining(self) -> bool:
@@ -220,7 +183,7 @@ class ProgressWriter:
         # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
         self._outlived = not released
         self._closing.set()
-        self._wake.set()
+        self._schedule.close()
         if self._task is not None:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
@@ -243,7 +206,7 @@ class ProgressWriter:
     async def _run(self, lost: Callable[[], None], refused: Callable[[], None]) -> None:
         attempt = 0
         while True:
-            await self._due()
+            await self._schedule.due(self._window.attempts.running)
             closing = self._closing.is_set()
             letters: Collection[Pending] = ()
             try:
@@ -262,7 +225,8 @@ class ProgressWriter:
                 return
             except Exception as error:
                 attempt += 1
-                self._broken = self._urgent = True
+                self._broken = True
+                self._schedule.rest()
                 self._parts.forget()
                 shown = await self.sends.explained(error, self._destination())
                 refusing = refusing_topics(shown)
@@ -280,30 +244,6 @@ class ProgressWriter:
                 if letters and (not refusing or self._dead_letters.topic.name in refusing):
                     self.letters.rest(error)
                 await self._back_off(error, attempt)
-
-    async def _due(self) -> None:
-        """Wait until there is something to write and it is time for it: at once after a rest, else at the interval.
-
-        Also to say that this holder lives, while something runs.
-        """
-        rest = self._written_at + self._urgent_pause - clock.now()
-        if rest > 0:
-            await set_within(self._closing, rest)
-        while not self._closing.is_set() and not self._urgent:
-            if not self._changes:
-                self._wake.clear()
-                left = self._written_at + REFRESH_S - clock.now() if self._window.attempts.running else None
-                if not await set_within(self._wake, left):
-                    return
-                continue
-            pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
-            # What began after a record that says that nothing runs must be known before the lease may be taken as idle.
-            pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
-            left = self._written_at + pause - clock.now()
-            if left <= 0:
-                return
-            self._wake.clear()
-            await set_within(self._wake, left)
 
     async def _write(self, letters: Collection[Pending]) -> None:
         """Write one transaction with all that was noted until now, and with these dead letters."""
@@ -329,10 +269,8 @@ class ProgressWriter:
         batches += sent
         # Not before all is built: a letter that cannot be must hold up its message.
         waiting, self._waiting = self._waiting, []
-        changes, self._changes, self._urgent = self._changes, 0, False
-        covered_until = begun + (self._timeout if progress.running else self._idle) / 2
-        # From now on it may be the last word, whether its answer is seen or not.
-        self._covered_until = min(self._covered_until, covered_until)
+        running = bool(progress.running)
+        write = self._schedule.begin(begun, running=running)
         offsets = {TopicPartition(lease.topic, lease.partition): progress.next} if self._committing else {}
         try:
             limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
@@ -340,7 +278,7 @@ class ProgressWriter:
                 bases = await self._producer.transact(batches, offsets, lease.group)
         except BaseException:
             self._waiting = waiting + self._waiting
-            self._changes += changes
+            self._schedule.failed(write)
             self._in_doubt = _InDoubt(progress.beat, len(waiting))
             raise
         finally:
@@ -349,11 +287,7 @@ class ProgressWriter:
         self._parts.written()
         self.sends.commit(batches, bases)
         window.written(progress)
-        self._ran = bool(progress.running)
-        self._covered_until = covered_until
-        self._written_at, self._pause = clock.now(), max(size / BYTES_PER_S, built_s / BUILDING_SHARE)
-        # It may also be this process that stood still, for however long.
-        self._urgent_pause = min(REFRESH_S, built_s / URGENT_SHARE) if built_s > BUILDING_FREE_S else 0.0
+        self._schedule.written(write, running=running, size=size, built_s=built_s)
         self._bury_written()
         _answer(waiting)
         self._warn_of_crowding()
@@ -410,11 +344,6 @@ class ProgressWriter:
             self._bury_written()
             _answer(waiting)
         self.letters.settle()
-
-    def hurry(self) -> None:
-        """Write at once."""
-        self._urgent = True
-        self._wake.set()
 
     def _give_up(self) -> None:
         self._ended = True

@@ -120,7 +120,7 @@ MUTANTS: Final = (
         "Healthy groups wait until groups that fail for ever leave a slot.",
         (
             Patch(
-                "ringfence_client/dispatch/dispatcher.py",
+                "ringfence_client/dispatch/turn_choice.py",
                 "max(1, options.concurrency // 2)",
                 "options.concurrency",
             ),

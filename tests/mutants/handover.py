@@ -5,7 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _CLAIM: Final = "ringfence_client/consumer/partition_task.py"
-_WRITER: Final = "ringfence_client/partition/progress_writer.py"
+_SCHEDULE: Final = "ringfence_client/partition/write_schedule.py"
 _GROUP_STORM_TESTS: Final = "tests/integration/test_lease_rebalances.py"
 _CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
 
@@ -13,7 +13,7 @@ MUTANTS: Final = (
     Mutant(
         "begun-whether-covered-or-not",
         "After a rest a message is begun under a lease that somebody takes at that moment.",
-        (Patch(_WRITER, "return clock.now() < self._covered_until", "return True"),),
+        (Patch(_SCHEDULE, "return clock.now() < self._covered_until", "return True"),),
         "tests/integration/test_lease_takeover.py::test_holder_that_cannot_write",
     ),
     Mutant(
@@ -27,8 +27,8 @@ MUTANTS: Final = (
         "Who is long in one message says nothing, and is taken for dead.",
         (
             Patch(
-                _WRITER,
-                "left = self._written_at + REFRESH_S - clock.now() if self._window.attempts.running else None",
+                _SCHEDULE,
+                "left = self._written_at + REFRESH_S - clock.now() if running else None",
                 "left = None",
             ),
         ),

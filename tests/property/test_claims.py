@@ -134,7 +134,7 @@ async def _history(seed: int) -> None:
         await held_partitions.revoked(OURS)
         open_writers = [writer for writer in group.writers if not writer.ended]
         assert not any(writer.held for writer in open_writers)
-        assert not dispatcher._partitions
+        assert not dispatcher._choice.partitions
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
         held_partitions.given(OURS if ours else [])
@@ -154,7 +154,7 @@ async def _history(seed: int) -> None:
     held = held_partitions.partitions[0]
 
     assert [writer for writer in group.writers if not writer.ended] == [cast(Any, held.writer)]
-    assert list(dispatcher._partitions) == [held]
+    assert list(dispatcher._choice.partitions) == [held]
     assert (held.window.closed, held.failed, held.draining) == (False, False, False)
     await held_partitions.close()
     await asyncio.wait_for(held_partitions.end(), LIMIT_S)

@@ -9,7 +9,7 @@ import pytest
 
 from ringfence_client.dispatch.dispatcher import Dispatcher
 from ringfence_client.partition import lease_acquisition
-from ringfence_client.partition.progress_writer import ProgressWriter
+from ringfence_client.partition.write_schedule import WriteSchedule
 from ringfence_client.progress import record_parts
 from ringfence_client.progress.lease import LeaseWatch
 from ringfence_client.progress.progress_record import Progress
@@ -158,7 +158,7 @@ def _of_any_topic(recorded: Progress | None, log: Log) -> Resumption:
     [
         (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
         (Dispatcher, "drop", _not_ended, {"OVERLAPPED", "FORGOTTEN"}),
-        (ProgressWriter, "covers", lambda _: True, {"UNFENCED"}),
+        (WriteSchedule, "covers", lambda _: True, {"UNFENCED"}),
         (lease_acquisition, "resume", _of_any_topic, {"UNHANDLED", "LOST", "StalledError", "FORGOTTEN", "REDONE"}),
     ],
     ids=["taken at once", "released while handlers run", "begun uncovered", "another topic of the name"],

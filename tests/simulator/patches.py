@@ -24,6 +24,7 @@ import ringfence_client.consumer.fetch_loop
 import ringfence_client.consumer.topic_watch
 import ringfence_client.dispatch.attempt
 import ringfence_client.dispatch.dispatcher
+import ringfence_client.partition.beginning_log
 import ringfence_client.partition.lease_acquisition
 import ringfence_client.partition.parked_reader
 import ringfence_client.progress.progress_record
@@ -205,7 +206,7 @@ def simulated() -> Iterator[None]:
         (tables.table_restore, "secrets", DICE),
         (tables.lane_store, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),
-        (ringfence_client.partition.lease_acquisition, "log", _EAR),
+        (ringfence_client.partition.beginning_log, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),
         (LogReader, "read_range", admin.read_range),
         (LogReader, "newest_values", admin.newest_values),

@@ -4,7 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ringfence_client.dispatch.turn import RestingTurns, Turn
+from ringfence_client.dispatch.resting_turns import RestingTurns
+from ringfence_client.dispatch.turn import Turn
 
 
 class Held:

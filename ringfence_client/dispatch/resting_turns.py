@@ -1,0 +1,220 @@
+"""Turns that keep their groups without a handler."""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ringfence_client.dispatch.retry_clock import RetryClock, Timer
+from ringfence_client.dispatch.turn import Rest, Turn
+from ringfence_client.partition.partition import HeldPartition
+from ringfence_client.progress.lease import LostError
+from ringfence_client.window.window import End
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+ASIDE_S: Final = 1.0
+"""The record of a message that rests for so long may be dropped from memory and read again from the log."""
+
+
+class RestingTurns:
+    """Turns that keep their groups without a slot: for a while, until something has happened, or until a slot is free."""
+
+    def __init__(self, wake: Callable[[], None], clock: RetryClock | None = None) -> None:
+        """``wake`` is called when messages became available."""
+        self._wake = wake
+        self._clock = clock or RetryClock()
+        self._due: deque[Turn] = deque()
+        """Those whose first message has not failed yet."""
+        self._retries: dict[HeldPartition, deque[Turn]] = {}
+        """Due too: those whose first message has, of each partition; the one that comes next is first."""
+        self._suspended: list[Turn] = []
+        """Due too, but of partitions of which nothing is handed out now."""
+        self._timers: dict[Turn, Timer] = {}
+        self._waits: dict[Turn, asyncio.Future[Any]] = {}
+        self._kept: set[Turn] = set()
+        """Those that wait and are not put back."""
+        self._preparing: dict[Turn, bool] = {}
+        """Those that wait for what their partition must do, and whether they are for another attempt."""
+        self.preparing: Counter[HeldPartition] = Counter()
+        """How many of those a partition has."""
+        self._preparing_retries: Counter[HeldPartition] = Counter()
+        """How many of them are for another attempt."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a turn is due, or waits for what its partition does now."""
+        return bool(self._due or self._retries or self._kept or self.preparing)
+
+    @property
+    def has_retries(self) -> bool:
+        """Whether a turn is due for another attempt."""
+        return bool(self._retries)
+
+    def next_due(self) -> Turn | None:
+        """Take a turn that is due for its first attempt."""
+        return self._due.popleft() if self._due else None
+
+    def next_retry(self, preparing_max: int) -> Turn | None:
+        """Take a turn that is due for another attempt; partitions take turns.
+
+        ``preparing_max``: a partition where so many retries wait for what it must do gives no more. Thousands of failing messages, whose
+        records must be read again, would keep all others from being prepared.
+        """
+        for held in self._retries:
+            if self._preparing_retries[held] < preparing_max:
+                turns = self._retries.pop(held)
+                turn = turns.popleft()
+                if turns:
+                    self._retries[held] = turns
+                return turn
+        return None
+
+    def due(self, turn: Turn) -> None:
+        """Have it go on as soon as a slot is free, and its partition is not suspended."""
+        if turn.held.draining:
+            turn.held.window.attempts.rest(turn.offsets)
+            self._suspended.append(turn)
+            return
+        if turn.has_failed:
+            self._retries.setdefault(turn.held, deque()).append(turn)
+        else:
+            self._due.append(turn)
+        self._wake()
+
+    def rest(self, turn: Turn, rest: Rest) -> None:
+        """Rest for so many seconds; then go on, or put all back."""
+        if turn.held.ending:
+            return
+
+        def over() -> None:
+            del self._timers[turn]
+            if rest.release:
+                turn.put_back()
+            self._go_on(turn)
+
+        self._timers[turn] = self._clock.call_later(rest.seconds, over)
+        if rest.seconds >= ASIDE_S:
+            turn.held.window.set_aside(turn.offsets[0])
+        if turn.held.draining:
+            turn.held.window.attempts.rest(turn.offsets)
+
+    def wait(
+        self, turn: Turn, happened: "asyncio.Future[Any]", *, keeps: bool = False, prepares: bool = False
+    ) -> None:
+        """Keep the group until this is done, and then for as long as its result says, a :class:`Rest` or None.
+
+        Args:
+            turn: It is dropped if this ends with :class:`LostError`.
+            happened: May finish the first message. A task is cancelled if the turn is taken out before.
+            keeps: The message is not tried again and not put back: its dead letter is on its way.
+            prepares: The partition itself must do this before the message can be begun.
+        """
+        self._waits[turn] = happened
+        if keeps:
+            self._kept.add(turn)
+        if prepares:
+            self._preparing[turn] = turn.has_failed
+            self.preparing[turn.held] += 1
+            self._preparing_retries[turn.held] += turn.has_failed
+        happened.add_done_callback(lambda future: self._happened(turn, future))
+        if turn.held.draining:
+            turn.held.window.attempts.rest(turn.offsets)
+
+    def _happened(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if self._waits.get(turn) is not future:
+            return
+        self._forget_wait(turn)
+        if future.cancelled() or isinstance(error, LostError) or turn.held.window.closed:
+            turn.over()  # its partition is lost, but messages of others may wait for this attempt
+            return
+        if error is not None:
+            log.error("%s: internal error, please report", turn.held, exc_info=error)
+            turn.held.fail()
+        rest = None if error is not None else future.result()
+        if rest is None:
+            self._go_on(turn)
+        else:
+            self.rest(turn, rest)
+
+    def _go_on(self, turn: Turn) -> None:
+        if turn.offsets:
+            self.due(turn)
+        else:
+            self._wake()  # others of its group are available
+
+    def __contains__(self, turn: Turn) -> bool:
+        """Whether it rests, or waits."""
+        return turn in self._timers or turn in self._waits
+
+    def suspend(self, held: HeldPartition) -> None:
+        """Let none of this partition go on until :meth:`resume`. What was only about to begin did not."""
+        self._suspended += (turn for turn in self._due if turn.held is held)
+        self._suspended += self._retries.pop(held, ())
+        self._due = deque(turn for turn in self._due if turn.held is not held)
+        for turn in self._of(held):
+            turn.take_back()
+            held.window.attempts.rest(turn.offsets)
+
+    def resume(self) -> None:
+        """Let those of partitions that are not suspended any more go on when they have rested."""
+        suspended, self._suspended = self._suspended, []
+        for turn in suspended:
+            self.due(turn)
+
+    def end(self, held: HeldPartition) -> None:
+        """Put back what those of a suspended partition hold, except those whose dead letter is on its way.
+
+        If the partition comes back, the next handler would else have their message, beside or behind its letter.
+        """
+        for turn in list(self._of(held)):
+            if turn not in self._kept:
+                self._forget(turn)
+                turn.put_back()
+
+    def skip(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> bool:
+        """Drop the first message of the turn of this group that rests, or this one alone; whether there is one."""
+        turn = self.withdraw(held, group, offset)
+        if turn is None:
+            return False
+        turn.finish(End.REJECT)
+        self._go_on(turn)
+        return True
+
+    def withdraw(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> Turn | None:
+        """Take the turn of this group out, or the one whose first message is this, unless its dead letter may be written."""
+        for turn in list(self._of(held)):
+            first = turn.offsets[0]
+            is_meant = held.window.group_of(first) == group and offset in {None, first}
+            if is_meant and held.writer.withdraw(first):
+                self._forget(turn)
+                return turn
+        return None
+
+    def _of(self, held: HeldPartition) -> Iterator[Turn]:
+        retries = self._retries.get(held, ())
+        everything = (*self._timers, *self._waits, *self._due, *retries, *self._suspended)
+        return (turn for turn in everything if turn.held is held and turn.offsets)
+
+    def _forget_wait(self, turn: Turn) -> None:
+        if isinstance(happened := self._waits.pop(turn, None), asyncio.Task):
+            happened.cancel()
+        self._kept.discard(turn)
+        if (retry := self._preparing.pop(turn, None)) is not None:
+            self.preparing[turn.held] -= 1
+            self._preparing_retries[turn.held] -= retry
+            if not self.preparing[turn.held]:
+                del self.preparing[turn.held], self._preparing_retries[turn.held]
+
+    def _forget(self, turn: Turn) -> None:
+        if (timer := self._timers.pop(turn, None)) is not None:
+            timer.cancel()
+        self._forget_wait(turn)
+        retries = self._retries.get(turn.held, deque())
+        for items in (self._due, self._suspended, retries):
+            if turn in items:
+                items.remove(turn)
+        if not retries:
+            self._retries.pop(turn.held, None)
