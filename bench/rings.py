@@ -24,7 +24,7 @@ from bench.measure import REPORT, ROOT
 from bench.table import machine
 from bench.traffic import FLUSH_LIMIT_S, LOG_LEVEL, Plan, generate, publish
 from ringfence_kafka.protocol import wire_names
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import Meta, Origin
 
 APP_ID: Final = "bench-rings"
@@ -163,7 +163,7 @@ def fill(bootstrap: str, changelog: str, address: str, ids: int) -> None:
         producer.begin_transaction()
         for number in some:
             value = codec.ring_value(
-                number, codec.encode_id(identity(number)), Origin(0, number, 1_700_000_000_000)
+                number, stored_ids.encode_id(identity(number)), Origin(0, number, 1_700_000_000_000)
             )
             producer.produce(changelog, value, codec.ring_key(ids, number), 0)
             if number % BATCH == BATCH - 1 or number == ids - 1:

@@ -22,8 +22,8 @@ from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import TableOptions
-from tables.codec import encode_id
 from tables.restore import ChangelogBounds
+from tables.stored_ids import encode_id
 from tables.table import LaneTable
 
 LOOKED_UP: Final = 100_000

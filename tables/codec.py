@@ -10,8 +10,8 @@ kind     key                                      value
 ======== ======================================== =====================================================
 meta     ``00``                                   JSON, see :class:`Meta`
 ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
-                                                  timestamp:i64 id (kind byte, bytes; see :func:`encode_id`,
-                                                  :func:`foreign_id`)
+                                                  timestamp:i64 id (kind byte, bytes; see
+                                                  :mod:`tables.stored_ids`)
 hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of offsets above it, as
                                                   :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
@@ -24,7 +24,6 @@ counts. All integers are big-endian.
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
 from ringfence_kafka.protocol import hop, offset_ranges
@@ -49,15 +48,6 @@ _HOPS_VALUE: Final = struct.Struct(">BQ")
 _SEQUENCE: Final = slice(1, 9)
 """Where a ring record's value holds it."""
 
-DISPLAY_PREFIXES: Final = ("hex:", "base64:", "digest:", "text:")
-"""How IDs that are no plain text are written by and for people."""
-ID_BYTES_MAX: Final = 256
-"""Longer IDs are kept as their digest."""
-_RAW: Final = b"\x00"
-_DIGEST: Final = b"\x01"
-_FOREIGN: Final = b"\x02"
-"""u8 length and name of the address that the ID is one of; then the ID as that address would store it."""
-
 
 class FormatError(Exception):
     """Bytes that this version cannot read: written by a later version, or damaged."""
@@ -78,7 +68,7 @@ class Slot(NamedTuple):
     capacity: int
     sequence: int
     id: bytes
-    """Encoded by :func:`encode_id`."""
+    """Encoded by :func:`tables.stored_ids.encode_id`."""
     origin: Origin
 
 
@@ -142,69 +132,6 @@ _RULES: Final = "rules"
 def next_key(topic: str, partition: int, lanes: int) -> str:
     """Return the key of an input in :attr:`Meta.next_offsets`. ``lanes`` is the record's."""
     return f"{topic}/{partition}" if lanes else topic
-
-
-def encode_id(value: bytes) -> bytes:
-    """The stored form of a duplicate ID.
-
-    IDs are compared as bytes. Over 256 bytes the BLAKE2b-256 digest stands for the ID; the kind byte keeps
-    an ID apart that happens to equal another one's digest.
-    """
-    if len(value) <= ID_BYTES_MAX:
-        return _RAW + value
-    return digest_id(value)
-
-
-def digest_id(value: bytes) -> bytes:
-    """The stored form of an ID that is a digest, whatever the length of what it stands for."""
-    return _DIGEST + blake2b(value, digest_size=32).digest()
-
-
-def foreign_id(address: str, encoded_id: bytes) -> bytes:
-    """The stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
-
-    Kept apart from the lane's own: ``7`` of payments is never ``7`` of transfers. A name has 200 characters at most.
-    """
-    name = address.encode()
-    return b"%b%c%b%b" % (_FOREIGN, len(name), name, encoded_id)
-
-
-def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
-    """Whose ID it is, None = the lane's own address's, and the ID as that one stores it."""
-    if encoded_id[:1] != _FOREIGN:
-        return None, encoded_id
-    end = 2 + encoded_id[1]
-    return encoded_id[2:end].decode(), encoded_id[end:]
-
-
-def stored_digest(digest: bytes) -> bytes:
-    """The stored form of an ID of which only the digest is known.
-
-    Raises:
-        ValueError: not 32 bytes.
-    """
-    if len(digest) != 32:
-        raise ValueError(f"a digest has 32 bytes, this has {len(digest)}")
-    return _DIGEST + digest
-
-
-def display_id(encoded_id: bytes) -> str:
-    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
-
-    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for. Of another address's ID
-    only the ID itself is shown; whose it is, :func:`of_address` says.
-    """
-    _, encoded_id = of_address(encoded_id)
-    kind, value = encoded_id[:1], encoded_id[1:]
-    if kind == _DIGEST:
-        return f"digest:{value.hex()}"
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return f"hex:{value.hex()}"
-    if not text.isprintable():
-        return f"hex:{value.hex()}"
-    return f"text:{text}" if text.startswith(DISPLAY_PREFIXES) else text
 
 
 def ring_key(capacity: int, sequence: int) -> bytes:

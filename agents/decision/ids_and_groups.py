@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from agents.batch.batch import RecordContent
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
-from tables.codec import ID_BYTES_MAX, digest_id, encode_id
+from tables.stored_ids import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
 Found = tuple[list[bytes | None], list[int], list[int]]

@@ -23,8 +23,9 @@ from agents.lane.opening.topic_facts import TopicFacts
 from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.reread import read_again
 from agents.lane.state_folder import StateFolder
-from agents.output.build import Emitter, Outputs
+from agents.output.build import Emitter
 from agents.output.native_build import NativePath
+from agents.output.topic_batches import Outputs
 from agents.rules.agreement import Agreement
 from agents.rules.lane_rules import Limits, with_limits
 from ringfence_kafka.admin.cluster import Cluster

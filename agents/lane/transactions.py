@@ -24,8 +24,8 @@ from agents.lane.errors import QUESTION_LIMIT_S, TopicChangedError, require_size
 from agents.lane.open import Opened, Opening
 from agents.lane.outcome_counts import Observe, OutcomeCounts
 from agents.lane.tracing import batch_span
-from agents.output.build import TooLargeError
 from agents.output.changelog import changelog_batches
+from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.transactional import FencedError, Outgoing

@@ -4,7 +4,6 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
@@ -15,16 +14,14 @@ from agents.decision.forwarding import headers_on_the_way
 from agents.decision.item import RESENT, Item, Place
 from agents.decision.partitioner import Partitioner
 from agents.output.sequences import part_sequences, sequence_header, sequences_of
+from agents.output.topic_batches import Headers, Outputs, TooLargeError, TopicBatches
 from ringfence_kafka.admin.topic_rules import no_room
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.producer.transactional import Builder, NewBuilder, Outgoing
+from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.value_digest import stand_in_of
-from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 from tables.ring import Verdict
-
-Headers = list[tuple[str, bytes | None]]
 
 OURS_BYTES: Final = 2_048
 """More than a record has around its content: of its batch, of our headers, of a default group."""
@@ -40,95 +37,6 @@ OURS: Final = frozenset(
 """Replaced or left out on what is accepted, if they were there."""
 OURS_IN_A_CHAIN: Final = OURS - {wire_names.HEADER_HOPS}
 """The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """The topics that a lane writes to, besides its changelog: partition counts and largest record batches."""
-
-    partitions: dict[str, int]
-    bytes_max: dict[str, int]
-    """``max.message.bytes`` of each topic."""
-    aged_ms: dict[str, float]
-    """How old a record must be, by its timestamp, to be :attr:`ringfence_kafka.producer.transactional.Outgoing.aged`; absent = never is."""
-
-
-class TooLargeError(Exception):
-    """Records that fit into no batch that their topic takes; ``reasons`` by where they were read."""
-
-    def __init__(self, reasons: dict[Place, str]) -> None:
-        super().__init__(f"{len(reasons)} records are too large")
-        self.reasons = reasons
-
-
-@dataclass(slots=True)
-class OpenBatch:
-    """A record batch that is being filled."""
-
-    builder: Builder
-    young: bool
-    """It has a record that is not aged."""
-    timeless: bool
-    """Its records have no timestamp; aiokafka would give them that of a record that has one."""
-
-
-class _Batches:
-    """Record batches of one topic, one open a partition."""
-
-    def __init__(
-        self,
-        topic: str,
-        bytes_max: int,
-        new_builder: NewBuilder,
-        too_large: dict[Place, str],
-        aged_before: float,
-    ) -> None:
-        """``aged_before``: a timestamp; records older than that are aged. ``too_large`` is added to: place → reason."""
-        self._topic = topic
-        self._bytes_max = bytes_max
-        self._new = new_builder
-        self._too_large = too_large
-        self._aged_before = aged_before
-        self._open: dict[int, OpenBatch] = {}
-        self._full: list[Outgoing] = []
-
-    def append(
-        self, partition: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> int:
-        """Append a record. Returns 0, or the bytes of a batch of it alone, if the topic takes no such batch: it is left out then."""
-        batch = self._open.get(partition)
-        if batch is not None:
-            if (not batch.timeless or timestamp == NO_TIMESTAMP) and batch.builder.append(
-                timestamp=timestamp, key=key, value=value, headers=headers
-            ) is not None:
-                if not batch.young:
-                    batch.young = timestamp >= self._aged_before
-                return 0
-            self._close(partition)
-        builder = self._new()
-        builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
-        size: int = builder.size()
-        if size > self._bytes_max:
-            return size
-        self._open[partition] = OpenBatch(
-            builder, young=timestamp >= self._aged_before, timeless=timestamp == NO_TIMESTAMP
-        )
-        return 0
-
-    def refuse(self, item: Item, size: int, part: str = "") -> None:
-        """Note that a record is too large; of an envelope the first part."""
-        reason = f"{part}{size} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
-        self._too_large.setdefault(item.place, reason)
-
-    def _close(self, partition: int) -> None:
-        batch = self._open.pop(partition)
-        self._full.append(Outgoing(self._topic, partition, batch.builder, not batch.young))
-
-    def finish(self) -> list[Outgoing]:
-        """All batches, in order within each partition."""
-        for partition in list(self._open):
-            self._close(partition)
-        return self._full
 
 
 class _Target:
@@ -198,9 +106,9 @@ class Emitter:
         too_large: dict[Place, str] = {}
         oldest = min([item.record.timestamp for item in outcome.here], default=math.inf)
 
-        def batches(topic: str) -> _Batches:
+        def batches(topic: str) -> TopicBatches:
             aged_before = self.aged_before(topic, oldest)
-            return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
+            return TopicBatches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
         written = self._accepted(outcome, batches)
         if self._address.duplicates == "divert" and Verdict.DUPLICATE in outcome.checked.verdicts:
@@ -221,7 +129,7 @@ class Emitter:
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
         return limit if oldest < limit else -math.inf
 
-    def _accepted(self, outcome: Outcome, new_batches: Callable[[str], _Batches]) -> list[Outgoing]:
+    def _accepted(self, outcome: Outcome, new_batches: Callable[[str], TopicBatches]) -> list[Outgoing]:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
 
         A record without a group is spread: those of one batch go to one partition, those of the next to another.
@@ -264,14 +172,14 @@ class Emitter:
         return [outgoing for target in accepted.values() for outgoing in target.finish()]
 
     def _begin_targets(
-        self, unit: Unit, accepted: dict[str, _Batches], new_batches: Callable[[str], _Batches]
+        self, unit: Unit, accepted: dict[str, TopicBatches], new_batches: Callable[[str], TopicBatches]
     ) -> None:
         for address in unit.addresses:
             if address not in accepted:
                 accepted[address] = new_batches(self._targets[address].topic)
 
     def _accept_parts(
-        self, item: Item, unit: Unit, accepted: Mapping[str, _Batches], sequence: Sequence[int] = ()
+        self, item: Item, unit: Unit, accepted: Mapping[str, TopicBatches], sequence: Sequence[int] = ()
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside.
 
@@ -296,7 +204,7 @@ class Emitter:
             if size := batches.append(partition, record.timestamp, group, value, headers):
                 batches.refuse(item, size, f"part {place[1].decode()}: ")
 
-    def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], _Batches]) -> None:
+    def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], TopicBatches]) -> None:
         """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
 
         A part has its key and group besides what stands in the envelope, so only what is large there is built, and not written.
@@ -306,7 +214,7 @@ class Emitter:
         if 2 * len(item.record.value or b"") + OURS_BYTES > least:
             self._accept_parts(item, unit, {address: new_batches(topic) for address, topic in topics.items()})
 
-    def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+    def _diverted(self, outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
         count = self._outputs.partitions[self._address.duplicates_topic]
         home = self._duplicates_home
@@ -323,7 +231,7 @@ class Emitter:
         return batches.finish()
 
     @staticmethod
-    def _forwarded(outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+    def _forwarded(outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
         """To the home lane as they came, with the source that the accepted record will carry; written now."""
         now = round(time.time() * 1000)
         for item in outcome.forwarded:
@@ -340,7 +248,7 @@ class Emitter:
         topic = self._address.quarantine_topic
         count, bytes_max = self._outputs.partitions[topic], self._outputs.bytes_max[topic]
         oldest = min(item.record.timestamp for item in outcome.quarantined)
-        batches = _Batches(topic, bytes_max, new_builder, {}, self.aged_before(topic, oldest))
+        batches = TopicBatches(topic, bytes_max, new_builder, {}, self.aged_before(topic, oldest))
         for item in outcome.quarantined:
             record = item.record
             ours = {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_REASON: item.reason.encode()}

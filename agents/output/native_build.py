@@ -12,15 +12,17 @@ import native
 from agents.batch import native_records
 from agents.batch.batch import DueRecords
 from agents.decision.decide import Outcome
-from agents.output.build import Emitter, Outputs
+from agents.output.build import Emitter
 from agents.output.native_batch import Filled, RawBatch
+from agents.output.topic_batches import Outputs
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.change import Change
-from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
+from tables.codec import META_KEY, Chunk, encode_meta
 from tables.ring import Checked, Verdict
+from tables.stored_ids import digest_id, encode_id
 from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")

@@ -15,9 +15,10 @@ import native
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.batch.native_records import parse
 from agents.decision.decide import Outcome, Path
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
 from agents.output.changelog import changelog_batches
 from agents.output.native_build import NativePath
+from agents.output.topic_batches import Outputs, TooLargeError
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
 from ringfence_kafka.config.load import validate
@@ -25,9 +26,10 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from tables.change import Change, TableOptions
-from tables.codec import Slot, encode_id, next_key
+from tables.codec import Slot, next_key
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
+from tables.stored_ids import encode_id
 from tables.table import LaneTable
 from tests.support.records.stored_batches import Stored, stored
 

@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers.log_reader import LogReader, Take
-from tables import codec
+from tables import codec, stored_ids
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
 from tables.restore import ChangelogBounds, Restore
@@ -41,7 +41,7 @@ from tables.rocksdb.errors import StaleEpochError
 from tables.table import LaneTable
 from tests.support.records.served_log import raw
 
-ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
+ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
 DAY_S = 86_400.0
 FLUSH_RECORDS = 5
 """RocksDB is written in pieces that small, so that a restore can be interrupted between them."""

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from tables import codec
+from tables import stored_ids
 from tables.change import Change
 from tables.codec import Origin
 from tables.ring import Ring, Verdict
@@ -21,7 +21,7 @@ from tests.property import test_ring_model as plain
 from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages
 
 OWN = ALPHABET[:6]
-FOREIGN = [codec.foreign_id("payments", data) for data in OWN]
+FOREIGN = [stored_ids.foreign_id("payments", data) for data in OWN]
 """The same IDs, of another address: not one of them is one of ours."""
 
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Outcome, Path
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
+from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
 from tests.harness.checker.check import check, counts

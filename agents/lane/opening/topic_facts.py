@@ -6,7 +6,7 @@ from typing import Final
 
 from agents.lane.errors import LaneRefusedError, TopicMissingError
 from agents.lane.opening.identity import LaneIdentity
-from agents.output.build import Outputs
+from agents.output.topic_batches import Outputs
 from agents.topic_checks.topics import missing_targets, missing_topics, target_faults, topic_faults
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription

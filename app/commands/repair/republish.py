@@ -10,7 +10,8 @@ from agents.decision.envelope_parts import Units
 from agents.decision.ids_and_groups import IdReader, is_envelope
 from agents.decision.item import RESENT, Item
 from agents.decision.partitioner import HomeLanes, Partitioner
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
+from agents.output.topic_batches import Outputs, TooLargeError
 from app.commands.repair.records import Header, RedriveOptions, Refused, place_of
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.settings import AddressSettings

@@ -14,7 +14,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
-from tables import codec
+from tables import stored_ids
 
 
 class IdFormatError(RingfenceError):
@@ -33,15 +33,15 @@ def parse_id(text: str) -> bytes:
     try:
         match kind if colon else "":
             case "hex":
-                return codec.encode_id(bytes.fromhex(rest))
+                return stored_ids.encode_id(bytes.fromhex(rest))
             case "base64":
-                return codec.encode_id(base64.b64decode(rest, validate=True))
+                return stored_ids.encode_id(base64.b64decode(rest, validate=True))
             case "digest":
-                return codec.stored_digest(bytes.fromhex(rest))
+                return stored_ids.stored_digest(bytes.fromhex(rest))
             case "text":
-                return codec.encode_id(rest.encode(errors="surrogateescape"))
+                return stored_ids.encode_id(rest.encode(errors="surrogateescape"))
             case _:
-                return codec.encode_id(text.encode(errors="surrogateescape"))
+                return stored_ids.encode_id(text.encode(errors="surrogateescape"))
     except (ValueError, binascii.Error) as error:
         raise IdFormatError(
             f"{text!r} is no {kind} ({error}): fix it, or write text:{text} if the ID itself begins so"
@@ -57,10 +57,10 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
         IdFormatError: the text of the ID has not the form of its prefix.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
-    if encoded_id == codec.encode_id(b""):
+    if encoded_id == stored_ids.encode_id(b""):
         raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
     if of is not None and settings.configured(of).name != owner.name:
-        encoded_id = codec.foreign_id(of, encoded_id)
+        encoded_id = stored_ids.foreign_id(of, encoded_id)
         if of not in owner.transaction_addresses:
             click.echo(
                 f"note   {of} is not in transaction_addresses of {address}: no transaction of {address} may have parts for it; "

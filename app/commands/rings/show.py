@@ -22,7 +22,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted, first_of
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own
 
@@ -265,8 +265,8 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
     if slot is None:
         return None
     source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
-    of, _ = codec.of_address(slot.id)
-    return Entry(codec.display_id(slot.id), source, slot.origin.timestamp, of)
+    of, _ = stored_ids.of_address(slot.id)
+    return Entry(stored_ids.display_id(slot.id), source, slot.origin.timestamp, of)
 
 
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:

@@ -16,7 +16,8 @@ from aiokafka.record import MemoryRecords
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Outcome, Path
-from agents.output.build import Emitter, Outputs
+from agents.output.build import Emitter
+from agents.output.topic_batches import Outputs
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from tables.ring import Verdict

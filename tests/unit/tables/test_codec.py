@@ -3,7 +3,7 @@ from hashlib import blake2b
 
 import pytest
 
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import FormatError, Meta, Origin, Slot
 
 META = Meta(
@@ -33,7 +33,7 @@ def test_ring_key_layout() -> None:
 
 def test_ring_value_layout() -> None:
     """Version, sequence u64, partition i32, offset i64, timestamp i64, ID; all big-endian."""
-    value = codec.ring_value(40_007, codec.encode_id(b"A-1"), Origin(3, 258, 1_700_000_000_123))
+    value = codec.ring_value(40_007, stored_ids.encode_id(b"A-1"), Origin(3, 258, 1_700_000_000_123))
 
     assert value.hex() == "010000000000009c470000000300000000000001020000018bcfe5687b00412d31"
 
@@ -59,8 +59,8 @@ def test_meta_layout_of_a_plain_ring() -> None:
 
 def test_id_layout() -> None:
     """A raw ID has the kind 00 before it; the digest of a long one has the kind 01."""
-    assert codec.encode_id(b"A-1").hex() == "00412d31"
-    assert codec.encode_id(b"x" * 257).hex() == (
+    assert stored_ids.encode_id(b"A-1").hex() == "00412d31"
+    assert stored_ids.encode_id(b"x" * 257).hex() == (
         "0199da5101f1f947c80e6ecbf89498bea9946f231eb226e0ded7c80ec4cd723f57"
     )
 
@@ -71,44 +71,46 @@ def test_id_layout() -> None:
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x01", b"\xff" * 32, b"x" * 256])
 def test_short_id_is_kept_whole(value: bytes) -> None:
     """Up to 256 bytes an ID is kept as it is; empty is an ID."""
-    assert codec.encode_id(value) == b"\x00" + value
+    assert stored_ids.encode_id(value) == b"\x00" + value
 
 
 def test_long_id_is_kept_as_digest() -> None:
     """From 257 bytes on the BLAKE2b-256 digest stands for the ID; one bit makes another ID."""
     one, other = b"x" * 257, b"x" * 256 + b"y"
 
-    assert codec.encode_id(one) == b"\x01" + blake2b(one, digest_size=32).digest()
-    assert codec.encode_id(one) != codec.encode_id(other)
-    assert len(codec.encode_id(b"x" * 1_000_000)) == 33
+    assert stored_ids.encode_id(one) == b"\x01" + blake2b(one, digest_size=32).digest()
+    assert stored_ids.encode_id(one) != stored_ids.encode_id(other)
+    assert len(stored_ids.encode_id(b"x" * 1_000_000)) == 33
 
 
 def test_id_that_equals_a_digest() -> None:
     """An ID whose bytes equal another one's digest, or its stored form, stays apart from it."""
     long = b"x" * 257
-    stored = codec.encode_id(long)
+    stored = stored_ids.encode_id(long)
 
-    assert codec.encode_id(stored[1:]) != stored
-    assert codec.encode_id(stored) != stored
+    assert stored_ids.encode_id(stored[1:]) != stored
+    assert stored_ids.encode_id(stored) != stored
 
 
 @pytest.mark.parametrize("value", [b"", b"A-1", b"x" * 256, b"x" * 257])
 def test_digest_id(value: bytes) -> None:
     """An ID that is a digest by choice has the digest's form at any length, apart from the raw ID up to 256 bytes."""
-    assert codec.digest_id(value) == b"\x01" + blake2b(value, digest_size=32).digest()
-    assert (codec.digest_id(value) == codec.encode_id(value)) == (len(value) > 256)
+    assert stored_ids.digest_id(value) == b"\x01" + blake2b(value, digest_size=32).digest()
+    assert (stored_ids.digest_id(value) == stored_ids.encode_id(value)) == (len(value) > 256)
 
 
 def test_stored_digest() -> None:
     """Of an ID of which only the digest is known, the stored form is the same as of the ID itself."""
-    assert codec.stored_digest(blake2b(b"value", digest_size=32).digest()) == codec.digest_id(b"value")
+    assert stored_ids.stored_digest(blake2b(b"value", digest_size=32).digest()) == stored_ids.digest_id(
+        b"value"
+    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 33, 64])
 def test_stored_digest_of_another_length(length: int) -> None:
     """What has not 32 bytes is no digest; the text says how many it has."""
     with pytest.raises(ValueError, match=f"a digest has 32 bytes, this has {length}"):
-        codec.stored_digest(b"x" * length)
+        stored_ids.stored_digest(b"x" * length)
 
 
 @pytest.mark.parametrize(
@@ -129,14 +131,14 @@ def test_stored_digest_of_another_length(length: int) -> None:
 )
 def test_display_id(value: bytes, shown: str) -> None:
     """A person reads text where the ID is printable text, else hex, else the digest; and cannot mistake one for another."""
-    assert codec.display_id(codec.encode_id(value)) == shown
+    assert stored_ids.display_id(stored_ids.encode_id(value)) == shown
 
 
 def test_display_of_a_digest_by_choice() -> None:
     """A short value's digest is shown as a digest, not as the value, which nobody kept."""
     shown = "digest:" + blake2b(b"A-1", digest_size=32).hexdigest()
 
-    assert codec.display_id(codec.digest_id(b"A-1")) == shown
+    assert stored_ids.display_id(stored_ids.digest_id(b"A-1")) == shown
 
 
 # -- ring records ------------------------------------------------------------------------------------------------
@@ -151,7 +153,8 @@ def test_display_of_a_digest_by_choice() -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "encoded_id", [codec.encode_id(b""), codec.encode_id(b"x" * 256), codec.encode_id(b"x" * 300)]
+    "encoded_id",
+    [stored_ids.encode_id(b""), stored_ids.encode_id(b"x" * 256), stored_ids.encode_id(b"x" * 300)],
 )
 def test_ring_round_trip(capacity: int, sequence: int, origin: Origin, encoded_id: bytes) -> None:
     """What was written is read, at the extremes too."""

@@ -11,7 +11,7 @@ from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol.hop import Source
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import FormatError, Meta, Origin, Route
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -51,7 +51,7 @@ def test_a_ring_record() -> None:
 
     slot = codec.decode_ring(key, value)
 
-    assert (slot.capacity, slot.sequence, slot.id) == (8, 10, codec.encode_id(b"m1"))
+    assert (slot.capacity, slot.sequence, slot.id) == (8, 10, stored_ids.encode_id(b"m1"))
     assert slot.origin == Origin(3, 4, 5)
     assert (codec.ring_key(8, 10), codec.ring_value(10, slot.id, slot.origin)) == (key, value)
 

@@ -11,7 +11,7 @@ import native
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.readers.log_reader import LogReader
-from tables import codec
+from tables import codec, stored_ids
 from tables.change import Restored, TableOptions
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
@@ -25,7 +25,7 @@ from tables.table import LaneTable
 from tests.support.at_once import at_once, make_ring
 from tests.support.records.served_log import serve
 
-ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
+ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
 
 
@@ -97,7 +97,7 @@ class Log:
 
 
 def _ids(letters: str) -> list[bytes | None]:
-    return [codec.encode_id(letter.encode()) for letter in letters]
+    return [stored_ids.encode_id(letter.encode()) for letter in letters]
 
 
 def _slot(capacity: int, sequence: int, encoded_id: bytes) -> tuple[bytes, bytes]:
@@ -790,7 +790,7 @@ async def test_damage_heals(
 ) -> None:
     """Damage to RocksDB, found on opening or only by a batch, is healed by opening again: the changelog has it all."""
     log = Log(2_000)
-    ids = [codec.encode_id(b"%d" % index) for index in range(2_000)]
+    ids = [stored_ids.encode_id(b"%d" % index) for index in range(2_000)]
     times = [0] * len(ids)
     log.transact_ids(ids)
     open_table = _served(log, monkeypatch)
@@ -1172,7 +1172,7 @@ def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool)
         check=lambda item: require_own(item, "rf", "orders", "log/0"),
     )
     records = [
-        Record(0, *_slot(5, 0, codec.encode_id(b"a"))),
+        Record(0, *_slot(5, 0, stored_ids.encode_id(b"a"))),
         Record(1, codec.META_KEY, codec.encode_meta(meta)),
     ]
     try:

@@ -13,7 +13,7 @@ import pytest
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.readers.log_reader import LogReader
-from tables import codec
+from tables import codec, stored_ids
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory
@@ -94,7 +94,7 @@ def _known(
 ) -> list[bool]:
     """One batch, committed; ``stored`` = False: the process ends before it is written to RocksDB."""
     judged = table.check_hops(arrivals)
-    checked = table.check([codec.encode_id(id_) for id_ in ids], [0] * len(ids))
+    checked = table.check([stored_ids.encode_id(id_) for id_ in ids], [0] * len(ids))
     origins = [Origin(0, 0, 0)] * len(checked.new_ids)
     change = table.record(checked, origins, {"orders": 1}, {"orders": 1}, {}, judged)
     position = log.commit(table, change)

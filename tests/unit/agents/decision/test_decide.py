@@ -12,9 +12,10 @@ from agents.decision.forwarding import MALFORMED, headers_on_the_way
 from agents.decision.item import Item
 from agents.decision.partitioner import Partitioner
 from ringfence_kafka.config.load import validate
-from tables.codec import Origin, Slot, encode_id, ring_value
+from tables.codec import Origin, Slot, ring_value
 from tables.hops import Arrival, HopMemory, Judged
 from tables.ring import Checked, Ring, Verdict
+from tables.stored_ids import encode_id
 from tables.table import LaneTable
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED

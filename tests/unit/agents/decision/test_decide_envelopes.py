@@ -12,10 +12,11 @@ from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision import envelope_parts
 from agents.decision.decide import Outcome, Path
 from agents.decision.partitioner import Partitioner
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
+from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
-from tables.codec import encode_id, foreign_id
 from tables.ring import Verdict
+from tables.stored_ids import encode_id, foreign_id
 from tables.table import LaneTable
 from tests.unit.agents.decision.test_decide import Given, Table, homes, offsets
 

@@ -8,7 +8,7 @@ from agents.decision.decide import Outcome, Path
 from agents.decision.forwarding import headers_on_the_way
 from agents.decision.item import RESENT
 from agents.decision.partitioner import Partitioner
-from agents.output.build import TooLargeError
+from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route

@@ -9,7 +9,8 @@ from aiokafka.record import MemoryRecords
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Outcome, Path
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
+from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin
 from tables.ring import Verdict

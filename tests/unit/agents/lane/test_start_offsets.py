@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaTimeoutError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.start_offsets import StartOffsets
 from agents.lane.opening.topic_facts import TopicFacts
-from agents.output.build import Outputs
+from agents.output.topic_batches import Outputs
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.groups.committed_offsets import Committed

@@ -16,12 +16,13 @@ from aiokafka.record import MemoryRecords
 
 from agents.decision.decide import Outcome
 from agents.decision.item import Item
-from agents.output.build import Emitter, Outputs, TooLargeError
+from agents.output.build import Emitter
 from agents.output.changelog import changelog_batches
+from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import Outgoing
-from tables import codec
+from tables import codec, stored_ids
 from tables.change import Change, TableOptions
 from tables.codec import Meta, Origin
 from tables.ring import Checked, Verdict
@@ -663,7 +664,7 @@ def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:
 
 
 def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
-    ids = [codec.encode_id(b"id-%d" % index) for index in range(count)]
+    ids = [stored_ids.encode_id(b"id-%d" % index) for index in range(count)]
     slots = [
         (codec.ring_key(500, index), codec.ring_value(index, ids[index], Origin(3, index, 1)))
         for index in range(count)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ringfence_kafka.errors import PrerequisiteError
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
 from tables.rocksdb.options import BUFFERS_BYTES_MAX, shared
@@ -38,7 +38,7 @@ def _state(head: int = 0, position: int = 0, *, indexed: bool = False) -> Stored
 def _slot(sequence: int, capacity: int = 10) -> tuple[bytes, bytes, Slot]:
     """Ring key, ring value and what they mean."""
     origin = Origin(0, 100 + sequence, 1_000 + sequence)
-    encoded = codec.encode_id(b"id-%d" % sequence)
+    encoded = stored_ids.encode_id(b"id-%d" % sequence)
     key, value = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
     return key, value, Slot(capacity, sequence, encoded, origin)
 

@@ -4,7 +4,7 @@ from hashlib import blake2b
 import pytest
 
 from app.commands.rings.find import IdFormatError, parse_id
-from tables.codec import digest_id, display_id, encode_id, foreign_id, of_address
+from tables.stored_ids import digest_id, display_id, encode_id, foreign_id, of_address
 
 
 @pytest.mark.parametrize(

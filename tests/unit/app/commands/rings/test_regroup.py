@@ -30,7 +30,7 @@ from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.producer.transactional import FencedError, empty_batch
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.protocol.lane_layout import LaneLayout
-from tables import codec
+from tables import codec, stored_ids
 from tables.codec import Meta, Origin, Route, next_key
 from tables.hops import HopMemory
 from tables.restore import Restore
@@ -151,7 +151,7 @@ def _begun(lanes: int, partitions: int, logs: _Logs, accepted: Sequence[tuple[by
         entries = [
             Entry(
                 codec.ring_key(CAPACITY, sequence),
-                codec.ring_value(sequence, codec.encode_id(id_), Origin(lane, sequence, at)),
+                codec.ring_value(sequence, stored_ids.encode_id(id_), Origin(lane, sequence, at)),
                 at,
             )
             for sequence, (id_, at) in enumerate(own)

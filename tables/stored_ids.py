@@ -1,0 +1,76 @@
+"""Stored and displayed forms of duplicate IDs. Pure."""
+
+from hashlib import blake2b
+from typing import Final
+
+DISPLAY_PREFIXES: Final = ("hex:", "base64:", "digest:", "text:")
+"""How IDs that are no plain text are written by and for people."""
+ID_BYTES_MAX: Final = 256
+"""Longer IDs are kept as their digest."""
+_RAW: Final = b"\x00"
+_DIGEST: Final = b"\x01"
+_FOREIGN: Final = b"\x02"
+"""u8 length and name of the address that the ID is one of; then the ID as that address would store it."""
+
+
+def encode_id(value: bytes) -> bytes:
+    """The stored form of a duplicate ID.
+
+    IDs are compared as bytes. Over 256 bytes the BLAKE2b-256 digest stands for the ID; the kind byte keeps
+    an ID apart that happens to equal another one's digest.
+    """
+    if len(value) <= ID_BYTES_MAX:
+        return _RAW + value
+    return digest_id(value)
+
+
+def digest_id(value: bytes) -> bytes:
+    """The stored form of an ID that is a digest, whatever the length of what it stands for."""
+    return _DIGEST + blake2b(value, digest_size=32).digest()
+
+
+def foreign_id(address: str, encoded_id: bytes) -> bytes:
+    """The stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
+
+    Kept apart from the lane's own: ``7`` of payments is never ``7`` of transfers. A name has 200 characters at most.
+    """
+    name = address.encode()
+    return b"%b%c%b%b" % (_FOREIGN, len(name), name, encoded_id)
+
+
+def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
+    """Whose ID it is, None = the lane's own address's, and the ID as that one stores it."""
+    if encoded_id[:1] != _FOREIGN:
+        return None, encoded_id
+    end = 2 + encoded_id[1]
+    return encoded_id[2:end].decode(), encoded_id[end:]
+
+
+def stored_digest(digest: bytes) -> bytes:
+    """The stored form of an ID of which only the digest is known.
+
+    Raises:
+        ValueError: not 32 bytes.
+    """
+    if len(digest) != 32:
+        raise ValueError(f"a digest has 32 bytes, this has {len(digest)}")
+    return _DIGEST + digest
+
+
+def display_id(encoded_id: bytes) -> str:
+    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
+
+    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for. Of another address's ID
+    only the ID itself is shown; whose it is, :func:`of_address` says.
+    """
+    _, encoded_id = of_address(encoded_id)
+    kind, value = encoded_id[:1], encoded_id[1:]
+    if kind == _DIGEST:
+        return f"digest:{value.hex()}"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"hex:{value.hex()}"
+    if not text.isprintable():
+        return f"hex:{value.hex()}"
+    return f"text:{text}" if text.startswith(DISPLAY_PREFIXES) else text
