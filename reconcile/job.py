@@ -192,12 +192,15 @@ def judge(
         base,
     )
     journal = wire_names.journal_topic(settings.app.id)
-    changes = regrouped(frames.events(journal, survey.journal, events_from))
+    events = frames.events(journal, survey.journal, events_from)
+    changes = regrouped(events)
     numbered = [
         Rings.of(address.lanes, len(cuts[address.name].input.spans), changes.get(number, ()))
         for number, address in enumerate(settings.addresses)
     ]
     frames = replace(frames, rings=numbered)
+    if changes:  # lanes have other numbers now
+        events = frames.events(journal, survey.journal, events_from)
     with shown_progress(spark, len(STEPS), Console(stderr=True)) as progress:
         judgement = Judge(
             workspace=Workspace(frames, number),
@@ -205,7 +208,7 @@ def judge(
             progress=progress,
             base=base,
             chain=runs.chain(base),
-            events=frames.events(journal, survey.journal, events_from),
+            events=events,
             beyond=cut.backlog([cut.input for cut in cuts.values()], survey.stable),
             complete=carry_over.complete(settings, base, cuts),
             recent=recent,

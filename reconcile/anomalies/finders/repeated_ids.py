@@ -17,6 +17,7 @@ from reconcile.anomalies.finders.ring_ranks import CAME, INPUT, routed
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames.evidence import FORWARDED_ROUTE
 from reconcile.run.frames.journal import empties, judged_before
+from reconcile.spark.constants import constant
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
@@ -71,7 +72,7 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
         f"{_CROSSED}: the two have different groups"
     )
     same = F.col("one.address") == F.col("other.address")
-    topics = F.array(*(F.lit(topic) for topic in input_topics))
+    topics = constant(input_topics, "array<string>")
     away = F.concat(
         F.lit(", as "), F.get(topics, F.col("one.address")), F.lit("/"), F.col("one.partition").cast("string"), F.lit("/"),
         F.col("one.offset").cast("string"),

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from reconcile.anomalies.finders.lost_inputs import unknown_where_gone
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames.evidence import FIRST, RECORD
+from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED
 
 SHOWN_MAX: Final = 20  # so many parts are named by their numbers
@@ -18,7 +19,7 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
     """Transactions that were accepted in part, a row each; GAP where evidence of the missing parts may be gone."""
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
     there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
-    topics = F.array(*(F.lit(topic) for topic in accepted_topics))
+    topics = constant(accepted_topics, "array<string>")
     by_record = parts.groupBy(*RECORD).agg(
         F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
         F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from reconcile.page.report_data import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.columns import of_schema, power_of_two
+from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
@@ -171,7 +172,7 @@ def _beginning(name: str) -> Column:
 
 def by_address(values: Sequence[int]) -> Column:
     """The value of the row's address."""
-    return F.get(F.array(*(F.lit(value).cast("bigint") for value in values)), F.col("address"))
+    return F.get(constant(values, "array<bigint>"), F.col("address"))
 
 
 def _numbers(of: str, found: DataFrame) -> DataFrame:

@@ -16,6 +16,7 @@ from reconcile.run.history.layout import ACCEPTED as ACCEPTED_IDS
 from reconcile.run.history.layout import RUN_COLUMN, results_folder
 from reconcile.run.history.rules import Rule, diverts
 from reconcile.spark import schemas, topic_reader
+from reconcile.spark.constants import constant
 from reconcile.spark.files import Files
 from reconcile.spark.small_frames import small
 
@@ -208,7 +209,7 @@ class Frames(Sources):
 
     def named(self, frame: DataFrame) -> DataFrame:
         """The frame with names instead of numbers of addresses, for configurations that change."""
-        names = F.array(*(F.lit(address.name) for address in self.addresses))
+        names = constant([address.name for address in self.addresses], "array<string>")
         return frame.withColumns(
             {column: F.get(names, F.col(column)) for column in frame.columns if column in schemas.ADDRESSES}
         )
@@ -216,9 +217,9 @@ class Frames(Sources):
     def topics_named(self, anomalies: DataFrame) -> DataFrame:
         """Anomalies with the names of all their topics."""
         fate = F.coalesce("fate", F.when(F.col("out_offset").isNotNull(), schemas.ACCEPTED))
-        inputs = F.array(*(F.lit(address.input_topic) for address in self.addresses))
+        inputs = constant([address.input_topic for address in self.addresses], "array<string>")
         outputs = [
-            F.array(*(F.lit(getattr(address, topic)) for address in self.addresses))
+            constant([getattr(address, topic) for address in self.addresses], "array<string>")
             for topic in ("accepted_topic", "duplicates_topic", "quarantine_topic")
         ]
         out = F.coalesce(

@@ -6,6 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from reconcile.run.history.rings import Rings
+from reconcile.spark.constants import constant
 
 
 def of_inputs(rings: Sequence[Rings]) -> Column:
@@ -35,11 +36,8 @@ def settled(rings: Sequence[Rings], ring: str = "lane") -> Column:
 
 def knowing(rings: Sequence[Rings]) -> Column:
     """The rings that may know the IDs of the ring ``lane``, or did."""
-    listed = (
-        F.array(*(F.array(*(F.lit(other) for other in item.knowing(ring))) for ring in item.all))
-        for item in rings
-    )
-    known = F.get(F.array(*listed), F.col("address"))
+    listed = [[list(item.knowing(ring)) for ring in item.all] for item in rings]
+    known = F.get(constant(listed, "array<array<array<int>>>"), F.col("address"))
     return F.coalesce(F.get(known, F.col("lane")), F.array("lane"))
 
 
@@ -97,4 +95,4 @@ def _of_event(rings: Rings) -> Column:
 
 
 def _listed(values: Sequence[int], at: Column) -> Column:
-    return F.get(F.array(*(F.lit(value).cast("bigint") for value in values)), at)
+    return F.get(constant(values, "array<bigint>"), at)

@@ -12,6 +12,7 @@ from reconcile.run.frames.distributions import by_address
 from reconcile.run.history.cut import AddressCut, TopicCut, ranges
 from reconcile.run.history.rings import Rings
 from reconcile.spark import columns, outputs, topic_reader
+from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVENTS, LONG, QUARANTINED
 from ringfence_kafka.config.addresses import feeders
 from ringfence_kafka.config.settings import AddressSettings
@@ -25,6 +26,10 @@ _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>, "
     "topic_ids map<string,string>, lanes int"
 )
+
+
+_KNOWN: Final = "array<struct<number: int, partitions: int, input: struct<topic: string, id: string>, forward: struct<topic: string, id: string>>>"
+"""What events are compared with, of each address."""
 
 
 @dataclass(slots=True)
@@ -141,24 +146,33 @@ class Sources:
         bare = F.substr("event.address", F.lit(len(wire_names.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("event.address"))
         named = read.withColumns({"address": address, "of_hops": of_hops})
-        cuts = {name: self.cuts[self.addresses[n].name] for name, n in numbers.items()}
-        inputs = {name: _next(cut.input) for name, cut in cuts.items()}
-        forwards = {name: _next(cut.forward) for name, cut in cuts.items() if cut.forward}
         several = F.col("event.format") >= _FORMAT_LANES
-        nexts = {name: _nexts(cut.input) for name, cut in cuts.items()}
-        numbered = named.select(
-            self._by_name({name: F.lit(n) for name, n in numbers.items()}, F.col("address")).alias("address"),
+        place = F.array_position(constant([*numbers], "array<string>"), F.col("address")).cast("int") - 1
+        cuts = constant([self._known(number) for number in numbers.values()], _KNOWN)
+        known = named.withColumn("of", F.get(cuts, place)).withColumn("nexts", F.when(several, _nexts()))
+        numbered = known.select(
+            F.col("of.number").alias("address"),
             "event.lane",
             F.when(F.col("event.format") > _EVENT_FORMAT, later).otherwise(F.col("offset")).alias("number"),
-            F.coalesce(self._by_name(inputs, F.col("address")), F.lit(0)).alias("input_next"),
-            F.coalesce(self._by_name(forwards, F.col("address")), F.lit(0)).alias("forward_next"),
+            F.coalesce(_next("of.input"), F.lit(0)).alias("input_next"),
+            F.coalesce(_next("of.forward"), F.lit(0)).alias("forward_next"),
             "event.before", "event.after", "event.event", "of_hops",
-            F.when(several, self._by_name(nexts, F.col("address"))).alias("nexts"), "event.lanes",
+            "nexts", "event.lanes",
         )  # fmt: skip
         if any(rings.regroups for rings in self.rings):
             numbered = numbered.withColumn("lane", ring_numbers.of_events(self.rings))
         from_ = by_address([begins.get(address.name, 0) for address in self.addresses])
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
+
+    def _known(self, number: int) -> dict[str, object]:
+        """An item of :data:`_KNOWN`."""
+        cut = self.cuts[self.addresses[number].name]
+        return {
+            "number": number,
+            "partitions": len(cut.input.spans),
+            "input": {"topic": cut.input.topic, "id": cut.input.topic_id},
+            "forward": {"topic": cut.forward.topic, "id": cut.forward.topic_id} if cut.forward else None,
+        }
 
     def numbers(self) -> dict[str, int]:
         """Numbers of the addresses, by their present names and those of the last run."""
@@ -179,32 +193,35 @@ class Sources:
         return F.coalesce(*(F.when(name == item, value) for item, value in values.items()))
 
 
-def _next(topic: TopicCut) -> Column:
+def _next(topic: str) -> Column:
     """The offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records.
 
     A lane has one partition of its forward topic, even if it has several of the input.
     """
-    lane = F.concat(F.lit(f"{topic.topic}/"), F.col("event.lane").cast("string"))
-    there = F.coalesce(
-        F.try_element_at("event.next", F.lit(topic.topic)), F.try_element_at("event.next", lane)
-    )
-    return F.when(_is_of(topic), there)
+    name = F.col(f"{topic}.topic")
+    return F.when(_is_of(topic), F.coalesce(_told(name), _told(_partition_of(name, F.col("event.lane")))))
 
 
-def _nexts(topic: TopicCut) -> Column:
+def _nexts() -> Column:
     """The offsets by partition of an input. What the event does not name, the lane had not read."""
-    nexts = (
-        F.coalesce(
-            F.try_element_at("event.next", F.lit(f"{topic.topic}/{number}")),
-            F.when(F.col("event.lane") == number, F.try_element_at("event.next", F.lit(topic.topic))),
-            F.lit(0),
-        )
-        for number in range(len(topic.spans))
-    )
-    none = F.array(*(F.lit(0).cast("bigint") for _ in topic.spans))
-    return F.when(_is_of(topic), F.array(*nexts)).otherwise(none)
+    name, lane = F.col("of.input.topic"), F.col("event.lane")
+
+    def next_of(partition: Column) -> Column:
+        own = F.when(lane == partition, _told(name))
+        found = F.coalesce(_told(_partition_of(name, partition)), own, F.lit(0))
+        return F.when(_is_of("of.input"), found).otherwise(F.lit(0)).cast(LONG)
+
+    return F.transform(F.sequence(F.lit(0), F.col("of.partitions") - 1), next_of)
 
 
-def _is_of(topic: TopicCut) -> Column:
-    of = F.try_element_at("event.topic_ids", F.lit(topic.topic))
-    return of.isNull() | (of == topic.topic_id)
+def _told(place: Column) -> Column:
+    return F.try_element_at("event.next", place)
+
+
+def _partition_of(topic: Column, partition: Column) -> Column:
+    return F.concat(topic, F.lit("/"), partition.cast("string"))
+
+
+def _is_of(topic: str) -> Column:
+    of = F.try_element_at("event.topic_ids", F.col(f"{topic}.topic"))
+    return of.isNull() | (of == F.col(f"{topic}.id"))

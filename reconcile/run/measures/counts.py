@@ -16,6 +16,7 @@ from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Journal
 from reconcile.run.history.history import LaneCounts
 from reconcile.run.measures import candidates
+from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EMPTIED, QUARANTINED
 from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import Ranges
@@ -121,7 +122,7 @@ def _lane_counts(
 ) -> DataFrame:
     """One row for each lane: :data:`COUNTED`, IDs, candidates of anomalies, and times."""
     once, fate, identified, by_hop = F.expr(ONCE), F.col("fate"), F.col("ids") > 0, F.col("resent")
-    capacities = F.array(*(F.lit(address.id_cache_size) for address in frames.addresses))
+    capacities = constant([address.id_cache_size for address in frames.addresses], "array<bigint>")
     accepted, diverted = once & (fate == ACCEPTED), once & (fate == DIVERTED)
     missing = once & fate.isNull() & ~F.col("waiting")
     dropped = missing & (F.col("address").isin(sorted(dropping)) if dropping else F.lit(False))

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST
 from reconcile.spark.columns import power_of_two
+from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
 
 _LANE = ["address", "lane"]
@@ -198,9 +199,6 @@ def among(name: str, numbers: Collection[int]) -> Column:
 
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
     """A number for each address and lane, 0 where none is given, as one literal instead of a join."""
-    rows = [
-        "array(" + ", ".join(f"{count.get(number, 0)}L" for number in range(max(count, default=0) + 1)) + ")"
-        for count in counts
-    ]
-    lanes = F.get(F.expr(f"array({', '.join(rows)})"), F.col("address"))
+    rows = [[count.get(number, 0) for number in range(max(count, default=0) + 1)] for count in counts]
+    lanes = F.get(constant(rows, "array<array<bigint>>"), F.col("address"))
     return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))

@@ -199,9 +199,12 @@ def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFr
     rings, ids, events = context.workspace.frames.ring_numbers(), context.ids, context.events
     lanes = repeated.select("address", "lane").distinct()
     ranked = ring_ranks.ranks(ids, lanes, events, sequenced=any(item.fixed for item in rings))
+    scratch = context.workspace.scratch
     pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown, rings)
+    pairs = scratch("pairs", pairs)  # what follows reads them several times
     regrouped = any(item.regroups for item in rings)
-    between = repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped))
+    passed = lane_moves.with_passed(pairs, ids, regrouped=regrouped)
+    between = scratch("pairs_between", repeated_ids.between(passed))
     sizes = F.least(by_lane(context.promised), by_lane(context.promised, "a_lane"))
     judged = repeated_ids.promised(between, events, context.rules, sizes)
     inputs = [address.input_topic for address in context.workspace.frames.addresses]

@@ -89,6 +89,8 @@ class Judge:
     def _match(self) -> str:
         """Match inputs and outputs, and collect what happened to the rings."""
         addresses, cuts = self._frames.addresses, self._frames.cuts
+        if self.events is not None:  # few rows, which most of what follows joins
+            self.events = self.workspace.scratch("events", self.events)
         events, self._grown = journal.of_growth(journal.without_regroups(self.events))
         self._evidence, self._followed = match.matched(self.workspace, events)
         self.events = journal.of_rings(events)
