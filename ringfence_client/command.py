@@ -126,7 +126,8 @@ def load_lost(text: str) -> Callable[..., Any] | None:
     """
     found: Any = getattr(sys.modules[text.partition(":")[0]], "lost", None)
     if found is not None:
-        check_handler(found, f"lost in the module of --handler {text!r}")
+        name = f"lost in the module of --handler {text!r}"
+        check_handler(found, name, "the groups that are lost", "def lost(groups)")
     return found  # type: ignore[no-any-return]
 
 
@@ -136,8 +137,12 @@ def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
     Raises:
         ConfigurationError: one is nowhere to be found.
     """
-    names = [name.strip() for text in texts for name in text.split(",")]
-    return tuple(_exception(name) for name in dict.fromkeys(names))
+    names = dict.fromkeys(name.strip() for text in texts for name in text.split(","))
+    found = {name: _exception(name) for name in names}
+    for name, item in found.items():
+        if not (isinstance(item, type) and issubclass(item, BaseException)):
+            raise ConfigurationError(f"--reject-on {name!r} is {item!r}, and not a class of exceptions")
+    return tuple(found.values())
 
 
 def _exception(name: str) -> Any:

@@ -43,6 +43,7 @@ from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, TopicError
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -140,6 +141,11 @@ class GroupConsumer:
                 found.append(
                     f"{held}: {len(held.window.cache.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
                     "too: 'ringfence groups show' names those that fail, 'skip' and 'purge' drop them"
+                )
+            if waiting := held.sends.states.waiting:
+                found.append(
+                    f"{held}: the messages of {counted(len(waiting), 'group')} wait, because their states cannot be read: "
+                    f"{next(iter(waiting.values()))}"
                 )
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
                 found.append(f"{held}: progress is not written: {writer.fault}")

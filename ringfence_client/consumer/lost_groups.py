@@ -1,8 +1,10 @@
 """Calls ``lost(groups)`` of a handler's module when their partition is gone."""
 
 import asyncio
+import contextlib
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -33,7 +35,7 @@ class LostGroups:
                 if inspect.iscoroutinefunction(self._lost):
                     await self._lost(groups)
                 else:
-                    await asyncio.to_thread(self._lost, groups)
+                    await _in_thread(self._lost, groups)
         except TimeoutError:
             log.error(
                 "%s: lost(groups) does not end within %g s: the partition is given away without it, and caches may be old when it returns",
@@ -44,3 +46,29 @@ class LostGroups:
                 "%s: lost(groups) failed, so caches of %d groups may be old when the partition returns: %s",
                 place, len(groups), named(error), exc_info=error,
             )  # fmt: skip
+
+
+async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
+    """Call a plain function in a thread of its own, which the end of the process does not wait for."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            lost(groups)
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=run, name="ringfence-lost", daemon=True).start()
+    await done

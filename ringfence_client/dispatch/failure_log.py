@@ -60,6 +60,11 @@ class FailureLog:
         if self._counted("attempts failed, and their messages wait for the next", line):
             log.warning("%s", line)
 
+    def state_unread(self, line: str) -> None:
+        """Log that the state of a group cannot be read now."""
+        if self._counted("readings of states failed, and the messages of their groups wait", line):
+            log.warning("%s", line)
+
     def dead_letter(self, line: str, error: BaseException | None) -> None:
         """Log that a message goes to the dead letters, with the trace of what its handler raised last."""
         if self._counted("messages went to the dead letters (ringfence dlq list)", line):

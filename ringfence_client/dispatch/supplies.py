@@ -45,10 +45,13 @@ class Supplies:
 
     async def _load_state(self, turn: Turn, group: bytes) -> Rest | None:
         """Read the state of a group; an outage costs its messages no attempt."""
+        states = turn.held.sends.states
         try:
-            turn.read_state(await turn.held.sends.states.load(group))
+            turn.read_state(await states.load(group))
+            states.note_success(group)
         except (KafkaError, OSError, RingfenceError) as error:
-            self._failure_log.attempt_failed(
+            states.note_failure(group, named(error))
+            self._failure_log.state_unread(
                 f"{turn.held}: the state of group {group_names.shown(group)} cannot be read, so its messages wait; again in "
                 f"{STATE_REST_S:g} s: {named(error)}"
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
@@ -27,6 +28,13 @@ class Origin(NamedTuple):
     group: bytes | None
     offset: int
     """In the accepted topic."""
+    timestamp: int
+    value: bytes | None
+
+    @property
+    def digest(self) -> int:
+        """A digest of the message. A message with the same source in a topic that was created again has another one."""
+        return crc32(self.value or b"", self.timestamp & 0xFFFFFFFF)
 
 
 class Send(NamedTuple):

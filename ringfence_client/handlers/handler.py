@@ -34,8 +34,16 @@ class HandlerEndedError(Exception):
     """A handler's run was ended by somebody else."""
 
 
-def check_handler(handler: Any, name: str) -> None:
-    """Make sure that a handler can be called with a message, and that a call runs it; ``name``: what to call it in the error.
+def check_handler(
+    handler: Any, name: str, argument: str = "one message", example: str = "async def handle(message)"
+) -> None:
+    """Make sure that a function can be called with one argument, and that a call runs it.
+
+    Args:
+        handler: The function.
+        name: Its name in the error.
+        argument: What it is called with.
+        example: How it may be written.
 
     Raises:
         HandlerError: it cannot, or it would not; the text says how it should look.
@@ -60,8 +68,7 @@ def check_handler(handler: Any, name: str) -> None:
         signature.bind(object())
     except TypeError as error:
         raise HandlerError(
-            f"{name}{signature} cannot be called with one message ({error}): write for example "
-            "async def handle(message)"
+            f"{name}{signature} cannot be called with {argument} ({error}): write for example {example}"
         ) from error
 
 

@@ -170,7 +170,7 @@ class Message:
             ValueError: an argument cannot be sent, or the message sends too much.
         """
         part = "" if self.part is None else f"#{self.part.index}"
-        origin = Origin(self.source + part, self.group, self.offset)
+        origin = Origin(self.source + part, self.group, self.offset, self.timestamp, self.value)
         send = new_send(origin, self.sent + 1, topic, value, key, headers, duplicate_id, partition, timestamp)
         self.effects.add(send)
         self.sent += 1

@@ -17,6 +17,7 @@ CONCURRENCY_MAX: Final = 10_000
 """Each handler costs memory before it has a message: more is a typing error, and more consumers do more."""
 PREFETCH_MAX: Final = 10_000
 """As many as are kept of a partition."""
+RETRY_DELAY_MIN: Final = 0.001
 MEMORY_MIN: Final = 16 * 2**20
 """Less would be used up by one fetch."""
 _SECONDS: Final = (
@@ -96,6 +97,8 @@ class ConsumerOptions:
         for key in ("ack_interval", "drain_timeout", "session_timeout", "retry_delay"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
+        if self.retry_delay < RETRY_DELAY_MIN:
+            raise ValueError(f"retry_delay = {self.retry_delay}: at least {RETRY_DELAY_MIN} seconds")
         if self.lease_timeout < LEASE_TIMEOUT_MIN:
             raise ValueError(
                 f"lease_timeout = {self.lease_timeout}: at least {LEASE_TIMEOUT_MIN} seconds, because a holder says once a second "

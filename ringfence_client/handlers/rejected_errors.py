@@ -21,7 +21,7 @@ def check_rejected_errors(classes: Any) -> None:
 def _fault(item: Any) -> str | None:
     """Say why no message is rejected by it; None = it may be."""
     if not (isinstance(item, type) and issubclass(item, BaseException)):
-        return "no exception class"
+        return "this is no class of exceptions: name one, such as ValueError or your_module.YourError"
     if not issubclass(item, Exception):
         return "it ends tasks or processes and says nothing about a message: name a subclass of Exception"
     if item is Exception:

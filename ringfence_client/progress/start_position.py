@@ -40,7 +40,7 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
         )
         return False
     log.info(
-        "new consumer group %s begins at the end of %s; %d messages before it are left out",
+        "new consumer group %s begins at the end of %s; up to %d messages before it are left out",
         group, topic, sum(end.offset for end in ends.values()),
     )  # fmt: skip
     return True

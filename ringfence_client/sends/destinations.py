@@ -10,7 +10,7 @@ from zlib import crc32
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.handlers.effects import Effects, Headers, Send
+from ringfence_client.handlers.effects import Effects, Headers, Origin, Send
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
 from ringfence_client.sends.target_topics import (
     LOOK_LIMIT_S,
@@ -55,7 +55,13 @@ class Destinations:
             for topic, role in claimed_topics(settings.addresses, settings.app.id)
             if topic not in self._addresses
         }
-        self.topics = TargetTopics(cluster, owned | {self.state_topic: "the state of this consumer group"})
+        own_states = {self.state_topic: "the state of this consumer group"}
+        accepted = [found.accepted_topic for found in settings.addresses]
+        self.topics = TargetTopics(
+            cluster,
+            owned | own_states,
+            lambda topic: wire_names.is_state_topic(topic, settings.app.id, accepted),
+        )
 
     async def stop(self) -> None:
         """Look at no topic any more."""
@@ -71,7 +77,7 @@ class Destinations:
             return None
         found = []
         for send in effects.sends:
-            topic = self.topics.known(send.topic)
+            topic = self.topics.known_target(send.topic)
             if topic is None:
                 return None
             found.append(self._placed(send, topic))
@@ -110,9 +116,9 @@ class Destinations:
             ) from error
         if found is None:
             return 0
-        if found.config is not None and "compact" not in found.cleanup_policy:
+        if found.config is not None and found.cleanup_policy != {"compact"}:
             raise SendError(
-                f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact"
+                f"the state topic {name} has cleanup.policy={found.policy_words}, so Kafka would delete states: set it to compact alone"
             )
         self.topics.note(found)
         return found.partitions
@@ -178,12 +184,15 @@ class Destinations:
                 value and name in names for name, value in send.headers
             ):
                 return send.headers
-            own = self.duplicate_id(send.origin.source, send.number)
-        return [*send.headers, (names[0], own)]
+            own = self.duplicate_id(send.origin, send.number)
+            return [*send.headers, (names[0], own)]
+        return [*(header for header in send.headers if header[0] not in names), (names[0], own)]
 
-    def duplicate_id(self, source: str, number: int) -> bytes:
-        """Return the ID of a send: it follows from the source of its message and is the same in each attempt."""
-        found = f"{self._prefix}{source}:{number}".encode(errors="backslashreplace")
+    def duplicate_id(self, origin: Origin, number: int) -> bytes:
+        """Return the ID of a send: it follows from its message, and is the same in each attempt."""
+        found = f"{self._prefix}{origin.source}:{origin.digest:08x}:{number}".encode(
+            errors="backslashreplace"
+        )
         if len(found) <= ID_BYTES_MAX:
             return found
         return b"rf:" + blake2b(found, digest_size=16).hexdigest().encode()

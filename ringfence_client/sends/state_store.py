@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.handlers.group_names import shown
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
+from ringfence_client.sends.state_layout import StateLayout
 from ringfence_client.sends.target_topics import FRESH_S, HiddenTopicError, SendError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.protocol.key_hash import key_hash
@@ -33,6 +33,8 @@ ENTRY_BYTES: Final = 250
 READ_TRIES: Final = 3
 CHECKED: Final = 100
 """Records of each part of a reading that must be in the partition that their keys hash to."""
+WAITED_S: Final = 5.0
+"""A group waits for its state if the last reading failed no longer ago; readings are tried again each second."""
 UNREAD: Final = object()
 """In place of a state that must be read."""
 UNKNOWN: Final = -1
@@ -80,6 +82,7 @@ class StateReader:
         self.cluster = cluster
         self.destinations = destinations
         self.cache = StateCache()
+        self.layout = StateLayout(cluster, destinations)
         self._log_reader: LogReader | None = None
         self._stores = 0
 
@@ -123,6 +126,22 @@ class StateStore:
         self.fault = ""
         """Why no state can be known; empty = they can. Handlers that use no state run all the same."""
         self._look_again_at = math.inf
+        self._failed: dict[bytes, tuple[float, str]] = {}
+        """Groups whose states could not be read: when, by the monotonic clock, and why."""
+
+    @property
+    def waiting(self) -> dict[bytes, str]:
+        """Groups whose messages wait because their states cannot be read, and why."""
+        since = time.monotonic() - WAITED_S
+        return {group: why for group, (at, why) in self._failed.items() if at > since}
+
+    def note_failure(self, group: bytes, why: str) -> None:
+        """Note that the state of a group could not be read."""
+        self._failed[group] = time.monotonic(), why
+
+    def note_success(self, group: bytes) -> None:
+        """Note that it is read."""
+        self._failed.pop(group, None)
 
     @property
     def is_absent(self) -> bool:
@@ -196,6 +215,8 @@ class StateStore:
             # A handler that uses no state needs no right on its topic.
             found, self.fault = 0, str(error)
             self._look_again_at = time.monotonic() + FRESH_S
+        if not self.fault:
+            await self._reader.layout.check(found, self._reader.log_reader)
         if found != self._partitions:
             self.close()
             self._partitions = found
@@ -212,6 +233,7 @@ class StateStore:
                 await self._look_for_topic()
             if not self.is_prepared:
                 self._partitions = await self._reader.destinations.state_partitions(create=True)
+                self._reader.layout.created(self._partitions)
                 # There was none, and nobody else writes states of these groups.
                 self._scanned.update(range(self._partitions))
 
@@ -271,7 +293,7 @@ class StateStore:
         written = self._written = set()
 
         async def consume(records: Sequence[Any]) -> None:
-            self._require_home(partition, records[:CHECKED])
+            reader.layout.require_home(partition, self._partitions, records[:CHECKED])
             for record in records:
                 if record.key in written or record.offset < self._offsets.get(record.key, UNKNOWN):
                     continue  # this holder has written a later one meanwhile
@@ -283,20 +305,11 @@ class StateStore:
 
         start = await reader.cluster.offsets.log_start(topic, partition)
         end = await reader.cluster.offsets.high_watermark(topic, partition)
+        reader.layout.note_end(partition, end)
         await reader.log_reader.read_range(topic, partition, start, end, consume)
         self._offsets |= {group: offset for group, offset in offsets.items() if group not in written}
         self._scanned.add(partition)
         log.info("%s/%d is read up to %d: %d groups have a state", topic, partition, end, len(offsets))
-
-    def _require_home(self, partition: int, records: Iterable[Any]) -> None:
-        """Refuse to go on where the topic got more partitions: states of groups that moved would count as none."""
-        astray = next((record for record in records if self._partition(record.key or b"") != partition), None)
-        if astray is not None:
-            raise SendError(
-                f"{self._reader.destinations.state_topic}/{partition} has a state of group {shown(astray.key or b'')}, which belongs into "
-                f"partition {self._partition(astray.key or b'')} of {self._partitions}: the topic was given more partitions, so messages wait. "
-                "Copy it into a new topic of this name, by the hash of the key, or delete it to begin without states"
-            )
 
     async def _read_again(self, partition: int, group: bytes) -> bytes | None:
         """Read an evicted state; None = its offset is not known, or another record stands there."""

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -51,8 +51,11 @@ class TargetTopic(NamedTuple):
 class TargetTopics:
     """Of one consumer."""
 
-    def __init__(self, cluster: Cluster, owned: Mapping[str, str]) -> None:
-        """``owned``: topics that Ringfence alone writes, and what they are."""
+    def __init__(
+        self, cluster: Cluster, owned: Mapping[str, str], is_state: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """``owned``: topics that Ringfence alone writes, and what they are; ``is_state``: whether a topic has states of a consumer group."""
+        self._is_state = is_state
         self._cluster = cluster
         self._owned = owned
         self._topics: dict[str, TargetTopic] = {}
@@ -81,6 +84,10 @@ class TargetTopics:
     def known(self, name: str) -> TargetTopic | None:
         """Return a topic that was looked at; None = it was not."""
         return self._topics.get(name)
+
+    def known_target(self, name: str) -> TargetTopic | None:
+        """Return the same for a topic that handlers may send to; None for others."""
+        return None if name in self._owned else self._topics.get(name)
 
     async def usable(self, names: Collection[str]) -> dict[str, TargetTopic]:
         """Return these topics; those that are not known are looked at.
@@ -167,9 +174,10 @@ class TargetTopics:
         self._topics.pop(name, None)
 
     def _require_allowed(self, topic: str) -> None:
-        if topic in self._owned:
+        role = self._owned.get(topic) or ("the state of a consumer group" if self._is_state(topic) else "")
+        if role:
             raise SendError(
-                f"{topic} is {self._owned[topic]}, which Ringfence alone writes: nothing is sent; send to the input topic of an address, or to a topic "
+                f"{topic} is {role}, which Ringfence alone writes: nothing is sent; send to the input topic of an address, or to a topic "
                 "of your own"
             )
         _, until, reason = self._refused.get(topic, (0.0, 0.0, ""))

@@ -124,6 +124,10 @@ class MemoryOffsets:
         """Return the first offset."""
         return 0
 
+    async def stable_end(self, topic: str, partition: int) -> int:
+        """Return the same as :meth:`high_watermark`: nothing is open."""
+        return await self.high_watermark(topic, partition)
+
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Return the offset that the next record gets."""
         return len(self._logs.logs[topic, partition])

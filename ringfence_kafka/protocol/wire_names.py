@@ -4,6 +4,7 @@ Other programs and the nightly reconciliation rely on these names; changing one 
 """
 
 import re
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -126,14 +127,24 @@ def progress_topic(app_id: str) -> str:
 def state_topic(app_id: str, group: str, topic: str) -> str:
     """Compacted topic with what the handlers of a consumer group keep for each group of messages of an accepted topic.
 
-    A consumer group may have a name that no topic may have. A digest in the topic's name then keeps such groups apart.
+    Where two consumer groups could have the same name, a digest is part of it. That is so with a hyphen in the name of the group or the topic, with
+    a character that no topic may have, and where the name is cut.
     """
     name = f"{app_id}-{group}-{topic}-state"
     legal = re.sub(r"[^a-zA-Z0-9._-]", "_", name)
-    if legal == name and len(name) <= TOPIC_CHARACTERS_MAX:
+    if legal == name and len(name) <= TOPIC_CHARACTERS_MAX and "-" not in group and "-" not in topic:
         return name
-    digest = blake2b(name.encode(), digest_size=8).hexdigest()
-    return f"{legal[: TOPIC_CHARACTERS_MAX - len(digest) - len('--state')]}-{digest}-state"
+    digest = blake2b(f"{app_id}\0{group}\0{topic}".encode(), digest_size=8).hexdigest()
+    whole = legal.removesuffix("-state")
+    return f"{whole[: TOPIC_CHARACTERS_MAX - len(digest) - len('--state')]}-{digest}-state"
+
+
+def is_state_topic(name: str, app_id: str, accepted_topics: Iterable[str]) -> bool:
+    """Return whether a topic has the name of a state topic of any consumer group of these accepted topics."""
+    if not (name.startswith(f"{app_id}-") and name.endswith("-state")):
+        return False
+    whole = re.sub(r"(-[0-9a-f]{16})?-state$", "", name)
+    return any(whole.endswith(f"-{topic}") for topic in accepted_topics)
 
 
 def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:

@@ -1,8 +1,12 @@
 """The state of a group: what its last acknowledged message left, exact over failures, takeovers and restarts."""
 
+import asyncio
+
 import pytest
 from aiokafka.partitioner import murmur2
+from confluent_kafka.admin import AdminClient, NewPartitions
 
+from app.commands.consumers.forget import forget
 from ringfence_client import Message
 from ringfence_client.handlers.effects import STATE_BYTES_MAX
 from ringfence_client.partition import progress_writer
@@ -59,6 +63,37 @@ async def test_a_running_total_over_restarts(bootstrap: str) -> None:
         assert record.partition == kafka.home(record.key or b"", PARTITIONS)
     policy = kafka.topic_config(bootstrap, state_topic(bench), "cleanup.policy")
     assert policy == "compact"
+
+
+async def test_more_partitions_are_refused(bootstrap: str) -> None:
+    """Groups whose hash moved would begin without their states, and nobody would see it. Messages wait, and the consumer says why.
+
+    Forgetting the consumer group deletes the topic: a new group of that name begins without states.
+    """
+    async with consuming(bootstrap, PARTITIONS) as bench:
+        for partition in range(PARTITIONS):
+            bench.send(*numbered(kafka.at_home(partition, PARTITIONS), 3), partition=partition)
+        running = await bench.start(Recorder(add))
+        for partition in range(PARTITIONS):
+            await bench.until_next(running, 3, partition)
+        await running.stop()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for grown in admin.create_partitions([NewPartitions(state_topic(bench), 2 * PARTITIONS)]).values():
+            grown.result()
+        running = await bench.start(Recorder(add))
+        for partition in range(PARTITIONS):
+            bench.send(*numbered(kafka.at_home(partition, PARTITIONS), 1), partition=partition)
+
+        def reported() -> bool:
+            return any("was given more partitions" in fault for fault in running.consumer.faults)
+
+        await until(reported, lambda: str(running.consumer.faults))
+        assert running.handler.done == []
+        assert not running.consumer.ready
+        await running.stop()
+        assert await asyncio.to_thread(forget, bench.settings, bench.group, yes=True) == 0
+        there = await asyncio.to_thread(admin.list_topics, timeout=10)
+        assert state_topic(bench) not in there.topics
 
 
 async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:
@@ -225,9 +260,9 @@ async def test_a_state_topic_that_is_not_compacted_is_refused(bootstrap: str) ->
     """Kafka would delete states: the groups wait, and the log says what to do."""
     async with consuming(bootstrap) as bench:
         kafka.create_topics(bootstrap, {state_topic(bench): (1, {"cleanup.policy": "delete"})})
-        bench.send(Sent(None, b"group", b"1"), Sent(None, None, b"free"))
         handler = Recorder()
         running = await bench.start(handler)
+        bench.send(Sent(None, b"group", b"1"), Sent(None, None, b"free"))
         await until(lambda: handler.offsets == [1], lambda: str(handler.begun))
         kafka.alter_topic(bootstrap, state_topic(bench), "cleanup.policy", "compact")
         await bench.until_next(running, 2)

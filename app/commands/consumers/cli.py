@@ -33,7 +33,7 @@ def consumers_show(settings: Settings, address: str | None, group: str | None, a
 @YES
 @addresses_option
 def consumers_forget(settings: Settings, name: str, discard_redriven: bool, yes: bool) -> int:
-    """Delete the progress and the offsets of consumer GROUP, which has no consumers any more and is not coming back.
+    """Delete the progress, the offsets and the states of consumer GROUP, which has no consumers any more and is not coming back.
 
     Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: nothing is kept of such a group.
     """

@@ -1,4 +1,4 @@
-"""``ringfence consumers forget``: deletes the progress and the offsets of a consumer group."""
+"""``ringfence consumers forget``: deletes the progress, the offsets and the states of a consumer group."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ class KeptProgress(NamedTuple):
 
 
 def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
-    """Delete progress and offsets of a consumer group; its dead letters stay.
+    """Delete progress, offsets and states of a consumer group; its dead letters stay.
 
     Returns:
         0 it is forgotten; 1 nothing was kept of it.
@@ -70,18 +70,21 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         )
     with reading("what is unfinished"):
         unfinished = asyncio.run(group_inventory.read(settings, group))
+    states = _state_topics(settings, group)
+    of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
     confirmed(
-        f"Forget consumer group {group}: its progress in {len(kept)} records, and its offsets? It has {unfinished}. The dead letters stay. A "
-        "consumer of that name begins as a new one",
+        f"Forget consumer group {group}: its progress in {len(kept)} records{of_states}, and its offsets? It has {unfinished}. The dead letters "
+        "stay. A consumer of that name begins as a new one",
         yes=yes,
     )
+    _delete_topics(settings, states)
     _write_tombstones(settings, kept)
     offsets = _delete_group(settings, group)
-    if not kept and not offsets:
+    if not kept and not offsets and not states:
         click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
         return NOTHING_KEPT
     click.echo(
-        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}; it had {unfinished}"
+        f"forgot consumer group {group}: {len(kept)} progress records{' and its offsets' if offsets else ''}{of_states}; it had {unfinished}"
         + (f"; {sum(redriven.values()):,} redriven messages were discarded" if redriven else "")
     )
     return 0
@@ -138,6 +141,31 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
             f"{left + len(refused)} of {len(kept)} progress records were not deleted ({', '.join(dict.fromkeys(refused)) or 'no answer'}): "
             "look at the brokers and at this user's rights, then run it again"
         )
+
+
+def _state_topics(settings: Settings, group: str) -> list[str]:
+    """Return the state topics of the group that exist: a new group of its name would go on with old totals."""
+    names = {
+        wire_names.state_topic(settings.app.id, group, address.accepted_topic)
+        for address in settings.addresses
+    }
+    there = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=DELIVERY_LIMIT_S).topics
+    return sorted(names & there.keys())
+
+
+def _delete_topics(settings: Settings, topics: Sequence[str]) -> None:
+    """Delete them before anything else, so that a refusal leaves everything as it was."""
+    if not topics:
+        return
+    admin = AdminClient(confluent_options(settings.kafka))
+    for topic, deletion in admin.delete_topics([*topics]).items():
+        try:
+            deletion.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise BrokerUnavailableError(
+                    f"the states in {topic} were not deleted ({error.args[0].str()}): allow this user Delete on it, then run it again"
+                ) from error
 
 
 def _delete_group(settings: Settings, group: str) -> bool:

@@ -31,9 +31,9 @@ def test_errors_of_messages() -> None:
         (Release, "reject_on = Release: a handler raises it to decide"),
         (Retry, "reject_on = Retry: a handler raises it to decide"),
         (StopIteration, "reject_on = StopIteration: Python makes it a RuntimeError"),
-        (json.loads, "reject_on = loads: no exception class"),
-        (int, "reject_on = int: no exception class"),
-        ("ValueError", "reject_on = 'ValueError': no exception class"),
+        (json.loads, "reject_on = loads: this is no class of exceptions"),
+        (int, "reject_on = int: this is no class of exceptions"),
+        ("ValueError", "reject_on = 'ValueError': this is no class of exceptions"),
     ],
 )
 def test_classes_that_say_nothing_of_a_message(item: Any, text: str) -> None:

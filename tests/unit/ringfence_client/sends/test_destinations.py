@@ -7,6 +7,7 @@ from zlib import crc32
 import pytest
 from aiokafka.partitioner import murmur2
 
+from ringfence_client.handlers.effects import Origin
 from ringfence_client.handlers.message import Message
 from ringfence_client.sends import destinations as module
 from ringfence_client.sends import target_topics
@@ -77,9 +78,10 @@ async def test_partitions() -> None:
 async def test_duplicate_ids() -> None:
     """Of sends to addresses that detect by header. An explicit ID wins, and a header that the handler gave itself."""
     for topic, given, expected in (
-        ("ledger", {}, [("id", b"shop:billing:test/0/0:1")]),
+        ("ledger", {}, [("id", b"shop:billing:test/0/0:847ecec6:1")]),
         ("ledger", {"duplicate_id": "mine"}, [("id", b"mine")]),
         ("ledger", {"headers": {"id": "mine"}}, [("id", b"mine")]),
+        ("ledger", {"headers": {"id": "other"}, "duplicate_id": "mine"}, [("id", b"mine")]),
         ("keyed", {}, []),
         ("plain", {}, []),
         ("plain", {"duplicate_id": "mine"}, [("_AMQ_DUPL_ID", b"mine")]),
@@ -90,15 +92,16 @@ async def test_duplicate_ids() -> None:
 
 
 def test_ids_are_bounded_and_distinct() -> None:
-    """A digest stands for a long one. Parts and numbers are told apart."""
+    """A digest stands for a long one. Parts, numbers and messages of a topic that was created again are told apart."""
     found = _destinations(_Cluster())
     ids = {
-        found.duplicate_id(source, number)
+        found.duplicate_id(Origin(source, b"group", 1, *content), number)
         for source in ("orders/0/1", "orders/0/1#1", "orders/0/1#2", "orders/0/11", "x" * 200, "x" * 201)
+        for content in ((1, b"v"), (2, b"v"), (1, b"w"))
         for number in (1, 2, 11)
     }
 
-    assert len(ids) == 18
+    assert len(ids) == 54
     assert max(map(len, ids)) <= module.ID_BYTES_MAX
 
 
@@ -111,6 +114,11 @@ def test_ids_are_bounded_and_distinct() -> None:
         ("orders.accepted", {}, "the accepted topic of address 'orders', which Ringfence alone writes"),
         ("shop-progress", {}, "which Ringfence alone writes"),
         ("shop-billing-orders.accepted-state", {}, "the state of this consumer group"),
+        (
+            "shop-audit-orders.accepted-state",
+            {},
+            "the state of a consumer group, which Ringfence alone writes",
+        ),
     ],
 )
 async def test_refused_before_the_transaction(topic: str, given: dict[str, Any], text: str) -> None:
@@ -121,6 +129,23 @@ async def test_refused_before_the_transaction(topic: str, given: dict[str, Any],
 
     with pytest.raises(SendError, match=text):
         await _destinations(cluster).resolve(origin.effects)
+
+
+async def test_a_known_state_topic() -> None:
+    """It was looked at for the state itself. That makes it no topic for handlers."""
+    destinations = _destinations(cluster := _Cluster())
+    cluster.there |= {
+        destinations.state_topic: TopicDescription(destinations.state_topic, 4, {"cleanup.policy": "compact"})
+    }
+    origin = message("5", group=b"group")
+    origin.send("plain", b"v")
+    await destinations.resolve(origin.effects)
+    assert await destinations.state_partitions(create=False) == 4
+    origin.send(destinations.state_topic, b"1000", key=b"group")
+
+    assert destinations.resolve_at_once(origin.effects) is None
+    with pytest.raises(SendError, match="which Ringfence alone writes"):
+        await destinations.resolve(origin.effects)
 
 
 async def test_no_key_for_a_compacted_topic() -> None:

@@ -9,6 +9,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 
 from ringfence_client.sends.outbox import Outbox
+from ringfence_client.sends.state_layout import StateLayout
 from ringfence_client.sends.state_store import StateCache, StateStore
 
 
@@ -29,6 +30,7 @@ class StateTopic:
         self.cache = StateCache(300)
         self.cluster = SimpleNamespace(offsets=self)
         self.destinations = self.log_reader = self
+        self.layout = StateLayout(cast(Any, self.cluster), cast(Any, self))
 
     def new_number(self) -> int:
         return 1

@@ -88,11 +88,11 @@ async def test_read_at_the_first_message_of_a_group() -> None:
     assert await _loaded(store, [b"g0", b"g1", b"g2", b"g3", b"new"]) == [
         b"state of g0", None, b"newer", b"state of g3", None,
     ]  # fmt: skip
-    assert len(reader.read) == 2
+    assert len(reader.read) == 4  # the first records of both partitions, and then all
     assert await _loaded(store, _groups(50)) == [
         {b"g1": None, b"g2": b"newer"}.get(group, b"state of " + group) for group in _groups(50)
     ]
-    assert len(reader.read) == 2
+    assert len(reader.read) == 4  # the first records of both partitions, and then all
 
 
 async def test_evicted_states_are_read_by_their_offsets() -> None:
@@ -215,5 +215,31 @@ async def test_more_partitions_are_refused() -> None:
     cluster.logs.create(TOPIC, 4, {"cleanup.policy": "compact"})
     store, _ = cluster.open()
 
-    with pytest.raises(SendError, match="was given more partitions, so messages wait"):
-        await _loaded(store, _groups(20))
+    for group in (b"new", *_groups(20)):
+        with pytest.raises(SendError, match="was given more partitions, so messages wait"):
+            await store.load(group)
+
+
+async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Handlers go on without states, and nobody else would say so."""
+    cluster = _Cluster()
+    first, reader = cluster.open()
+    await cluster.write(first, dict.fromkeys(_groups(10), b"1"))
+    assert await first.load(b"g1") == b"1"
+    assert "are lost" not in caplog.text
+
+    cluster.logs.create(TOPIC, 0, {})
+    reader.destinations.forget_state_topic()
+    assert await StateStore(reader, Outbox()).load(b"g1") is None
+    assert f"{TOPIC} was deleted: the states that it had are lost" in caplog.text
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_policy_that_deletes_states(policy: str) -> None:
+    """Such a topic loses the states of groups that are quiet for long."""
+    cluster = _Cluster()
+    cluster.logs.create(TOPIC, 2, {"cleanup.policy": policy})
+    store, _ = cluster.open()
+
+    with pytest.raises(SendError, match="set it to compact alone"):
+        await store.load(b"g")

@@ -43,7 +43,7 @@ def test_sends_and_state_are_committed() -> None:
 
     bench.deliver(message("5", group="alice"), message("3", group="alice"), message("1", group="bob"))
 
-    own_id = b"ringfence:test:test/0/0:1"
+    own_id = b"ringfence:test:test/0/0:847ecec6:1"
     assert bench.sent[0] == SentRecord("ledger", b"5", b"alice", [("_AMQ_DUPL_ID", own_id)])
     assert bench.sent[0].duplicate_id == own_id
     assert values(bench) == [b"5", b"8", b"1"]
@@ -400,7 +400,7 @@ def test_a_configuration() -> None:
     bench = HandlerBench(handle, EXACT, settings=settings, address="orders", consumer_group="billing")
     bench.deliver(message("1", group="alice", duplicate_id="o-1"), message("bad", group="bob"))
 
-    own_id = b"shop:billing:orders/0/0:1"
+    own_id = b"shop:billing:orders/0/0:83130adf:1"
     assert bench.sent == [SentRecord("ledger.in", b"1", headers=[("id", own_id)])]
     assert bench.runs[0].message.duplicate_id == b"o-1"
     assert "which Ringfence alone writes" in bench.dead_letters[0].reason

@@ -38,7 +38,11 @@ def _consumer() -> GroupConsumer:
     for number in (0, 1):
         lease = Lease("billing", "orders.accepted", number, "c1/1", token=3)
         window = Window(Progress(5), memory=MemoryBudget(64 * 2**20))
-        writer: Any = SimpleNamespace(fault="", letters=SimpleNamespace(fault=""))
+        writer: Any = SimpleNamespace(
+            fault="",
+            letters=SimpleNamespace(fault=""),
+            sends=SimpleNamespace(states=SimpleNamespace(waiting={})),
+        )
         unused: Any = None
         consumer.partitions[number] = HeldPartition(lease, window, writer, unused, unused)
     consumer.partitions[1].draining = True

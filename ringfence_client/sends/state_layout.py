@@ -1,0 +1,94 @@
+"""Layout of the state topic: the state of a group is in the partition that the group hashes to.
+
+A topic that was given more partitions, or was deleted, would look as if groups had no states.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ringfence_client.handlers.group_names import shown
+from ringfence_client.sends.destinations import Destinations
+from ringfence_client.sends.target_topics import SendError
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.protocol.key_hash import key_hash
+from ringfence_kafka.readers.log_reader import LogReader
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+HEAD: Final = 500
+"""Offsets of each partition that are looked at before any state counts as absent."""
+
+
+class StateLayout:
+    """Checks of one consumer."""
+
+    def __init__(self, cluster: Cluster, destinations: Destinations) -> None:
+        self._cluster = cluster
+        self._destinations = destinations
+        self._checked = 0
+        """Partitions that the topic had when it was looked at last."""
+        self._exists = False
+        self._ends: dict[int, int] = {}
+        """By partition, where it ended when it was read last."""
+
+    async def check(self, partitions: int, reader: LogReader) -> None:
+        """Look at the first records of all partitions, once; 0 partitions = there is no topic.
+
+        Raises:
+            SendError: the topic was given more partitions.
+            KafkaError: it cannot be read now.
+        """
+        if not partitions:
+            if self._exists:
+                self._say_gone("was deleted")
+            return
+        if partitions > 1 and partitions != self._checked:
+            for partition in range(partitions):
+                await self._check_head(partition, partitions, reader)
+        self._checked, self._exists = partitions, True
+
+    async def _check_head(self, partition: int, partitions: int, reader: LogReader) -> None:
+        topic, offsets = self._destinations.state_topic, self._cluster.offsets
+        start = await offsets.log_start(topic, partition)
+        end = min(await offsets.stable_end(topic, partition), start + HEAD)
+
+        async def consume(records: Sequence[Any]) -> None:
+            self.require_home(partition, partitions, records)
+
+        await reader.read_range(topic, partition, start, end, consume)
+
+    def require_home(self, partition: int, partitions: int, records: Iterable[Any]) -> None:
+        """Refuse to go on where records are not in the partition of their group.
+
+        Raises:
+            SendError: one is in another.
+        """
+        for record in records:
+            home = key_hash(record.key or b"") % partitions
+            if home != partition:
+                raise SendError(
+                    f"{self._destinations.state_topic}/{partition} has a state of group {shown(record.key or b'')}, which belongs into "
+                    f"partition {home} of {partitions}: the topic was given more partitions, so messages wait. Copy it into a new topic of this "
+                    "name, by the hash of the key, or delete it to begin without states"
+                )
+
+    def created(self, partitions: int) -> None:
+        """Note that this consumer has created the topic."""
+        self._checked, self._exists = partitions, True
+        log.info("%s is created, with %d partitions", self._destinations.state_topic, partitions)
+
+    def note_end(self, partition: int, end: int) -> None:
+        """Note where a partition ends that is read now."""
+        if end < self._ends.get(partition, 0):
+            self._say_gone("was deleted and created again, or lost records")
+        self._ends[partition] = end
+
+    def _say_gone(self, happened: str) -> None:
+        self._exists, self._checked = False, 0
+        self._ends.clear()
+        log.error(
+            "%s %s: the states that it had are lost, and handlers begin with none; restore what you need of them, or reset the offsets of "
+            "this consumer group to compute them again",
+            self._destinations.state_topic, happened,
+        )  # fmt: skip

@@ -1,0 +1,57 @@
+"""Calls of ``lost(groups)``."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Collection
+
+import pytest
+
+from ringfence_client.consumer import lost_groups
+from ringfence_client.consumer.lost_groups import LostGroups
+
+LIMIT_S = 30.0
+
+
+async def test_a_plain_function_runs_in_a_thread() -> None:
+    """It may wait for a network."""
+    told: list[tuple[Collection[bytes], bool]] = []
+    lost = LostGroups(
+        lambda groups: told.append((groups, threading.current_thread() is threading.main_thread()))
+    )
+
+    await lost.tell("orders.accepted/0", {b"g"})
+
+    assert told == [({b"g"}, False)]
+
+
+async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """The partition is given away all the same."""
+
+    def fail(_: Collection[bytes]) -> None:
+        raise OSError("no cache")
+
+    with caplog.at_level(logging.ERROR):
+        await LostGroups(fail).tell("orders.accepted/0", {b"g"})
+
+    assert "lost(groups) failed, so caches of 1 groups may be old" in caplog.text
+    assert "no cache" in caplog.text
+
+
+def test_a_function_that_hangs_does_not_keep_the_process() -> None:
+    """The partition is given away after the limit, and the process ends when it is told to."""
+    code = (
+        "import asyncio, time\n"
+        f"from {lost_groups.__name__} import LostGroups\n"
+        f"import {lost_groups.__name__} as module\n"
+        "module.LOST_LIMIT_S = 0.1\n"
+        "asyncio.run(LostGroups(lambda groups: time.sleep(3600)).tell('orders/0', [b'g']))\n"
+        "print('ended')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+
+    assert done.stdout == "ended\n"
+    assert "does not end within 0.1 s" in done.stderr

@@ -1,0 +1,29 @@
+"""Names of state topics."""
+
+import itertools
+
+from ringfence_kafka.protocol.wire_names import TOPIC_CHARACTERS_MAX, is_state_topic, state_topic
+
+NAMES = ("a", "a-b", "b", "b-a", "a b", "a_b", "x" * 240)
+TOPICS = ("orders.accepted", "eu-orders.accepted", "a-orders.accepted")
+
+
+def test_plain_names() -> None:
+    """They show application, consumer group and topic."""
+    assert state_topic("shop", "billing", "orders.accepted") == "shop-billing-orders.accepted-state"
+
+
+def test_each_has_its_own() -> None:
+    """Two consumer groups that shared a topic would count with each other's totals."""
+    found = {state_topic(*parts) for parts in itertools.product(NAMES, NAMES, TOPICS)}
+
+    assert len(found) == len(NAMES) ** 2 * len(TOPICS)
+    assert max(map(len, found)) <= TOPIC_CHARACTERS_MAX
+
+
+def test_names_are_recognised() -> None:
+    """Handlers may not write them, of whatever consumer group they are."""
+    for group, topic in itertools.product(("billing", "eu-billing", "b c"), TOPICS):
+        assert is_state_topic(state_topic("shop", group, topic), "shop", [topic])
+    for name in ("machine-state", "shop-machine-state", "other-billing-orders.accepted-state", "shop-orders"):
+        assert not is_state_topic(name, "shop", TOPICS)
