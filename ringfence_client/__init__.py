@@ -1,4 +1,4 @@
-"""What other programs import: the group-ordered consumer of accepted topics, and what makes transactions for producers.
+"""Public names: the group-ordered consumer of accepted topics, and transactions for producers.
 
 A producer needs none of the consumer's libraries, so they are loaded with the first of the consumer's names that is used.
 """

@@ -199,7 +199,7 @@ def _imported(name: str, option: str) -> Any:
 
 
 def _hidden(package: str, here: str) -> str:
-    """A folder that is no regular package is passed over where there is one of its name anywhere."""
+    """Python prefers a regular package of the same name to a folder without ``__init__.py``."""
     taken = getattr(sys.modules.get(package), "__file__", None)
     folder = Path(here) / package
     if taken is None or not folder.is_dir() or (folder / "__init__.py").exists():

@@ -1,8 +1,8 @@
 """Which member of a consumer group gets which partitions: balanced and sticky.
 
-Members say what they have when they join, and one of them assigns (KIP-54). aiokafka's default deals all partitions out anew, and its sticky
-one remembers a process, not a consumer. Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing
-token, which grows with each holder, tells who had it last.
+Members say what they have when they join, and one of them assigns (KIP-54). aiokafka's default assigns all partitions again. Its sticky
+assignor remembers a process, not a consumer. Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing
+token grows with each holder, so it shows the last one.
 """
 
 import json

@@ -49,11 +49,11 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 METADATA_AGE_MS: Final = 10_000
 HEARTBEAT_MS: Final = 300
-"""A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
+"""A consumer learns of a rebalance by its next heartbeat. A partition may pause for that long."""
 LEAVE_LIMIT_S: Final = 8.0
 """For leaving the group and disconnecting."""
 REBALANCE_MARGIN_S: Final = 10.0
-"""Who takes longer to join again than the rebalance time-out is evicted."""
+"""The group evicts a member that takes longer to join again than the rebalance time-out."""
 LOOK_AGAIN_S: Final = 5.0
 FAULT_SHOWS_S: Final = 2.0
 """A write that fails once now and then is part of any cluster's life."""
@@ -76,14 +76,14 @@ class GroupConsumer:
         """Nothing happens yet.
 
         Args:
-            settings: Where the cluster is, and the app's ID.
+            settings: Address of the cluster, and the app's ID.
             address: What to consume.
             group: The consumer group: its own progress, beside all others.
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
             options: How.
             lost: Called after a partition was given away or lost, with the groups that handlers had messages of; a coroutine function or
                 a plain one, which runs in a thread. It drops caches of these groups.
-            web: Where this consumer's web server is, if it has one.
+            web: Address of this consumer's web server, if it has one.
 
         Raises:
             HandlerError: the handler cannot be called with a message, or nothing of it would run.
@@ -117,7 +117,7 @@ class GroupConsumer:
         self._looking: asyncio.Task[None] | None = None
         self._admission = GroupAdmission(settings, self._topic, self.cluster, self.options, self.group_watch)
         self._topic_fault = ""
-        """What is wrong with a topic that was created again beneath this consumer."""
+        """Fault of a topic that was created again beneath this consumer."""
 
     @property
     def ready(self) -> bool:
@@ -126,7 +126,7 @@ class GroupConsumer:
 
     @property
     def faults(self) -> list[str]:
-        """What keeps messages from being handled now, beside partitions that are not held yet."""
+        """Faults that keep messages from being handled now, beside partitions that are not held yet."""
         found, now = [], time.monotonic()
         breaker = self.dispatcher.breaker
         found += self.dispatcher.faults
@@ -247,8 +247,8 @@ class GroupConsumer:
         def compare(identity: TopicIdentity | None) -> None:
             if identity is not None and identity != NO_TOPIC and progress.renew(identity):
                 log.error(
-                    "%s was deleted and created again: whoever holds a partition writes it anew now; of partitions that nobody holds "
-                    "the tokens begin at 1 again, and what was finished out of order comes again",
+                    "%s was deleted and created again: holders write the progress of their partitions again now. Fencing tokens of partitions without a "
+                    "holder begin at 1 again, and messages there that were finished out of order come again",
                     progress.name,
                 )
                 self.held_partitions.write_again()

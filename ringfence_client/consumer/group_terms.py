@@ -65,7 +65,7 @@ async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
 def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, int]]) -> str | None:
     """Return what the group goes by: the ``app.id``, or the terms as text; None = no member states any.
 
-    That is what the members state that hold most partitions, then those that were given most: a newcomer does not push out a holder.
+    They come from the members that hold most partitions, then from those that were assigned most, so a newcomer does not push out a holder.
 
     Args:
         stated: What each member that reads a topic states.

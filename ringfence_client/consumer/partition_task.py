@@ -74,7 +74,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             self._disturb()
 
     def _broke(self, held: HeldPartition) -> None:
-        """Drained, then opened anew, if it is still ours."""
+        """Drain it and open it again, if it is still ours."""
         if self._opened is held:
             self._pause()
             self._suspend()
@@ -124,7 +124,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         return held
 
     async def _regain(self, right: Assignment, held: HeldPartition) -> None:
-        """Go on after one write that succeeds: whoever had the partition in between has fenced it."""
+        """Continue after one successful write. If another consumer had the partition in between, it has fenced this one."""
         held.writer.hold(True)
         await held.writer.persisted()
         self._flow(held.window.end)

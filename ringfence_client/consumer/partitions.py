@@ -1,8 +1,8 @@
 """The partitions of one consumer: assigned, opened, held, suspended in a rebalance, released, lost.
 
 Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease outlives that:
-nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count. What comes back goes on; what does
-not is drained and released.
+nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count. A partition that returns
+continues. One that does not return is drained and released.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ class HeldPartitions:
         self.partitions: dict[int, HeldPartition] = {}
         """The partitions that are held, by number; suspended and leaving ones too."""
         self.assigned: set[int] | None = None
-        """What the group gave us; None = nothing yet, or it is about to change."""
+        """Partitions that the group gave us; None = nothing yet, or it is about to change."""
         self._had: set[int] = set()
-        """What the group gave us last."""
+        """Partitions that the group gave us last."""
         self.reasons: dict[int, str] = {}
         """Why an assigned partition is not held yet."""
         self.stopping = asyncio.Event()
@@ -68,7 +68,7 @@ class HeldPartitions:
         return self.assigned is not None and self.assigned <= held
 
     def owned(self) -> dict[int, int]:
-        """Return what the group gave us last, with the fencing token of what is held and 0 where it is not."""
+        """Return the partitions that the group gave us last, each with its fencing token; 0 = it is not held."""
         return {
             number: self.partitions[number].fence.token if number in self.partitions else 0
             for number in self._had

@@ -30,13 +30,13 @@ class TopicWatch:
     """Of one consumer."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Of no topic yet."""
+        """Watch no topic yet."""
         self._cluster = cluster
         self._observers: dict[str, Callable[[TopicIdentity | None], None]] = {}
         self._missing: set[str] = set()
         self._answered_at: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
-        """By topic, why it could not be told last."""
+        """By topic, why the last look failed."""
         self._wake = asyncio.Event()
 
     def observe(self, topic: str, observer: Callable[[TopicIdentity | None], None]) -> None:

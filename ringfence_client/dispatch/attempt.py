@@ -1,7 +1,7 @@
 """One attempt at the first message of a turn: what must be there before it, the handler's run, and what follows from it.
 
 A slot is for running handlers. A turn waits without a slot until progress is written, a record is read again, or a dead letter is
-written. So a partition that can do none of that keeps only its own groups waiting.
+written. A partition that can do none of that makes only its own groups wait.
 """
 
 import asyncio

@@ -79,7 +79,7 @@ class Dispatcher:
         """The next turn of a slot is being chosen."""
         self._running: dict[asyncio.Task[None], Turn] = {}
         self._retrying: set[Turn] = set()
-        """Those of them whose first message had failed before they got a slot."""
+        """Running turns whose first message had failed before they got a slot."""
         self._left_behind: dict[asyncio.Task[None], asyncio.Future[None]] = {}
         """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -142,7 +142,7 @@ class Dispatcher:
             log.warning("%s: handlers still run after %.0f s: cancelled", held, limit)
 
     async def drop(self, held: HeldPartition) -> bool:
-        """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
+        """Cancel its handlers, whose results no longer count. Returns whether none of them runs any more."""
         self._end(held)
         held.lose()
         for task, _ in self._running_of(held):

@@ -46,7 +46,7 @@ def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
 
 
 class FailureLog:
-    """What one consumer logs of failed attempts."""
+    """Log lines of one consumer about failed attempts."""
 
     def __init__(self, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
         """``later``: calls a function after so many seconds; None = the running loop does."""

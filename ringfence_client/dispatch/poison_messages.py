@@ -54,9 +54,9 @@ class PoisonMessages:
         self._lasts: deque[_Waiting] = deque()
         self._others: deque[_Waiting] = deque()
         self._admitted: dict[Turn, bool] = {}
-        """Turns that were told to begin and have not yet; whether it is a last attempt."""
+        """Turns that may begin and have not yet, and whether it is a last attempt."""
         self._before_last = 0
-        """So many other suspects begin before a last attempt that waits."""
+        """Number of other suspects that begin before a waiting last attempt."""
 
     @property
     def begun_max(self) -> int:

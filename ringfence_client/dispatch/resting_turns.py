@@ -150,7 +150,7 @@ class RestingTurns:
         return turn in self._timers or turn in self._waits
 
     def suspend(self, held: HeldPartition) -> None:
-        """Let none of this partition go on until :meth:`resume`. What was only about to begin did not."""
+        """Let none of this partition go on until :meth:`resume`. An attempt that was about to begin does not begin."""
         self._suspended += (turn for turn in self._due if turn.held is held)
         self._suspended += self._retries.pop(held, ())
         self._due = deque(turn for turn in self._due if turn.held is not held)

@@ -9,7 +9,7 @@ from ringfence_client.window.window import End
 
 
 class Turn:
-    """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
+    """The messages of one group that one handler holds. The consumer in the ledger is the turn, because a handler may leave its turn."""
 
     __slots__ = (
         "alone_below", "attempt", "batched", "counted", "cut_short", "given_up", "has_state", "held", "name", "offsets", "state", "trial",
@@ -21,9 +21,9 @@ class Turn:
         self.offsets: list[int] = []
         """In order. A list, because many turns wait and hold one each: an empty deque takes ten times as much."""
         self.given_up: frozenset[int] = frozenset()
-        """Those of them that an operator sends to the dead letters."""
+        """Messages among them that an operator sends to the dead letters."""
         self.attempt = 0
-        """Of its first message, where that is begun; else 0."""
+        """Number of the attempt at its first message; 0 = that has not begun."""
         self.counted = True
         """Whether its attempt counts while it goes on; otherwise it counts when it fails."""
         self.cut_short = ""

@@ -65,7 +65,10 @@ class TurnChoice:
         return self._resting.next_retry(self._retries_max)
 
     def _fresh(self, name: str) -> Turn | None:
-        """Of partitions that can write, as many groups as there are handlers; of others one, which has to wait for that."""
+        """Acquire a message, from one partition after the other.
+
+        A partition that can write has as many groups under preparation as there are handlers. Another one has one, which waits for the write.
+        """
         for _ in range(len(self.partitions)):
             held = self.partitions[0]
             self.partitions.rotate(-1)

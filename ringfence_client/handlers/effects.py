@@ -8,7 +8,7 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 STATE_BYTES_MAX: Final = 64 * 2**10
-"""Of the state of one group."""
+"""Limit of the state of one group."""
 SENDS_MAX: Final = 10_000
 """Records that one message may send."""
 SENDS_BYTES_MAX: Final = 16 * 2**20
@@ -54,7 +54,7 @@ class Send(NamedTuple):
     """Among the sends of its message, from 1."""
     origin: Origin
     bytes: int
-    """Of key, value and headers, about."""
+    """Approximate size of key, value and headers."""
 
 
 class StateError(RingfenceError):
@@ -62,7 +62,7 @@ class StateError(RingfenceError):
 
 
 class Effects:
-    """Of one attempt; the messages of a batch share them."""
+    """Requests of one attempt; the messages of a batch share them."""
 
     __slots__ = ("_state", "bytes", "changed", "ended", "fault", "sends")
 

@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """What a producer sends, as one record."""
+    """A transaction of a producer, as one record."""
 
     value: bytes
     headers: list[tuple[str, bytes]]

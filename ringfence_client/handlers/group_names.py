@@ -45,7 +45,7 @@ def shown(name: bytes) -> str:
 
 
 def in_table(name: bytes | None) -> str:
-    """The same where there is little room; what is cut ends so that it cannot be taken for all."""
+    """The same for little room. A cut name has an end that shows the cut."""
     if name is None:
         return "(none)"
     text = shown(name)

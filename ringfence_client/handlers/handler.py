@@ -1,6 +1,7 @@
 """Handlers: what may be one; their runs, in the event loop or in threads; and runs that nobody could end.
 
-What is called and returns acknowledges a message. So what only *looks* as if it ran, such as a generator function, must not pass for one.
+A handler that returns acknowledges its message. A function that only *looks* as if it ran, such as a generator function, must not pass for
+a handler.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ def check_handler(
     Args:
         handler: The function.
         name: Its name in the error.
-        argument: What it is called with.
+        argument: Its argument, for the error.
         example: How it may be written.
 
     Raises:
@@ -88,7 +89,7 @@ class HandlerRuns:
         self._begun: dict[object, tuple[Message, float]] = {}
         """Runs that go on, with when they began."""
         self.times = RunTimes()
-        """Of all runs, however they ended."""
+        """Durations of all runs, however they ended."""
 
     async def call(self, messages: list[Message]) -> None:
         """Call the handler with a message, or with a batch.

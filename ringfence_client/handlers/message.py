@@ -1,4 +1,4 @@
-"""What a handler gets, and how it says what is to become of it."""
+"""Messages for handlers, and the ways in which a handler decides about them."""
 
 import math
 import re
@@ -21,7 +21,7 @@ _PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 class Disposition(Exception):  # noqa: N818 - a decision, no error
-    """What a handler raises to decide otherwise than by returning."""
+    """Exceptions by which a handler decides otherwise than by returning."""
 
     def __init__(self, reason: str | BaseException | None = "") -> None:
         """``reason``: a text; an exception stands for its name and text."""
@@ -43,7 +43,7 @@ def _text(reason: object) -> str:
 class Release(Disposition):
     """Put it back to its place, and the later ones that are held of its group with it (Qpid: release).
 
-    It is no failed attempt; whoever takes the group next gets it, after a moment.
+    It does not count as a failed attempt. The next consumer of the group gets it, after a moment.
     """
 
 
@@ -86,7 +86,7 @@ class PartNumber:
     index: int
     """Counted from 1, in the order that its producer wrote."""
     count: int
-    """Of all parts, whatever groups and addresses they went to."""
+    """Number of all parts, in all groups and addresses."""
 
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"

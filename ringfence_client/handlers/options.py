@@ -38,8 +38,8 @@ class ConsumerOptions:
         prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
         batch: The handler is called with a list of up to so many messages of one group; 0 = with one message.
         max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
-        retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
-            says how often means just that.
+        retry_time: … and not before so many seconds since the first. None = 600 if ``max_attempts`` is None too, else 0, because a given
+        number of attempts is meant exactly.
         retry_delay: Seconds before the second attempt.
         retry_multiplier: Growth of each delay. None = it follows from ``max_attempts`` and ``retry_time``, or is 2.
         retry_max: Longest delay, in seconds. None = 60, or no limit where the growth follows. With one of the last two, and without
@@ -51,8 +51,8 @@ class ConsumerOptions:
             skipped.
         handler_timeout: Seconds after which a handler's run is ended, as a failed attempt; 0 = never. A thread cannot be ended:
             its group waits for it.
-        ack_interval: Seconds between writes of the progress. What is finished and not written when a process dies is
-            done again.
+        ack_interval: Seconds between writes of the progress. Messages that are finished and not written when a process dies are handled
+        again.
         ack_count: Acknowledgements after which progress is written before that.
         drain_timeout: Seconds that handlers get to end when the partition goes to another consumer.
         lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
@@ -63,7 +63,7 @@ class ConsumerOptions:
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
         start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
             consumed before continues where it is.
-        name: Of this consumer, for others to see.
+        name: Name of this consumer, for others to see.
     """
 
     concurrency: int = 10

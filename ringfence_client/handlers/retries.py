@@ -13,11 +13,11 @@ ATTEMPTS_MAX: Final = 10_000
 
 
 class Failures(NamedTuple):
-    """Of one message: how often its handler failed, and since when."""
+    """How often the handler of one message failed, and since when."""
 
     attempts: int
     since_ms: int
-    """Of the first, by the wall clock: it is counted on by whoever takes the partition over."""
+    """Time of the first failure, by the wall clock. The next holder of the partition continues the count."""
 
 
 class RetryPolicy:

@@ -1,4 +1,4 @@
-"""What a handler could not do goes to ``<address>.dlq``, in the transaction that counts it as finished."""
+"""A message that a handler could not process goes to ``<address>.dlq``, in the transaction that counts it as finished."""
 
 import asyncio
 import logging
@@ -168,7 +168,7 @@ class Pending:
 
 
 class PendingLetters:
-    """Letters of one partition that wait to be written. Where their topic refuses them, the partition's progress goes on without them.
+    """Letters of one partition that wait to be written. If their topic refuses them, the partition's progress continues without them.
 
     Only the groups of these messages wait: none of them counts as finished before its letter is there.
     """
@@ -228,7 +228,7 @@ class PendingLetters:
             yield pending
 
     def written(self) -> list[DeadLetter]:
-        """Return what was taken and is committed. Those who wait are told afterwards, by the event loop."""
+        """Return what was taken and is committed. The event loop notifies the waiting futures afterwards."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S

@@ -52,7 +52,7 @@ FENCE_LIMIT_S: Final = 10.0
 
 
 class _HeldError(Exception):
-    """The lease may not be taken yet, or that cannot be told."""
+    """The lease may not be taken yet, or this is not known."""
 
 
 class LeaseAcquisition:
@@ -111,9 +111,9 @@ class LeaseAcquisition:
         Args:
             topic: The accepted topic.
             partition: Its number.
-            confirm: Asks the broker whether the partition is still ours. Before the fence, so that who slept past its session does not fence the
-                successor; and after it, so that nobody works on what it lost meanwhile.
-            waiting: Told for whom one waits.
+            confirm: Asks the broker whether the partition is still ours. Before the fence, so that a consumer that slept past its session
+            does not fence its successor. After the fence, so that nobody works on a partition that it lost meanwhile.
+            waiting: Called with the holder that the consumer waits for.
 
         Raises:
             NotOwnerError: it is not.
@@ -287,10 +287,10 @@ class LeaseAcquisition:
     ) -> tuple[TransactionalProducer, Progress | None]:
         """Fence again after a failed write, unless somebody else has written meanwhile; and return what was written last.
 
-        The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that is draining is no
-        member for this partition any more. It goes on while nobody has taken the lease: what its handlers have finished is to be written, and
-        whoever got the partition waits for that. So does one that a rebalance made drain while it asked. Who has been put out of the group and does
-        not know it yet fences nobody: its client learns it by the next heartbeat.
+        The failure may be a fence. The record names the new holder, because a holder writes the lease before anything else. A draining
+        holder is not assigned the partition any more. It continues until another consumer takes the lease. The work that its handlers
+        finished must be written, and the next holder waits for that. The same holds for a holder that begins to drain while it asks. A consumer that was
+        removed from the group and does not know it yet fences nobody. Its client learns it by the next heartbeat.
 
         The record is read before the fence too: where the failure was the fence of a living holder, that holder is left alone. A transaction of
         one's own that has not ended holds up this reading until it is fenced, so it is given up after a moment.

@@ -21,7 +21,7 @@ from ringfence_kafka.readers import consumers
 log: Final = logging.getLogger("ringfence.consumer")
 
 RECORDS_MAX: Final = 5_000
-"""Of one reading: what else is parked in the stretch is kept, as far as there is room."""
+"""Offsets of one reading. Other parked messages of the range are kept too, as far as there is room."""
 CHUNK: Final = 250
 """Of them at once; handlers run between."""
 POLL_MS: Final = 200
@@ -30,7 +30,7 @@ STOP_LIMIT_S: Final = 5.0
 SILENT_S: Final = 1.0
 """A partition of which nothing came is not asked again for so long: it has the one connection to itself while it is waited for."""
 GONE: Final = object()
-"""In place of a record that is no longer in the log."""
+"""Stands for a record that the log has lost."""
 
 
 class ParkedReader:
@@ -46,7 +46,7 @@ class ParkedReader:
         self._ahead: set[HeldPartition] = set()
         """Those for which something is read before it is needed."""
         self._redriving: set[HeldPartition] = set()
-        """Those of which redriven messages are read."""
+        """Partitions whose redriven messages are being read."""
         self._running: set[asyncio.Task[None]] = set()
         self._silent: dict[TopicPartition, float] = {}
         """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
@@ -133,7 +133,7 @@ class ParkedReader:
         return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
 
     async def _same(self, held: HeldPartition) -> bool:
-        """Whether the topic is still the one that the lease is of; if not, that is opened anew."""
+        """Return whether the topic is still the one of the lease. If not, the partition is opened again."""
         same = (await self._cluster.topics.identity(held.lease.topic)).topic_id == held.lease.topic_id
         if not same and not held.failed:
             log.warning("%s: %s was deleted and created again: opened anew", held, held.lease.topic)

@@ -1,4 +1,4 @@
-"""A partition that is held: its lease, its window, who writes its progress, who reads what is parked."""
+"""A held partition: its lease, its window, its progress writer and its reader of parked messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,7 +24,7 @@ class HeldPartition:
         read: Callable[["HeldPartition", int], Awaitable[Any | None]],
         renew: Callable[["HeldPartition"], None],
     ) -> None:
-        """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
+        """``read`` brings a parked record; ``renew`` is called when the partition must be opened again."""
         self.lease = lease
         self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
         self.window = window
@@ -38,7 +38,7 @@ class HeldPartition:
         self.ending = False
         """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
         self.failed = False
-        """It is to be opened anew, and never goes on as it is."""
+        """It must be opened again, and never continues as it is."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
         self._unblocked: dict[int, asyncio.Future[None]] = {}
@@ -131,7 +131,7 @@ class HeldPartition:
         self.fence.lose()
 
     def fail(self) -> None:
-        """Something happened that nobody foresaw: close it and open it anew."""
+        """Close it and open it again, after an unexpected error."""
         self.failed = True
         self._renew(self)
 

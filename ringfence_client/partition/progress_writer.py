@@ -45,7 +45,7 @@ class _InDoubt(NamedTuple):
     beat: int
     """Of the progress record."""
     waiting: int
-    """So many of the first that wait are answered if it was."""
+    """Number of waiting futures, from the first on, that are answered if it was committed."""
 
 
 class ProgressWriter:
@@ -68,8 +68,8 @@ class ProgressWriter:
         """A writer for a producer that has fenced.
 
         Args:
-            lease: Whose progress.
-            window: What is written of.
+            lease: The lease whose progress is written.
+            window: The window that the progress is taken from.
             producer: Has fenced.
             destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
@@ -92,11 +92,11 @@ class ProgressWriter:
         self._committing = True
         """Whether the group's offset is written too."""
         self._writing: asyncio.Timeout | None = None
-        """What limits the transaction under way."""
+        """Time limit of the transaction under way."""
         self._state = progress_record.HELD
         self._beat = 0
         self._next = 0
-        """By the last record that is known to be committed: it never goes back."""
+        """Floor of the last record that is known to be committed; it never goes back."""
         self._closing = asyncio.Event()
         self._schedule = WriteSchedule(options, self._closing)
         # Called for each message, so no method of this class stands between.
@@ -136,7 +136,7 @@ class ProgressWriter:
         return self._state != progress_record.HELD
 
     def hold(self, held: bool) -> None:
-        """Write that it is held, or draining. Who is closing has said its last word already."""
+        """Write that it is held, or draining. A closing writer ignores it."""
         if self._closing.is_set():
             return
         self._state = progress_record.HELD if held else progress_record.DRAINING

@@ -13,7 +13,7 @@ REFRESH_S: Final = 1.0
 BYTES_PER_S: Final = 500_000
 """Records grow with what is finished out of order; large ones are written less often."""
 BUILDING_SHARE: Final = 0.1
-"""Share of the time in which this process may build records: the event loop stands still meanwhile."""
+"""Share of the time in which this process may build records, because the event loop is blocked meanwhile."""
 URGENT_SHARE: Final = 0.25
 """The same where somebody waits for the write."""
 BUILDING_FREE_S: Final = 0.01

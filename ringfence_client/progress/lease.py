@@ -2,7 +2,7 @@
 
 DeFiBus lets a new consumer pull a queue when all that was delivered to the old one is acknowledged and nothing more is
 delivered, or its lock has timed out. Its broker counts how often it saw the same offsets; here the newcomer looks at the
-holder's record. What a holder writes is a sign of life; no clock but the newcomer's own is looked at.
+holder's record. Each write of a holder is a sign of life. A newcomer uses its own clock alone.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Lease:
     topic: str
     partition: int
     holder: str
-    """Made anew at each opening."""
+    """Each opening has a new one."""
     web: str = ""
     token: int = 0
     """The fencing token."""

@@ -19,14 +19,14 @@ from ringfence_client.progress.record_parts import ByOffset, Change
 from ringfence_kafka.protocol import offset_ranges
 
 FORMAT: Final = 2
-"""Of a record that is whole."""
+"""Largest record without parts."""
 FORMAT_WITH_PARTS: Final = 3
 
 HELD: Final = "held"
 DRAINING: Final = "draining"
 """Its holder lost the assignment, or may have: it acknowledges what it was delivered, and delivers nothing new."""
 RELEASED: Final = "released"
-"""All that was begun has ended: whoever is assigned the partition takes it."""
+"""Everything that was begun has ended, so the next consumer that is assigned the partition takes it."""
 _STATES: Final = frozenset({HELD, DRAINING, RELEASED})
 
 
@@ -45,19 +45,19 @@ class Progress:
     Attributes:
         next: Everything below is finished. It is the consumer group's committed offset too.
         finished: Finished offsets above it: half-open runs, rising.
-        attempts: Of messages that were begun and are not finished, by offset: how often.
+        attempts: How often each begun and unfinished message was begun, by offset.
         reserved: No message at or above this offset was ever handed to a handler.
-        holder: Who wrote it; made anew whenever a partition is opened.
-        web: Where the holder's web server is; empty = it has none.
-        purged: Groups of which an operator dropped everything from the first offset, which nobody had fetched, up to
-            and without the second, which is not read yet.
+        holder: The holder that wrote it. Each opening of a partition has a new name.
+        web: Address of the holder's web server; empty = it has none.
+        purged: Groups whose messages an operator dropped, each with two offsets: the first one that is dropped and was not fetched, and the
+        first one that is kept again.
         state: :data:`HELD`, :data:`DRAINING` or :data:`RELEASED`.
         token: The fencing token: each holder's is greater than those of all before it.
         delivered: Everything that a handler was ever given lies below.
         running: How many messages handlers have now, or will be given again before others of their groups.
         beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
-        failures: Of the attempts, those that a handler failed in, and the time of the first, by offset. What is in neither
-            ended without a word: with its process.
+        failures: Attempts in which a handler failed, and the time of the first one, by offset. An attempt that is in neither ended with its
+        process.
         topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known.
         again: Offsets that are to be done once more, though they count as finished: their dead letters were redriven.
         blocked: Offsets whose dead letters are written, and which are not finished: their groups wait until they are redriven.
@@ -85,7 +85,7 @@ class Progress:
     parts: Sequence[int] = field(default=(), compare=False)
 
     def by_offset(self) -> ByOffset:
-        """Return what it knows by offset, which is what grows."""
+        """Return its facts by offset. This part grows."""
         return ByOffset(
             finished=self.finished,
             attempts=self.attempts,
@@ -140,7 +140,7 @@ def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> by
 
 
 def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes, bytes | None]]:
-    """Return keys and values of what is to be written: parts first, so that who reads the record finds them."""
+    """Return keys and values of the records to write: parts first, so that readers of the record find them."""
     parts = [(record_parts.key_of(key, number), value) for number, value in change.parts]
     return [*parts, (key, encode(progress, change.head))]
 

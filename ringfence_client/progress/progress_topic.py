@@ -51,9 +51,9 @@ class ProgressTopic:
         self._cluster = cluster
         self._identity: TopicIdentity
         self._homes: dict[bytes, int] = {}
-        """Where a key's records are."""
+        """Partition of the records of a key."""
         self._decoded: dict[bytes, tuple[bytes, Progress]] = {}
-        """By key, the last large record that was read, and what it says: who waits for a lease looks ten times a second."""
+        """By key, the last large record that was read, decoded, because a waiting consumer looks at it ten times a second."""
         self._latest: CompactedTopic
 
     async def start(self) -> None:

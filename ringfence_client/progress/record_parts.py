@@ -25,7 +25,7 @@ PART_MAX: Final = 512
 SPARSE: Final = 4
 """Parts that hold on average a ``SPARSE``-th of what they may hold are laid out again."""
 PARTS_MIN: Final = 4
-"""So few parts are never laid out again: they cost little."""
+"""A layout of so few parts stays, because it costs little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class PartLayout:
         """Numbers of parts that may be in the topic."""
         self._parts: list[_Part] = []
         self._known = ByOffset()
-        """What the parts say."""
+        """The content of the parts."""
 
     def change(self, now: ByOffset) -> Change:
         """Return what must be written so that the topic says ``now``."""

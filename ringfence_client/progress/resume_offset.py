@@ -1,4 +1,4 @@
-"""Where reading goes on, by what was written down and what the cluster says now. Pure."""
+"""Offset at which reading continues, from the progress record and the present state of the cluster. Pure."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Log:
     committed: int | None
     """The consumer group's offset, as far as it is trusted; None = none. Kafka forgets it together with the topic."""
     start: int
-    """Of the oldest record that retention left."""
+    """Offset of the oldest record that retention left."""
     end: int
     """The offset that the next record gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where to go on, and what is to be said about it."""
+    """The offset at which reading continues, and facts for the log."""
 
     progress: Progress
     """Of the present topic. Nothing of another one is in it."""

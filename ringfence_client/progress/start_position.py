@@ -1,4 +1,4 @@
-"""Where a new consumer group begins."""
+"""Start position of a new consumer group."""
 
 import logging
 from typing import Final

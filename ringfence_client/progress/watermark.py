@@ -15,7 +15,7 @@ from ringfence_kafka.protocol.offset_ranges import Run, check
 
 
 class Watermark:
-    """What is finished of one partition."""
+    """Finished offsets of one partition."""
 
     def __init__(self, next_offset: int = 0, runs: Iterable[Run] = ()) -> None:
         """Read on at ``next_offset``; the runs above it are finished.

@@ -37,7 +37,7 @@ STATE_CONFIG: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
     "segment.ms": str(60 * 60 * 1000),
 }
-"""Of the state topic as a consumer creates it."""
+"""Settings of a state topic that a consumer creates."""
 
 
 class Destinations:
@@ -124,7 +124,7 @@ class Destinations:
         return found.partitions
 
     def forget_state_topic(self) -> None:
-        """Look at the state topic anew next time."""
+        """Look at the state topic again next time."""
         self.topics.forget(self.state_topic)
 
     @property

@@ -10,15 +10,15 @@ FULL_BYTES: Final = 8 * 2**20
 HURRY_BYTES: Final = 2**20
 """With so much a write does not wait for its interval."""
 STATE_BYTES: Final = 100
-"""Of a state, beside its group and its value."""
+"""Overhead of a state, beside its group and its value."""
 _MISSING: Final[Any] = object()
 
 
 class Outbox:
     """The outbox of one held partition.
 
-    The writer takes everything at the moment of its snapshot of the progress. So a transaction has the sends of a message exactly if it
-    says that the message is finished.
+    The writer takes everything at the moment of its snapshot of the progress. A transaction has the sends of a message exactly if it calls
+    the message finished.
     """
 
     def __init__(self) -> None:

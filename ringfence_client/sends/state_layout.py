@@ -33,7 +33,7 @@ class StateLayout:
         """By partition, where it ended when it was read last."""
 
     async def check(self, partitions: int, reader: LogReader) -> None:
-        """Look at the first records of all partitions, once; 0 partitions = there is no topic.
+        """Look at the first records of all partitions, once; 0 partitions = the topic does not exist.
 
         Raises:
             SendError: the topic was given more partitions.

@@ -76,7 +76,7 @@ class StateCache:
 
 
 class StateReader:
-    """What the stores of one consumer share."""
+    """Reader and cache that the stores of one consumer share."""
 
     def __init__(self, cluster: Cluster, destinations: Destinations) -> None:
         self.cluster = cluster
@@ -113,7 +113,7 @@ class StateStore:
         self._outbox = outbox
         self._number = reader.new_number()
         self._partitions = 0
-        """Of the state topic; 0 = it did not exist when it was looked for."""
+        """Partitions of the state topic; 0 = it did not exist at the last look."""
         self._looked = False
         """Whether the topic was looked for, and could be read since."""
         self._offsets: dict[bytes, int] = {}
@@ -145,7 +145,7 @@ class StateStore:
 
     @property
     def is_absent(self) -> bool:
-        """Whether no group has a state: there is no topic."""
+        """Return whether no group has a state, because the topic does not exist."""
         return self._looked and not self._partitions and not self.fault
 
     def peek(self, group: bytes) -> Any:

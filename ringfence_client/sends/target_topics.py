@@ -107,7 +107,7 @@ class TargetTopics:
         return place in self._away
 
     def refuse(self, topics: Iterable[str], reason: str) -> None:
-        """Note that topics refused a write, so they are looked at anew. One that refuses again soon gets nothing for a while."""
+        """Note that topics refused a write, so they are looked at again. One that refuses again soon gets nothing for a while."""
         now = time.monotonic()
         for topic in topics:
             self._banned = True
@@ -170,7 +170,7 @@ class TargetTopics:
         return topic
 
     def forget(self, name: str) -> None:
-        """Look at a topic anew next time."""
+        """Look at a topic again next time."""
         self._topics.pop(name, None)
 
     def _require_allowed(self, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer asks beside its work, for its metrics and its health: how far the ends are, and whether brokers answer."""
+"""Questions of a consumer beside its work, for its metrics and its health: the ends of its partitions, and whether brokers answer."""
 
 import asyncio
 import contextlib

@@ -32,9 +32,9 @@ async def drop_below(
     topic_id: str,
     waiting: Callable[[str], None],
 ) -> None:
-    """Have whoever holds the partition next skip the group's messages below this offset. As :func:`change`.
+    """Have the next holder of the partition skip the group's messages below this offset. As :func:`change`.
 
-    What the progress names of them is finished at once: a dead letter of it may be redriven before anybody holds the partition.
+    Messages that the progress names are finished at once, because a dead letter may be redriven before any consumer holds the partition.
     """
 
     async def drop(window: Window) -> None:

@@ -123,7 +123,7 @@ class Pages:
         }
 
     async def groups(self, _: web.Request) -> web.Response:
-        """What waits, by group."""
+        """Return the waiting messages by group."""
         partitions = sorted(self._consumer.partitions.items())
         return web.json_response(
             {"groups": [row for _, held in partitions for row in _rows(held)[:GROUPS_MAX]]}

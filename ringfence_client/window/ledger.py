@@ -24,7 +24,7 @@ _STALE_MIN: Final = 64
 
 
 class Position(Protocol):
-    """What orders messages: anything hashable with a total order."""
+    """Position of a message: anything hashable with a total order."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -43,7 +43,7 @@ class GroupInfo(NamedTuple):
     acquired: int
     owner: Hashable | None
     head_timestamp: int
-    """Of its first unfinished message, milliseconds since the epoch."""
+    """Timestamp of its first unfinished message, in milliseconds since the epoch."""
 
 
 class _Group(Generic[P]):
@@ -219,7 +219,7 @@ class GroupLedger(Generic[P]):
         return position
 
     def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[P]:
-        """Acquire what waits of a group that nobody else owns, whatever the prefetch: all, or until ``count`` are held.
+        """Acquire the waiting messages of a group that no other consumer owns, whatever the prefetch: all, or until ``count`` are held.
 
         Returns all that the consumer holds of it then, in order; nothing where another one owns it.
         """
@@ -306,7 +306,7 @@ class GroupLedger(Generic[P]):
     # -- the heaps of heads -----------------------------------------------------------------------------------------
 
     def _takable(self, group: _Group[P], owner: _Consumer[P] | None) -> bool:
-        """Whether this owner, None = whoever comes, may take the first that waits of this group."""
+        """Return whether this owner may take the first waiting message of this group; None = any consumer."""
         return group.owner is owner and bool(group.waiting) and len(group.held) < self._prefetch
 
     def _offer(self, group: _Group[P]) -> None:

@@ -1,7 +1,7 @@
-"""What the partitions of one process may keep in memory together. Pure.
+"""Memory that the partitions of one process may use together. Pure.
 
-Half of it is divided equally: a partition has so much, whatever the others do. Each may have as much more as is left of the other half. So a
-lone partition may use three quarters of all, and many that are read one after the other leave room for the last one.
+Half of it is divided equally: a partition has so much, whatever the others do. Each may have as much more as is left of the other half. A
+lone partition may use three quarters of the memory. Many partitions that are read one after the other leave room for the last one.
 """
 
 from typing import Any, Final, Protocol
@@ -19,9 +19,9 @@ PARTITION_BYTES_MAX: Final = 2**20
 PARTITION_BYTES_MIN: Final = 2**16
 
 RECORD_BYTES: Final = 200
-"""Of a record that is kept, beside the lengths of its parts and what every message costs."""
+"""Overhead of a kept record, beside the lengths of its parts and the cost of each message."""
 MESSAGE_BYTES: Final = 450
-"""Of each message that is not finished, kept or not: ledger, watermark, offsets."""
+"""Cost of each unfinished message, kept or not: ledger, watermark, offsets."""
 WAITING_BYTES: Final = 1_200
 """Cost of the turn that keeps the group of a message that waits for its next attempt, or for an operator."""
 GROUP_BYTES: Final = 1_100
@@ -33,7 +33,7 @@ class Partition(Protocol):
 
     @property
     def bytes(self) -> int:
-        """So much of it."""
+        """Share of it."""
 
 
 class MemoryBudget:
@@ -48,12 +48,12 @@ class MemoryBudget:
         self._kept_max = bytes_max - bytes_max // FETCHING_PART
         self._partitions: set[Partition] = set()
         self._own = self._kept_max // 2
-        """What each partition has for itself."""
+        """Bytes that each partition has for itself."""
         self._more = 0
-        """What partitions use beyond that, together."""
+        """Bytes that all partitions together use beyond that."""
 
     def note_fetched(self, count: int) -> None:
-        """So many bytes were fetched and are not taken now."""
+        """Bytes that were fetched and not taken yet."""
         self.fetched = count
 
     def join(self, *partitions: Partition) -> None:
@@ -105,7 +105,7 @@ class MemoryBudget:
 
 
 def size(record: Any) -> int:
-    """What a record that is kept costs, as aiokafka has it."""
+    """Return the bytes that a kept record of aiokafka costs."""
     parts = RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
     for name, value in record.headers:
         parts += HEADER_BYTES + len(name) + len(value or b"")

@@ -1,14 +1,14 @@
 """Which records of a partition are kept in memory, and which are parked. No I/O.
 
-Of a *parked* message only its offset is kept; it is read again from the log when its turn comes near. What may be kept is
-shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
-1998): a group may keep as much as is free. So one that grows without end gets half, two get a third each, and there is
-always room for the others, without a limit that a lone group would suffer from.
+A *parked* message keeps only its offset in memory. It is read again from the log before its turn. Memory is shared by dynamic
+thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+1998): a group may keep as much as is free. So a group that grows without end gets half, and two such groups get a third each. The others
+always have room, and a lone group has no further limit.
 
 The partition itself has no more than a part of what the process has (:mod:`ringfence_client.window.memory_budget`).
 
-What is kept of a group are always the first of it: once one is parked, so are all that come after it. A group that has
-used up half of what it had kept is *wanted*: whoever reads the log again reads it before its handler has to wait.
+The kept messages of a group are always its first ones: once a message is parked, all later ones are parked too. A group that has used up half of its
+kept messages is *wanted*. It is read again from the log before its handler has to wait.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ _EVICTED_MAX: Final = 64
 
 
 class _Share:
-    """What is kept and parked of one group, or of all that have none."""
+    """Kept and parked messages of one group, or of all messages without a group."""
 
     __slots__ = ("bytes", "count", "mark", "parked")
 

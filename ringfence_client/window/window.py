@@ -1,7 +1,7 @@
 """Messages of one partition that were fetched and are not finished. No I/O.
 
 The ledger knows every one of them. :mod:`ringfence_client.window.record_cache` keeps the records of a bounded number; the others are read
-again before their turn. So one stuck group does not fill the window.
+again before their turn. One stuck group does not fill the window.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ AHEAD_INTERVALS: Final = 4
 
 
 class End(Enum):
-    """What became of a message."""
+    """Result of a message."""
 
     ACK = auto()
     """Its handler is done with it."""
@@ -88,7 +88,7 @@ class Window:
         """Everything below was fetched."""
         self._groups: dict[int, bytes | None] = {}
         self._buried: set[int] = set()
-        """Messages that count as finished, and whose groups wait for the turn that holds them."""
+        """Messages that count as finished while their groups wait for the turn that holds them."""
         self._purged = dict(progress.purged)
         self._in_vain = False
         """All that was fetched last belongs to groups that handlers have, or could have, already."""
@@ -191,8 +191,8 @@ class Window:
 
         Args:
             offset: Its.
-            how: What became of it.
-            holder: Who acknowledges or rejects it.
+            how: Its result.
+            holder: The turn that acknowledges or rejects it.
 
         Raises:
             KeyError: the holder does not hold it.
@@ -249,7 +249,7 @@ class Window:
         return sorted(number for number in {*unread, *self.redrives.missing()} if number < below)
 
     def drop_unfetched(self, group: bytes, groups: Mapping[int, bytes | None]) -> list[int]:
-        """Finish what is unfetched of a group, by the groups of those offsets; returns which. What was fetched meanwhile is left.
+        """Finish what is unfetched of a group, by the groups of those offsets; returns which. Messages that were fetched meanwhile stay.
 
         A purge leaves unfetched messages to the fetch. A blocked one may be redriven before that, and would be dropped then.
         """
