@@ -1,4 +1,4 @@
-"""What a lane is given: the records of one fetch, where the fetch began, and what it costs. Pure."""
+"""Input of a lane: the records of one fetch, its first position, and its memory cost. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ BATCH_RECORDS_MAX: Final = 5_000
 TRANSACTION_RECORDS_MAX: Final = 4 * BATCH_RECORDS_MAX
 """Records of one transaction of a lane with several partitions."""
 JOINED_BYTES_MAX: Final = 8 * 2**20
-"""What batches that are joined may cost in memory together; one alone may cost more."""
+"""Most memory that joined batches may use together, in bytes; a single batch may use more."""
 
 
 class Held(Protocol):
@@ -22,7 +22,7 @@ class Held(Protocol):
 
     @property
     def bytes(self) -> int:
-        """So much."""
+        """Size in bytes."""
         ...
 
     def free(self) -> None:
@@ -38,9 +38,9 @@ class Held(Protocol):
 class FetchedBatch:
     """Committed records of one input partition, in order, with nothing missing between ``begin`` and ``end``.
 
-    ``begin`` is the position at which the fetch began, not the first record's offset: between the two may lie
-    markers and aborted records, and a batch that begins above what the lane expects shows that something was
-    stepped over. Without records there is nothing but such up to ``end``.
+    ``begin`` is the position at which the fetch began, not the first record's offset: markers and aborted records may lie between the two.
+    A batch that begins above the lane's next offset shows skipped offsets. A batch without records holds only markers and aborted
+    records up to ``end``.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class FetchedBatch:
     malformed: Mapping[int, str] = field(default_factory=dict)
     """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""
     bytes: int = field(default=0, compare=False)
-    """What it costs in memory until its transaction has ended."""
+    """Memory that the batch uses until its transaction has ended, in bytes."""
     held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
     """The memory itself."""
     asked_at: float = field(default=0.0, compare=False)
@@ -78,12 +78,12 @@ class FetchedBatch:
         )
 
     def free(self) -> None:
-        """Its transaction has ended: whoever still refers to it, it is as good as gone."""
+        """Free the memory after the transaction has ended, even if something still refers to the batch."""
         for held in self.held:
             held.free()
 
     def unpack(self) -> None:
-        """Its records are gone over one by one, and each becomes an object."""
+        """Make an object of each record, because Python reads them one by one."""
         for held in self.held:
             held.unpack()
 

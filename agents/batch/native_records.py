@@ -18,15 +18,16 @@ Decompress = Callable[[int, bytes], bytes | bool | None]
 
 
 class Part(NamedTuple):
-    """Of a fetch."""
+    """Part of a fetch."""
 
     records: RawRecords
     end: int
-    """Where the next part, or the next fetch, begins."""
+    """Offset at which the next part, or the next fetch, begins."""
     more: bool
     """There is a next part."""
     large_at: int = -1
-    """Where the batch begins in the fetch that the next part begins with, if it is too large for one part; the records are none."""
+    """Position of the next batch in the bytes of the fetch, if it is too large for one part; this part then has no records. -1 = it is
+    not."""
 
 
 def parse(
@@ -40,20 +41,20 @@ def parse(
     records_max: int = sys.maxsize,
     bytes_max: int = sys.maxsize,
 ) -> Part | None:
-    """Committed records of a fetch: all, or those of the next record batches until there are enough.
+    """Return the committed records of a fetch: all, or those of the next record batches until there are enough.
 
     Args:
         data: Record batches as the broker sent them.
-        begin: Where the fetch began: nothing below is wanted.
+        begin: Offset at which the fetch began; records below it are left out.
         aborted: Producer and first offset of each aborted transaction, in order of the offsets.
-        decompress: Codec and bytes → the bytes; None = somebody else is to say what is wrong with them; False = they are too many.
+        decompress: Codec and bytes → the bytes; None = another reader has to report their problem; False = they are too many.
         committed: False: what was aborted, and what is not decided, is wanted too.
-        start: Where the part before this one ended; None = there is none.
-        records_max: So many are enough.
-        bytes_max: So many bytes of decompressed batches are enough, too.
+        start: End of the part before this one; None = this is the first.
+        records_max: Number of records that is enough.
+        bytes_max: Number of bytes of decompressed batches that is enough, too.
 
     Returns:
-        None = it is for aiokafka to read: there is no core, or something in it is unusual.
+        None = aiokafka has to read the fetch: the core is missing, or the fetch holds something unusual.
     """
     if native.core is None:
         return None
@@ -83,5 +84,5 @@ def since(records: Sequence[Record], offset: int) -> Sequence[Record]:
 
 
 def plain(records: Sequence[Record]) -> Any:
-    """What the core goes over; None = it cannot."""
+    """Return the records in the core's form; None = the core cannot process them."""
     return records.core if isinstance(records, RawRecords) and native.core is not None else None

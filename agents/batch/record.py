@@ -1,11 +1,11 @@
-"""What is read of a record. Pure."""
+"""Interfaces of a record: the fields that Ringfence reads. Pure."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class RecordContent(Protocol):
-    """What IDs and groups are read of: a record, or a part of a transaction."""
+    """Source of IDs and groups: a record, or a part of a transaction."""
 
     @property
     def key(self) -> bytes | None:
@@ -24,7 +24,7 @@ class RecordContent(Protocol):
 
 
 class Record(RecordContent, Protocol):
-    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
+    """Fields of a consumed record that the path reads (aiokafka's ConsumerRecord has them)."""
 
     @property
     def offset(self) -> int:

@@ -23,7 +23,7 @@ QUARANTINE_PARTITION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the target's topics take."""
+    """Partition count and limits of the target's topics."""
 
     partitions: int
     bytes_max: int
@@ -31,9 +31,10 @@ class Target:
     compacted: bool
     """It takes no record without a key."""
     quarantine_bytes_max: int
-    """Of the quarantine topic; 0 = there is none."""
+    """``max.message.bytes`` of the quarantine topic; 0 = the bridge has none."""
     topics: frozenset[bytes] = frozenset()
-    """Those that a message which comes here is in, as far as this user may see them: by :func:`ringfence_kafka.protocol.hop_trace.topic`."""
+    """Topics that hold a message after it arrives, as far as this user may see them: by
+    :func:`ringfence_kafka.protocol.hop_trace.topic`."""
     settings: str = ""
     """All that was asked of both topics: what a topic has refused it may take when it is another one."""
 
@@ -52,7 +53,7 @@ class Batch:
     quarantine: bool = False
     """Its one record is on its way there."""
     timestamp: int = 0
-    """Of its first record, ms."""
+    """Timestamp of its first record, in ms."""
     made_at: float = field(default_factory=clock.now)
 
 
@@ -66,14 +67,14 @@ class CycleBatches:
     returned: dict[int, int] = field(default_factory=dict)
     """Messages that have been at the target, or here: of :attr:`filtered`, or forwarded all the same."""
     returned_from: bytes = b""
-    """Where one of these had been."""
+    """Hop trace of one of these messages."""
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     """Of those."""
     too_large: bool = False
     """A record is larger than a topic takes, by :attr:`BatchBuilder.target`, which may be out of date."""
     stopped: dict[Place, RefusedError] = field(default_factory=dict)
-    """Where a record came that nothing takes: it and what lies behind it is not in the batches."""
+    """Partitions with a record that neither topic takes. The batches hold neither that record nor the records behind it."""
 
 
 class BatchBuilder:
@@ -101,7 +102,7 @@ class BatchBuilder:
     def load(
         self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
     ) -> CycleBatches:
-        """Everything that was read, translated, in order; of a partition with a record that fits nowhere what stands before that."""
+        """Translate the read records and put them into batches, in order. A partition ends before a record that fits nowhere."""
         found = CycleBatches(cycle)
         records: dict[Place, int] = {}
         open_batches: dict[int, Batch] = {}
@@ -183,7 +184,7 @@ class BatchBuilder:
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {record.offset}: {reason}")
 
     def _ours(self, place: Place) -> list[Header]:
-        """What stands behind the hop."""
+        """Return the headers that follow the hop."""
         confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
         return (
             confirmed
@@ -201,7 +202,7 @@ class BatchBuilder:
         return groups
 
     def _passing(self, place: Place) -> Passing | None:
-        """What says where messages have been; None = this bridge does not."""
+        """Return the tracker of hop traces; None = this bridge does not trace, or the topic has no ID."""
         plan = self._plan
         if not plan.traces or place.topic_id in NO_IDS:
             return None
@@ -258,7 +259,7 @@ class BatchBuilder:
         return None
 
     def _key(self, record: Record, hop: bytes) -> bytes:
-        """What says where a message without a group is at home."""
+        """Return the key that decides the home of a message without a group: its own ID if IDs count, else its hop."""
         if self._ids_count:
             own_id = self._reader.ids([record])[0][0]
             if own_id is not None:
@@ -274,7 +275,10 @@ class BatchBuilder:
         hop: bytes,
         reason: str,
     ) -> Batch:
-        """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
+        """Return a batch for the quarantine topic, with reason and source in its headers.
+
+        Size and digest replace a value that does not fit. If that is still too large, the key and the other headers go, too.
+        """
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
         where = f"{self._plan.source_topic}/{place.partition}"
         refused = (

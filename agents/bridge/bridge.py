@@ -62,7 +62,7 @@ class Bridge:
         self._stopping = asyncio.Event()
         self._cluster: Cluster
         self.group_watch: GroupWatch | None = None
-        """Of the group at the source; None until that is connected."""
+        """Watch of the group at the source; None until the source is connected."""
         self._partitions: Partitions
         self._watch: TopicWatch
         self._lives: ProducerSessions
@@ -73,12 +73,12 @@ class Bridge:
 
     @property
     def drained(self) -> bool:
-        """Whether all that it has been given stands at the ends that it was to stop at, and that is committed."""
+        """Whether all assigned partitions have reached their end offsets, and those are committed."""
         return self.state.assigned is not None and all(map(self._at_end, self.state.assigned))
 
     @property
     def standing(self) -> list[str]:
-        """Why it will not be drained, where all but what goes no further is."""
+        """Reasons why the drain cannot finish, once only stopped partitions are left."""
         stops, assigned = self.state.stops, self.state.assigned
         if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
             return []
@@ -93,7 +93,7 @@ class Bridge:
         )
 
     async def run(self) -> None:
-        """Forward until :meth:`stop`. Whatever fails is tried again."""
+        """Forward until :meth:`stop`. Every failure is retried."""
         attempt = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -204,7 +204,7 @@ class Bridge:
         self._watch.hurry()
 
     def _compare(self, identity: TopicIdentity | None) -> None:
-        """Which topic it is. Where that cannot be told, the next look tells."""
+        """Note which topic it is now. An unknown identity waits for the next look."""
         if identity is None or identity == NO_TOPIC:
             return
         if not self._watch.hurried:

@@ -1,4 +1,4 @@
-"""What flows from source to target: cycles are read, built, handed over, and confirmed when they are acknowledged."""
+"""Flow from source to target: cycles are read, built, handed over, and confirmed when they are acknowledged."""
 
 import logging
 import math
@@ -27,31 +27,31 @@ TELL_S: Final = 60.0
 
 
 class Flow:
-    """Of one bridge, over all lives of its producers."""
+    """Flow of one bridge, over all its producer sessions."""
 
     def __init__(self, plan: Plan, state: BridgeState, ends: Mapping[int, int] | None) -> None:
         """``ends``: where to stop, by source partition; None = never."""
         self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
         self.records_max: dict[int, int] = {}
-        """Of a batch, by the target's partition, while it is found out which record it refuses."""
+        """Most records of a batch, by target partition, while the bridge searches for the record that the target refuses."""
         self.refused = Refused()
         self.stopped: dict[Place, RefusedError] = {}
         """Partitions that wait before a record that nothing takes."""
         self.portion = FetchSize(RESPONSE_BYTES_MAX, REQUEST_TIMEOUT_MS / 1000)
-        """What goes to the target at once."""
+        """Number of bytes that go to the target at once; follows the link's speed."""
         self._record_bytes = 1.0
-        """What one took there, of what was sent last."""
+        """Mean size of a record at the target in the last cycle, in bytes."""
         self._until: dict[int, dict[Place, int]] = {}
-        """How long that is so: until these are confirmed."""
+        """Offsets whose confirmation ends a limit of :attr:`records_max`, by target partition."""
         self._plan = plan
         self._state = state
         self._ends = ends
         self._loads: dict[Cycle, CycleBatches] = {}
         self._returned = 0
-        """Messages that came back and are not told of yet."""
+        """Messages that came back and are not logged yet."""
         self._tell_again = -math.inf
         self._settings = ""
-        """Of the target, when it last was looked at."""
+        """Settings of the target at the last look."""
 
     def wanted(self) -> dict[int, int]:
         """Partitions of which a cycle may take something, and up to where they were read."""
@@ -66,7 +66,7 @@ class Flow:
         )
 
     def records_at_once(self) -> int:
-        """Of all partitions in one cycle: fewer where the link to the target is narrow."""
+        """Return the record limit of a cycle, over all partitions: lower if the link to the target is narrow."""
         if self.portion.bytes == self.portion.most:
             return CYCLE_RECORDS_MAX
         return max(1, min(CYCLE_RECORDS_MAX, int(self.portion.bytes / self._record_bytes)))
@@ -171,7 +171,10 @@ class Flow:
         self._returned, self._tell_again = 0, now + TELL_S
 
     def _forget_refused(self) -> None:
-        """What is confirmed is not sent again. Until then it stays: else two partitions would make each other forget."""
+        """Forget the refusals of confirmed records, which are not sent again.
+
+        Refusals of other records stay: else two partitions would make each other forget.
+        """
         places = self.window.places
         for partition, ends in list(self._until.items()):
             if all(
@@ -185,9 +188,9 @@ class Flow:
                     del known[place, offset]
 
     def looked(self, target: Target, *, again: bool = False) -> None:
-        """The target is like this now: what waited for it goes on.
+        """Note the state of the target now. Partitions that waited for it continue.
 
-        Of what it has refused it is asked again if it is not as it was, or ``again`` in any case: rights do not show.
+        Refused records are tried again if the target's settings have changed, or with ``again`` in any case: settings do not show rights.
         """
         if again or target.settings != self._settings:
             self._settings = target.settings
@@ -222,7 +225,7 @@ class Flow:
         return True
 
     def start_over(self) -> Iterable[tuple[int, int]]:
-        """From what is confirmed; returns where that is, by partition."""
+        """Start again from the confirmed offsets; return them by partition."""
         self._loads.clear()
         self.stopped.clear()
         for place, count in self.window.reset().items():

@@ -103,7 +103,10 @@ async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, 
 
 
 def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
-    """What a commit says of the topic that has this ID, and begins there: of one that was deleted it says the members alone."""
+    """Return the position that a commit gives in the topic with this ID, whose log begins at ``start``.
+
+    A commit for a deleted topic gives the members alone.
+    """
     note = decode(committed.note)
     if note is None:
         return MemberPosition(committed.offset, None, "")

@@ -34,7 +34,7 @@ class Owner(GroupCache[str]):
 
 
 class MemberPosition(NamedTuple):
-    """What the group of one member's bridge has committed of a source partition."""
+    """Committed position of one member's bridge in a source partition."""
 
     offset: int
     map: Map | None
@@ -68,7 +68,7 @@ class Refuse:
 
     partition: int
     offsets: Mapping[str, int | None]
-    """Of that partition, by member."""
+    """Offsets of that partition, by member."""
 
 
 def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:

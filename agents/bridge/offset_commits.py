@@ -34,7 +34,7 @@ class Committer:
         self._at = 0.0
 
     def stands(self, number: int) -> int | None:
-        """What was committed of a partition since it was opened; None = nothing yet."""
+        """Return the offset committed for a partition since it was opened; None = nothing yet."""
         place = self._window.places.get(number)
         return None if place is None else self._offsets.get(place)
 
@@ -52,7 +52,7 @@ class Committer:
         return time.monotonic() - self._at >= EVERY_S
 
     async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
-        """Of partitions where something has changed, or of all if it is the ``last``. Never raises what Kafka says: it is tried again."""
+        """Commit partitions that have changed, or all for the ``last`` commit. Never raises Kafka's errors: the commit is retried."""
         offsets: dict[int, tuple[int, str]] = {}
         places: list[Place] = []
         for number, place in self._window.places.items():
@@ -89,7 +89,7 @@ class Committer:
             await reach("after-commit", self._state.name)
 
     async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:
-        """Note of a partition that is not open why it stands still; nothing else of it changes.
+        """Commit the reason why a partition that is not open is paused; nothing else of it changes.
 
         Raises:
             KafkaError: it is refused, or nobody answers.

@@ -24,21 +24,21 @@ class Map:
 NOT_BEGUN: Final = "not begun"
 """These members were agreed upon, and nobody has opened the partition yet."""
 AT_REST: Final = "at rest"
-"""Who had it has ended in order, and nothing beyond the offset was sent."""
+"""The last holder ended in order and sent nothing beyond the offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
-    """Of one source partition."""
+    """Commit metadata of one source partition."""
 
     topic_id: str = ""
-    """Of the source; empty = not known."""
+    """ID of the source topic; empty = not known."""
     partitions: int = 0
-    """Of the source topic, when the bridge began here."""
+    """Partition count of the source topic when the bridge began here."""
     instance: str = ""
-    """Who wrote it."""
+    """Instance that wrote it."""
     web: str = ""
-    """Where that one's pages are."""
+    """Location of that instance's web pages."""
     forwarded: int = 0
     """Records that the target acknowledged, also what was sent again."""
     retried: int = 0
@@ -48,7 +48,7 @@ class OffsetMetadata:
     gap_records: int = 0
     """Offsets that retention took before they were read."""
     error: str = ""
-    """What stands in its way; empty = nothing."""
+    """Problem of the partition; empty = none."""
     since_ms: int = 0
     """When that began."""
     map: Map | None = None
@@ -95,9 +95,9 @@ class SourceLog:
 
     topic_id: str
     partitions: int
-    """Of the topic."""
+    """Partition count of the topic."""
     start: int
-    """Of the oldest record that retention left."""
+    """Offset of the oldest record that retention left."""
     stable: int
     """Up to where committed data can be read."""
     end: int
@@ -106,12 +106,12 @@ class SourceLog:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where to go on, and what is to be said about it."""
+    """Start position of an opening, and its events to report."""
 
     offset: int
     note: OffsetMetadata
     recreated: bool = False
-    """What was committed is of a topic of that name that was deleted."""
+    """The commit belongs to a deleted topic of the same name."""
     gap: int = 0
     """Offsets that retention took before they were forwarded."""
     skipped: int = 0
@@ -137,15 +137,15 @@ def begin(
     start: Literal["earliest", "latest"],
     missing: Missing | None = None,
 ) -> Beginning:
-    """What a commit says of the log as it is now.
+    """Find the start position of a partition from its commit and its log.
 
     Args:
-        partition: Which.
-        log: As it is.
+        partition: Its number.
+        log: The log as it is now.
         committed: The group's offset; None = none.
-        known: What was noted beside it; None = nothing, or nothing of ours.
-        others: What the group has noted of other partitions.
-        start: Where a bridge begins that has never run.
+        known: The commit's metadata; None = none, or not Ringfence's.
+        others: The group's commit metadata of other partitions.
+        start: Beginning of a bridge that has never run.
         missing: The opening before this one, if it ended so: it has confirmed and sent more than is committed.
     """
     before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place

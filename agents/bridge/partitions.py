@@ -1,4 +1,4 @@
-"""The source partitions that the group gave a bridge: opened one by one, and opened anew when the topic is another one."""
+"""Source partitions that the group assigned to a bridge: opened one by one, and again when another topic has the name."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ from ringfence_kafka.protocol.hop import as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 LOOK_AGAIN_S: Final = 3.0
-"""Whether somebody has set the offset of a partition that stands still."""
+"""Seconds between checks whether somebody has set the offset of a paused partition."""
 
 
 OUTDATED: Final = "the members of the cluster connection were changed meanwhile"
@@ -50,17 +50,17 @@ class UnknownPlaceError(RingfenceError):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """At one partition."""
+    """Look at one partition."""
 
     found: Beginning
     committed: Committed | None
     known: OffsetMetadata | None
-    """What is noted there."""
+    """Commit metadata found there."""
     log: SourceLog
 
 
 class Partitions:
-    """Of one bridge in this process."""
+    """Source partitions of one bridge in this process."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Partitions:
             window: Records under way.
             state: For health and metrics.
             shared: The members of a strict connection, for the commit metadata.
-            ends: Where a drain stops.
+            ends: Offsets at which a drain stops.
             group_watch: Decides whose offsets are followed.
             stood: By partition, the position of this process when it last had it.
         """
@@ -154,7 +154,7 @@ class Partitions:
         self._begin(number, why, None if missing is None or place is None else Missing(place, missing))
 
     def compare(self, identity: TopicIdentity) -> None:
-        """Which topic it is now."""
+        """Reopen partitions that belong to another topic than this one."""
         present = as_printed(identity.topic_id)
         old = [place.partition for place in self._window.places.values() if place.topic_id != present]
         if old:
@@ -276,7 +276,10 @@ class Partitions:
         return found
 
     async def _stand_still(self, number: int, seen: "_Look") -> None:
-        """The log ended before what was forwarded: what is written there now is not that. Noted, so that nobody goes on when it has grown."""
+        """Pause a partition whose log ended before the forwarded offset, and commit the reason.
+
+        Records written there now are not the forwarded ones. The commit keeps others from continuing when the log has grown.
+        """
         found, known = seen.found, seen.known
         if known is not None and known.lost_end:
             self._state.stop(LOST, number, known.error)

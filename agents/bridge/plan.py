@@ -1,4 +1,4 @@
-"""What the configuration means for each bridge: of ``[[bridges]]`` one each, of a cluster connection one for each member and address."""
+"""Plans of bridges: one for each ``[[bridges]]`` table, and one for each member and address of a cluster connection."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ AGAIN_FIRST_S: Final = 0.1
 AGAIN_MOST_S: Final = 5.0
 """Between attempts, whatever it is that fails."""
 LASTED_S: Final = 5.0
-"""What fails after so long fails for the first time."""
+"""Seconds of work after which a failure counts as the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Share:
     connection: str
     members: tuple[str, ...]
     member: str
-    """Whose groups."""
+    """Member whose groups it forwards."""
     before: str
     after: str
     """The consumer group's name, around that of the member."""
@@ -50,9 +50,9 @@ class Plan:
     """The target's rules."""
     translator: Translator
     replication_factor: int
-    """Of the quarantine topic, where it is made."""
+    """Replication factor of the quarantine topic, if the bridge creates it."""
     app_id: str
-    """Whose bridge it is: at the target there may be others of its name."""
+    """App that owns the bridge: at the target there may be others of its name."""
     connection: str = ""
     """The cluster connection that it belongs to; empty = none."""
     share: Share | None = None
@@ -61,7 +61,7 @@ class Plan:
     start: Literal["earliest", "latest"] = "earliest"
     window: int = WINDOW
     returns: Literal["drop", "forward"] | None = None
-    """What becomes of messages that have been at the target before; None = nobody knows where they have been."""
+    """Treatment of messages that have been at the target before; None = the bridge does not trace messages."""
 
     @property
     def traces(self) -> bool:

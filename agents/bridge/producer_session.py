@@ -46,10 +46,10 @@ FOR_GOOD: Final = (
     RecordListTooLargeError,
     UnsupportedForMessageFormatError,
 )
-"""What a topic says of a record that it will not take at the next attempt either."""
+"""Errors of a topic that refuses a record at every attempt."""
 
 DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
-"""What of the target concerns all its messages, and of the quarantine only those that go there."""
+"""Errors that concern all messages at the target topic, but at the quarantine topic only those that go there."""
 
 
 class SessionEndedError(Exception):

@@ -33,7 +33,7 @@ AGAIN_S: Final = 60.0
 
 
 class OutdatedError(RingfenceError):
-    """What the bridge goes by is not true any more: it is asked for again, before anything is forwarded."""
+    """The bridge works by outdated members or terms: it asks for them again before it forwards anything."""
 
 
 class ProducerSessions:
@@ -163,7 +163,10 @@ class ProducerSessions:
             raise OutdatedError("this process was stopped for a while: the members are asked for again")
 
     def _wanted(self) -> dict[int, int]:
-        """Of a partition that was just opened nothing before it is written down where that was: whoever opens it next begins there."""
+        """Return the position of each partition that may be read now.
+
+        A new partition waits until its start offset is committed: the next process that opens it begins there.
+        """
         return {
             number: at
             for number, at in self._flow.wanted().items()
@@ -171,7 +174,7 @@ class ProducerSessions:
         }
 
     async def _read(self, wanted: Mapping[int, int]) -> Read | None:
-        """What has come; None = nothing that may be taken."""
+        """Read new records; None = none may be taken."""
         epoch = self._partitions.epoch
         try:
             records_max = self._flow.records_at_once()
@@ -198,7 +201,7 @@ class ProducerSessions:
         return found
 
     def _read_again(self, wanted: Mapping[int, int]) -> None:
-        """What was read of these and went nowhere."""
+        """Read these partitions again: their records went nowhere."""
         for number in wanted:
             place = self._window.places.get(number)
             if place is not None:
@@ -216,6 +219,6 @@ class ProducerSessions:
             )
 
     def _start_over(self) -> None:
-        """From what is confirmed."""
+        """Start again from the confirmed offsets."""
         for number, offset in self._flow.start_over():
             self._partitions.consumer.go_on(number, offset)

@@ -48,13 +48,13 @@ REST_S: Final = 5.0
 
 @dataclass(slots=True)
 class Read:
-    """What one look brought."""
+    """Result of one read."""
 
     records: dict[int, list[Any]] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)
     """Up to where each partition was read, markers of transactions included."""
     malformed: dict[tuple[int, int], str] = field(default_factory=dict)
-    """What is wrong with a record that could not be read as it is, by partition and offset."""
+    """Problem of each record that could not be read as it is, by partition and offset."""
     lost: dict[int, int] = field(default_factory=dict)
     """Partitions of which this offset, the next, is not there."""
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class SourceConsumer:
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
         self._had: dict[int, int] = {}
-        """What the group gave us last, with the generation in which it did: for who shares out. It asks when all is given away."""
+        """Partitions that the group assigned last, with the generation of that assignment. The assignor asks after all are revoked."""
         self._last = -1
         """The partition of which something was taken last."""
         self._consumer = AIOKafkaConsumer(
@@ -159,7 +159,7 @@ class SourceConsumer:
             self._consumer.resume(tp)
 
     def _seek(self, tp: TopicPartition, offset: int) -> None:
-        """What was fetched before is dropped; aiokafka itself would keep an error, which is of another offset."""
+        """Seek, and discard fetched records; aiokafka itself would keep an error, which is of another offset."""
         internals.drop_fetched(self._consumer, [tp])
         self._consumer.seek(tp, offset)
 

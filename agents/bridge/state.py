@@ -1,4 +1,4 @@
-"""What a bridge shows of itself: faults, and what it has counted, by source partition."""
+"""Visible state of a bridge: problems, and counts by source partition."""
 
 import logging
 import time
@@ -50,7 +50,7 @@ class PartitionState:
 
 
 class BridgeState:
-    """Of one bridge in this process."""
+    """State of one bridge in this process."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,18 +64,18 @@ class BridgeState:
         self.assigned: set[int] | None = None
         """None = the group has not given out partitions yet."""
         self.first_topic_id = ""
-        """Of the source, when this process began."""
+        """ID of the source topic when this process began."""
         self.reached = False
         """Whether a producer is at the target, or was when something failed."""
         self.source_faults: list[str] = []
-        """What is wrong with the source topic."""
+        """Problems of the source topic and its consumer group."""
         self.seen_awake = time.monotonic()
         """When this process last ran, as is noted twice a second while it is connected."""
         self._slept = False
         self._faults: dict[str, Standing] = {}
 
     def count(self, partition: int, what: str, number: int) -> None:
-        """So many more."""
+        """Add to a count of a partition."""
         if number:
             self.totals.setdefault(partition, Counter())[what] += number
             if partition in self.partitions:
@@ -84,7 +84,7 @@ class BridgeState:
 
     @property
     def fault(self) -> Standing | None:
-        """What keeps all its partitions from being forwarded."""
+        """The oldest problem that keeps all partitions from being forwarded; None = none."""
         return min(self._faults.values(), key=lambda each: each.since_ms, default=None)
 
     def fail(self, kind: str, text: str) -> None:
@@ -100,7 +100,7 @@ class BridgeState:
         self._touch()
 
     def told(self, error: Exception) -> str:
-        """What is shown of it; of what nobody has foreseen the trace is logged, once in a row."""
+        """Return the text of an error. Log the trace of an unforeseen error, once in a row."""
         if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
             return said(error)
         text = unforeseen(error)
@@ -109,7 +109,7 @@ class BridgeState:
         return text
 
     def recover(self, kind: str) -> None:
-        """This does not any more."""
+        """Remove a problem that is over."""
         if self._faults.pop(kind, None) is not None:
             if not self._faults:
                 log.info("bridge %s: forwards again", self.name)
@@ -127,7 +127,7 @@ class BridgeState:
             self.partitions[partition].dirty = True
 
     def go_on(self, kind: str, partition: int) -> None:
-        """It does again."""
+        """Note that a partition continues."""
         if self._stops[kind].pop(partition, None) is not None:
             log.info("bridge %s: partition %d goes on", self.name, partition)
             if partition in self.partitions:
@@ -169,7 +169,7 @@ class BridgeState:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """What is in the way, by partition, or for all."""
+        """Reasons why partitions are not forwarded, by partition, or for all."""
         found = {} if self.fault is None else {"all": self.fault.text}
         if self.source_faults:
             found.setdefault("all", "source: " + "; ".join(self.source_faults))

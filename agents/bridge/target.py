@@ -23,7 +23,7 @@ from ringfence_kafka.protocol.hop import NO_IDS, as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 QUARANTINE_BYTES_MAX: Final = 1_048_588 + 65_536
-"""What is quarantined carries some headers more than the largest record of a topic by Kafka's defaults."""
+"""A quarantined record has some headers more than the largest record that a topic takes by Kafka's defaults."""
 
 SHOWN_LIMIT_S: Final = 10.0
 ANSWER_LIMIT_S: Final = 5.0
@@ -31,7 +31,7 @@ ANSWER_LIMIT_S: Final = 5.0
 
 
 async def look(plan: Plan) -> Target:
-    """What the target takes now.
+    """Return the limits of the target's topics now. Create the quarantine topic if it is missing.
 
     Raises:
         TopicError: the target topic is missing.
@@ -81,9 +81,9 @@ async def _look(plan: Plan) -> Target:
 
 
 async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
-    """The topics that a message which comes there is in.
+    """Return the topics that hold a message after it arrives there.
 
-    One that this user may not see, or that is not there, is left out: a message that comes back is then seen a round later.
+    A topic that is missing, or hidden from this user, is left out: the bridge then recognises a returning message a round later.
     """
     if not plan.traces:
         return frozenset()

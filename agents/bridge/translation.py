@@ -35,11 +35,11 @@ _GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART, wire_names.HEADER_SE
 
 
 TURNS_MAX: Final = 3
-"""What has been read from a topic so often goes no further, even where returns are forwarded: that is a circle."""
+"""A message that was read from a topic this often goes no further, even if returns are forwarded: the bridges form a circle."""
 
 
 class Passing:
-    """What a bridge knows of the messages of one source topic, and what it counts of one load of them."""
+    """Hop traces of a source topic's messages, and the returns in one load of them."""
 
     def __init__(self, topic_id: str, target_topics: Collection[bytes], *, forwards: bool) -> None:
         """``target_topics``: :func:`ringfence_kafka.protocol.hop_trace.topic` of a message at the target. ``forwards``: also messages that return."""
@@ -47,14 +47,14 @@ class Passing:
         self._target_topics = frozenset(target_topics)
         self._forwards = forwards
         self.header = (wire_names.HEADER_HOPS, self._own)
-        """Of a message that comes from nowhere else."""
+        """Hop trace of a message that comes from nowhere else."""
         self.returned: list[int] = []
         """Offsets of messages that came back, or would."""
         self.example = b""
-        """Where one of these had been."""
+        """Hop trace of one of these messages."""
 
     def beyond(self, value: bytes, offset: int) -> bytes | None:
-        """The header of a message that says where it has been, when it goes on; None = it does not."""
+        """Return the hop trace of a message that goes on; None = it does not."""
         found = hop_trace.entries(value)
         turns = found.count(self._own)
         if turns or not self._target_topics.isdisjoint(found):
@@ -66,16 +66,16 @@ class Passing:
 
 
 At = tuple[Place, int]
-"""A record: the opening of its source partition, and its offset. What is known of one says nothing of the next topic of that name."""
+"""A record: the opening of its source partition, and its offset. Facts about it do not hold for the next topic of that name."""
 
 
 @dataclass(slots=True)
 class Refused:
     """Records that the target has refused, and why.
 
-    A topic bounds how far a timestamp may be from its broker's clock, and that moves on by itself. So of one record that was refused for
-    that follows what is refused later, whatever our clocks say: what is as far ahead or farther, and what is as old or older. Else a
-    producer that mistakes microseconds for milliseconds would cost a search for each of its records.
+    A topic bounds how far a timestamp may be from its broker's clock, and that clock moves on by itself. One refusal for that reason
+    predicts later ones, whatever our clocks say: timestamps as far ahead or farther, and timestamps as old or older. Else a producer that
+    mistakes microseconds for milliseconds would cost a search for each of its records.
     """
 
     by_target: dict[At, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Refused:
             self.oldest_ms = max(self.oldest_ms, timestamp)
 
     def times(self) -> tuple[float, float]:
-        """What lies between these two may be taken now, ms."""
+        """Return the two timestamps between which the target may take a record now, in ms."""
         return self.oldest_ms, self.ahead_ms + clock.now() * 1000
 
     def clear(self) -> None:
@@ -144,13 +144,13 @@ class Translator:
         max_hops: int = 0,
         members: Sequence[str] = (),
     ) -> None:
-        """What it lets through and adds.
+        """Set which messages pass, and the headers that are added.
 
         Args:
-            filter_header: Of those that have one of ``filter_values`` there; empty = of all.
+            filter_header: Messages pass if this header has one of ``filter_values``; empty = all pass.
             filter_values: As UTF-8.
             add_headers: Put on each message.
-            this: The member that forwards; empty = this is no cluster connection.
+            this: The member that forwards; empty = not for a cluster connection.
             member: The member that it is for.
             max_hops: Members that a message may have passed before.
             members: All that this one forwards to.
@@ -239,7 +239,7 @@ class Translator:
         return made(record.offset, key, record.value, kept, record.timestamp)
 
     def _beyond(self, passed: bytes | None, offset: int, passing: Passing | None) -> bytes | None:
-        """Where a message will have been at the target; None = nowhere, or where it has been it goes no further."""
+        """Return the hop trace of a message at the target; None = it has none, or the message goes no further."""
         if not self._this:
             return passed if passed is None or passing is None else passing.beyond(passed, offset)
         found = entries(passed)

@@ -14,9 +14,10 @@ from ringfence_kafka.errors import require
 CYCLES_MAX: Final = 2
 """While one is acknowledged the next is built."""
 RECORDS_MAX: Final = 5_000
-"""Of one partition in one cycle."""
+"""Most records of one partition in one cycle."""
 CYCLE_RECORDS_MAX: Final = 10_000
-"""Of all partitions in one cycle. Each partition of the target takes one batch a round trip: what goes at once decides how much that is."""
+"""Most records of all partitions in one cycle. Each target partition takes one batch a round trip: the size of a cycle decides the size of
+these batches."""
 
 
 @dataclass(eq=False, slots=True)
@@ -29,7 +30,7 @@ class Place:
     next: int
     """Up to where it was read."""
     sent: int = 0
-    """Up to where it was read before a failure, or by who had it before: the target may have got that."""
+    """Offset up to which it was read before a failure, or by its former holder: the target may have those records."""
 
     @property
     def reached(self) -> int:
@@ -39,7 +40,7 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class Cycle:
-    """What was read at once."""
+    """Records that were read at once."""
 
     ends: dict[Place, int]
     """Up to where, of each partition."""
@@ -48,17 +49,17 @@ class Cycle:
     pending: int = 0
     """Batches that are not acknowledged."""
     bytes: int = 0
-    """Of those, when they were handed over."""
+    """Bytes of those batches, when they were handed over."""
     began: float = 0.0
     """When that was, by the monotonic clock."""
 
     def begun(self, count: int) -> None:
-        """So many bytes are handed over now."""
+        """Note that ``count`` bytes are handed over now."""
         self.bytes, self.began = count, time.monotonic()
 
 
 def in_turn(partitions: Collection[int], last: int) -> list[int]:
-    """In the order in which they get their share: those behind ``last``, of which something was taken last, begin."""
+    """Order partitions by their turn: those behind ``last``, the partition read last, come first."""
     return sorted(partitions, key=lambda each: (each <= last, each))
 
 
@@ -102,7 +103,7 @@ class Window:
         }
 
     def begin(self, reached: Mapping[int, int]) -> Cycle:
-        """What was read up to these offsets goes out now. The caller counts its batches in :attr:`Cycle.pending`."""
+        """Begin a cycle with the records read up to these offsets. The caller counts its batches in :attr:`Cycle.pending`."""
         ends = {}
         for number, offset in reached.items():
             place = self.places[number]
@@ -114,7 +115,7 @@ class Window:
         return cycle
 
     def cut(self, cycle: Cycle, place: Place, offset: int) -> None:
-        """Of this partition only what lies below goes out with the cycle."""
+        """Limit a partition's part of a cycle to the records below an offset."""
         place.next = cycle.ends[place] = offset
 
     def settle(self) -> list[Cycle]:

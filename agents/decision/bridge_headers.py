@@ -31,7 +31,7 @@ class BridgeHeaders(NamedTuple):
     ids_ignored: bool
     """Its own ID is not looked at, nor those of its parts."""
     kept: Headers
-    """What stays on what is accepted."""
+    """Headers that stay on the accepted record."""
 
     def arrival(self, source: bytes) -> Arrival:
         """As the hop memory judges it; ``source``: the value of ``_RF_SOURCE``."""
@@ -41,12 +41,14 @@ class BridgeHeaders(NamedTuple):
 
 @functools.lru_cache(hop.SOURCES_REMEMBERED)
 def _way(source: Source, place: bytes) -> Route:
-    """Of ``<topic>/<partition>`` of the input."""
+    """Return the route from a source to ``<topic>/<partition>`` of the input."""
     return Route(source, int(place.rpartition(b"/")[2]))
 
 
 def read(record: RecordContent) -> BridgeHeaders:
-    """The step of a record that has :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
+    """Return the step of a record with :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`.
+
+    The last of repeated headers wins, as in Kafka.
 
     Raises:
         MalformedHopError: no bridge wrote these headers. Nothing of them may be believed: what they say were confirmed would be dropped.

@@ -37,7 +37,7 @@ class Outcome:
     forwarded: list[Item] = field(default_factory=list)
     quarantined: list[Item] = field(default_factory=list)
     new_origins: list[Origin] = field(default_factory=list)
-    """Of the IDs that are to be added."""
+    """Origins of the IDs that are to be added."""
     judged: Judged = NOTHING
     """The answer of the hop memory on the records that came over bridges and have their home here, refused or not."""
     ends: Sequence[int] = ()

@@ -61,7 +61,7 @@ def decode_any(value: bytes | None) -> list[Part]:
 
 
 def _listed(value: bytes | None) -> list[Any]:
-    """What "parts" holds; at least one, and no more than may be."""
+    """Return the elements of "parts": at least one, and at most :data:`PARTS_MAX`."""
     document = _document(value)
     if type(document) is not dict or "parts" not in document:
         _refuse_object(document, 'its value is not a JSON object with "parts"')
@@ -204,6 +204,6 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def shown(found: str | bytes) -> str:
-    """What was found as an error quotes it, cut where it is long: a reason must fit into a header."""
+    """Quote a found text for an error, cut if it is long: a reason must fit into a header."""
     text = repr(found.decode(errors="backslashreplace") if isinstance(found, bytes) else found)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -16,29 +16,29 @@ from ringfence_kafka.protocol import wire_names
 from tables.stored_ids import foreign_id, of_address
 
 PARTS_MAX: Final = 20_000
-"""Of all envelopes that go into one Kafka transaction."""
+"""Most parts of all envelopes in one Kafka transaction."""
 
 
 class Unit(NamedTuple):
-    """What is accepted or ignored whole. What its parts have runs in parallel, in their order."""
+    """Parts that are accepted or ignored as a whole. Their fields are parallel sequences, in the order of the parts."""
 
     addresses: Sequence[str]
-    """Where each part goes."""
+    """Address that each part goes to."""
     groups: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
     """As its producer wrote them."""
     ids: Sequence[bytes]
-    """All encoded IDs, the envelope's own first; one is enough. Those of other addresses say whose they are."""
+    """All encoded IDs, the envelope's own first; one is enough. An ID of another address names that address."""
     part_ids: Sequence[bytes | None] = ()
     """The encoded ID of each part; empty = no part has one."""
 
     @property
     def lead(self) -> bytes | None:
-        """The encoded ID by which an envelope without key finds its home: where a producer that keys by the ID sends it.
+        """Encoded ID that decides the home of an envelope without key, as if its producer had used the ID as key.
 
-        Whichever address it is one of, it is as that one stores it. None = no ID.
+        The ID has the form in which its own address stores it. None = no ID.
         """
         return of_address(self.ids[0])[1] if self.ids else None
 
@@ -57,7 +57,7 @@ class Units:
             for address_settings in (address, *others)
             if address_settings.duplicate_id_from == "header" and not address_settings.group_header
         }
-        """Where a part of nothing but key and value has no ID, and its key is its group."""
+        """Addresses at which a part with only key and value has no ID, and its key as group."""
 
     def open(self, record: Record, own_id: bytes | None) -> Unit:
         """Return the parts of an envelope. ``own_id``: its own encoded ID.

@@ -63,7 +63,7 @@ BASE64_UNIT: Final = 4
 _QUOTES: Final = 2
 """Quotation marks of a string or a name."""
 _BARE_QUOTES: Final = 4 * _QUOTES
-"""Of a part of a key and a value, names included."""
+"""Quotation marks of a part with only key and value, names included."""
 
 
 class _DoubtError(ValueError):

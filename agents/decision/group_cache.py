@@ -1,14 +1,14 @@
-"""What is computed of a group, remembered: groups repeat. Pure."""
+"""Cache of values that are computed from groups, because groups repeat. Pure."""
 
 import weakref
 from typing import Any, ClassVar, Final, TypeVar
 
 MEMO_BYTES_MAX: Final = 64 * 2**20
-"""What all that live remember, about; each has the same part. Past that it starts anew."""
+"""Approximate bytes of all live caches together; each has the same share. A cache beyond its share starts empty again."""
 MEMO_BYTES_MIN: Final = 32 * 2**10
-"""Of one, however many there are."""
+"""Least share of one cache in bytes, however many there are."""
 KEY_BYTES: Final = 120
-"""What a key takes beyond its bytes."""
+"""Bytes that a key takes beyond its own."""
 
 Found = TypeVar("Found")
 

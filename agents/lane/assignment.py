@@ -1,4 +1,4 @@
-"""What a lane asks of the consumer group."""
+"""Interface between a lane and the consumer group."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ LaneKey = tuple[str, int]
 
 
 class Ownership(Protocol):
-    """What a lane asks of the consumer group; one object for each assignment."""
+    """Requests of a lane to the consumer group; one object for each assignment."""
 
     async def confirm(self) -> bool:
         """Whether the broker says, now, that this process is a member of the assignment's generation."""

@@ -26,11 +26,11 @@ PARTITIONS_SHOWN: Final = 16
 
 
 class TopicRecreatedError(Exception):
-    """An input was deleted and created again while the lane was open: it must be opened anew."""
+    """An input was deleted and created again while the lane was open: the lane must open again."""
 
 
 class ClusterWentBackError(Exception):
-    """The cluster knows less than the lane: it was restored from a backup, or lost its tail. Open anew."""
+    """The cluster knows less than the lane: it was restored from a backup, or lost its tail. The lane must open again."""
 
 
 class Cursor:
@@ -64,18 +64,18 @@ class Cursor:
     async def begin(self, ownership: Ownership) -> None:
         """Have everything fetched from ``next`` on, whatever was fetched before.
 
-        A batch that comes between two openings is dropped, and the consumer is past it: without this, its records would
-        be missed only when a later record came, and wait until then.
+        The lane discards a batch that comes between two openings, and the consumer is past it. Without this call, its records would wait
+        until a later record shows that they are missing.
         """
         self._seek = await ownership.rewind(self.topic, self.partition, self.next)
 
     async def admit(
         self, batch: FetchedBatch, cluster: Cluster, ownership: Ownership
     ) -> Sequence[Record] | None:
-        """The records that are due; None = none.
+        """Return the records that are due; None = none.
 
-        What lies below ``next`` was processed. A batch that begins above it is refused, and what is missing is fetched
-        again; where retention deleted it, GAP is said and the lane goes on.
+        Records below ``next`` were processed. The lane refuses a batch that begins above it, and fetches the missing records again. If
+        retention deleted them, the lane logs GAP and continues.
 
         Raises:
             TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.

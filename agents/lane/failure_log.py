@@ -1,4 +1,4 @@
-"""What a lane says of what goes wrong: once where it repeats, with a trace where nobody foresaw it."""
+"""Log of a lane's failures: repeated ones once, unforeseen ones with a trace."""
 
 import logging
 import time
@@ -42,22 +42,22 @@ _EXPECTED: Final = (
     DamagedStoreError,
     RingfenceError,
 )
-"""What a cluster and a disk do; anything else shows its trace once."""
+"""Failures of a cluster or a disk; any other failure shows its trace once."""
 
 
 class Failures:
-    """Of one lane."""
+    """Failures of one lane."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
         self._name = opening.name
         self._reported: type[BaseException] = FencedError
-        """What was shown with its trace last; a fence never is."""
+        """Type of the failure that was logged with its trace last; a fence never is."""
         self._warn_at: float | None = None
         """When waiting for the group becomes unusual; None = it does not wait."""
 
     def reason(self, error: BaseException) -> str:
-        """What is repaired in one way is said in one, wherever it is found."""
+        """Return the text of a failure: one text for each way to repair it, wherever it is found."""
         if isinstance(error, (TopicMissingError, ChangelogRecreatedError, *_REOPENS)):
             return str(error)
         return denied(self._opening.group_id, self._opening.address, error) or named(error)

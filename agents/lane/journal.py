@@ -28,7 +28,7 @@ class RingEvent(StrEnum):
     RESIZED = "resized"
     """Its capacity changed; 0 = off."""
     FORGOTTEN = "forgotten"
-    """It is, or was, in memory only, and was opened anew."""
+    """The ring is, or was, in memory only, and was opened again."""
     GROWN = "grown"
     """Its address has more lanes since, and those whose number is its own modulo the former count know what it knew."""
     REGROUPED = "regrouped"
@@ -36,7 +36,7 @@ class RingEvent(StrEnum):
 
 
 def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> RingEvent | None:
-    """What an opening does to a ring that the changelog knows by ``meta``; None = nothing that anybody must know."""
+    """Return the event that an opening causes for the ring of this ``meta`` record; None = nothing that anybody must know."""
     if meta is None:
         return None
     if not (persistent and meta.persistent):

@@ -48,7 +48,7 @@ REFUSED_AGAIN_S: Final = 10.0
 
 
 class LaneState(StrEnum):
-    """What health shows."""
+    """State of a lane, as health shows it."""
 
     CLOSED = "closed"
     OPENING = "opening"
@@ -117,7 +117,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     @property
     def opening(self) -> Opening:
-        """What the lane is made from."""
+        """Opening that the lane is made from."""
         return self._opening
 
     @property
@@ -137,7 +137,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         return all(cursor.fits(ends, committed) for cursor in self._cursors.values())
 
     async def compare(self) -> None:
-        """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""
+        """Check whether an idle lane still fits the cluster; if not, it opens again. A working lane finds out by itself."""
         opened = self._opened
         if opened is None or not self.idle:
             return
@@ -154,7 +154,7 @@ class Lane(PartitionTask[Ownership, Opened]):
             self._doubt(LaneRefusedError("; ".join(faults)))
 
     def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
-        """What the cluster says now of how large a record batch each topic takes."""
+        """Compare the largest record batch that each topic takes now with the one at the opening."""
         if self._opened is None:
             return
         try:
@@ -180,12 +180,12 @@ class Lane(PartitionTask[Ownership, Opened]):
             )
 
     def note_usable_folder(self) -> None:
-        """The lane's folder can be written again: a lane that keeps its files in memory opens anew."""
+        """Note that the lane's folder can be written again: a lane that keeps its files in memory opens again."""
         if self._opened is not None and self._opening.table.in_memory:
             self._doubt(FolderUsableError("its folder can be written again, and it keeps its state there"))
 
     def _doubt(self, error: Exception) -> None:
-        """Found between batches: why the lane must be opened anew, or not be open."""
+        """Note a problem found between batches: the lane must open again, or must not be open."""
         self._failed(error)
         self._wake.set()  # also where it stands, and goes on standing
 
@@ -296,7 +296,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         await opened.producer.discard()
 
     def _failed(self, error: BaseException) -> None:
-        """What is open is given up and opened anew; at once, because an open transaction holds back readers of the outputs."""
+        """Give up the opening and open again; at once, because an open transaction holds back readers of the outputs."""
         if isinstance(error, LaneRefusedError):
             if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
                 log.error("lane %s stopped: %s", self.name, error)

@@ -55,14 +55,14 @@ class Opened:
     table: LaneTable
     epoch: int
     cursors: dict[Partition, Cursor]
-    """Of each input: partitions of the input topic, and one of the forward topic."""
+    """Position in each input: partitions of the input topic, and one of the forward topic."""
     path: Path
     emitter: Emitter
     native_path: NativePath
     """Asked before both."""
     layout: LaneLayout
     partition_counts: dict[str, int]
-    """Of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
+    """Partition counts of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
     topic_ids: dict[str, str]
     cluster: Cluster
     outputs: Outputs
@@ -99,7 +99,7 @@ class Opening:
             cluster: Is asked.
             doubtful: The address has a problem: look at the changelog before the first fence.
             denied: Missing rights, a line each.
-            slices: Of the process: however many lanes open, others continue.
+            slices: Time slices of the process: however many lanes open, others continue.
             table: The lane's table, if it was here before.
             places: Limits how many lanes of the worker open at a time.
             clients: Connections that producers of many lanes share.
@@ -157,7 +157,7 @@ class Opening:
         """Open the lane. ``given``: the inputs of it that the group gave this worker; None = all.
 
         Raises:
-            NotOwnerError: the group does not confirm the assignment; it will be made anew.
+            NotOwnerError: the group does not confirm the assignment; a new one will come.
             LaneRefusedError: a person has to act.
             Exception: anything that may pass: broker away, time-out, topic missing.
         """
@@ -243,11 +243,11 @@ class Opening:
     ) -> None:
         """Go on with what stayed open over a rebalance, by a new assignment.
 
-        Whether somebody had the lane in between is not asked: who had it has fenced the producer, and what we write next is
-        refused. What is decided until then is decided by state that nothing has followed.
+        The lane does not ask whether somebody had it in between: another owner has fenced the producer, and the next write is refused.
+        Decisions until then rest on state that nothing has followed.
 
         Raises:
-            NotOwnerError: the group does not confirm the assignment; it will be made anew.
+            NotOwnerError: the group does not confirm the assignment; a new one will come.
             PartitionsChangedError: the group gave the lane other partitions than are open.
             TopicRecreatedError: an input is another topic of that name.
             Exception: anything that may pass.
@@ -268,7 +268,7 @@ class Opening:
             await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
-        """What was fetched before, as it stands in the log now; None = left to the consumer."""
+        """Return a fetched batch as it stands in the log now; None = left to the consumer."""
         return await read_again(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, following: str) -> None:

@@ -10,13 +10,13 @@ from typing import Final
 
 OPENING_MAX: Final = 16
 SLOW_MAX: Final = 16
-"""Of those that were not done in time the last time."""
+"""Places for lanes that were not done in time the last time."""
 HELD_MAX_S: Final = 2.0
 """For so long a place is held: many times what an opening takes that waits for nobody."""
 
 
 class OpeningLimiter:
-    """Of one worker."""
+    """Limiter of one worker."""
 
     def __init__(
         self, most: int = OPENING_MAX, slow_most: int = SLOW_MAX, held_max_s: float = HELD_MAX_S
@@ -26,7 +26,7 @@ class OpeningLimiter:
         self._free_for_slow = asyncio.Semaphore(slow_most)
         self._held_max_s = held_max_s
         self._slow: set[Hashable] = set()
-        """Who was not done in time."""
+        """Lanes that were not done in time."""
 
     @contextlib.asynccontextmanager
     async def place(self, who: Hashable) -> AsyncIterator[None]:

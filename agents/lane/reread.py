@@ -17,10 +17,10 @@ READ_LIMIT_S: Final = 15.0
 
 
 async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
-    """The held batch as it stands in the log now; None = leave it to the consumer, which has been rewound.
+    """Return the held batch as it stands in the log now; None = leave it to the consumer, which has been rewound.
 
-    What retention has deleted meanwhile cannot be read, and nothing else can stand there: it stays as it was fetched.
-    What is wrong with a malformed record is found out by the consumer alone.
+    Records that retention has deleted meanwhile cannot be read, and nothing else can stand at their offsets: they stay as they were
+    fetched. Only the consumer finds out the problem of a malformed record.
 
     Raises:
         TimeoutError: the log cannot be read.

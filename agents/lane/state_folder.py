@@ -30,7 +30,7 @@ IDS_IN_MEMORY_MAX: Final = 2_000_000
 
 
 class _Failure(NamedTuple):
-    """Of one lane."""
+    """Failure of one lane."""
 
     folder: Path
     text: str
@@ -39,7 +39,7 @@ class _Failure(NamedTuple):
 
 
 class FolderUsableError(Exception):
-    """A lane with files in memory opens anew, because its folder can be written again."""
+    """A lane with files in memory opens again, because its folder can be written again."""
 
 
 class StateFolder:
@@ -56,7 +56,7 @@ class StateFolder:
 
         Args:
             others: Asks whether another worker can hold lanes.
-            tell_group: States whether this worker is unusable; the group then assigns lanes anew.
+            tell_group: States whether this worker is unusable; the group then assigns lanes again.
             ids_in_memory: Returns the capacity of all rings whose files are in memory.
             now: Seconds.
         """
@@ -71,9 +71,9 @@ class StateFolder:
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
         self._consequence = ""
-        """What this worker does about it; empty = all folders are usable."""
+        """Reaction of this worker, for status; empty = all folders are usable."""
         self.unusable = False
-        """The group was told that this worker can hold no lanes."""
+        """The group knows that this worker can hold no lanes."""
 
     @property
     def fault(self) -> str:
@@ -89,7 +89,7 @@ class StateFolder:
         return "; ".join(self._told(sorted(lanes)) for lanes in causes.values())
 
     def _told(self, lanes: list[str]) -> str:
-        """What RocksDB or the system says of lanes with one cause."""
+        """Return the error of RocksDB or the system for lanes with one cause."""
         first = self._failing[lanes[0]]
         if len(lanes) == 1:
             return f"lane {lanes[0]}: {first.text}"

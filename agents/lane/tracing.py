@@ -63,6 +63,6 @@ def _contexts(records: Iterable[Record]) -> Iterator[Any]:
 
 
 def _text(record: Record, name: str) -> str:
-    """The last header of that name; what is no text is none."""
+    """Return the last header of that name with a value, as ASCII text; empty = none."""
     found = next((value for header, value in reversed(record.headers) if header == name and value), b"")
     return found.decode("ascii", errors="replace")

@@ -45,11 +45,11 @@ PRIME_LIMIT_S: Final = TRANSACTION_LIMIT_S
 SAY_REFUSED_S: Final = 5.0
 """Between two lines about quarantine."""
 _Plan = tuple[Outcome, list[Outgoing], Change, list[Outgoing]]
-"""What becomes of a batch, its output batches, what it does to the table, and the changelog's batches."""
+"""Outcome of a batch, its output batches, its change of the table, and the changelog's batches."""
 
 
 class Transactions:
-    """Those of one lane, over all its openings."""
+    """Transactions of one lane, over all its openings."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Transactions:
         return ends
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
-        """Before what is old is written: see that retention does not take it for what it has kept long enough."""
+        """Prime the output partitions of old records, so that retention does not delete those too soon."""
         if self._marked_by is not opened:
             self._marked, self._marked_by = {}, opened
         aged = {(output.topic, output.partition) for output in outputs if output.aged}

@@ -26,7 +26,7 @@ from tables.ring import Verdict
 OURS_BYTES: Final = 2_048
 """More than a record has around its content: of its batch, of our headers, of a default group."""
 REMEMBERED_PARTS_MAX: Final = 1_000
-"""Of a transaction: the headers of more are not kept, producers choose how many there are."""
+"""Parts of a transaction: the headers of more are not cached, because producers choose the number of parts."""
 OURS: Final = frozenset(
     {
         wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,
@@ -205,9 +205,9 @@ class Emitter:
                 batches.refuse(item, size, f"part {place[1].decode()}: ")
 
     def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], TopicBatches]) -> None:
-        """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
+        """Refuse a duplicate envelope that has too large a part: the refusal of a record comes before the verdict on its IDs.
 
-        A part has its key and group besides what stands in the envelope, so only what is large there is built, and not written.
+        A part has its key and group besides its content in the envelope, so only a large envelope is built, and not written.
         """
         topics = {address: self._targets[address].topic for address in unit.addresses}
         least = min(self._outputs.bytes_max[topic] for topic in topics.values())

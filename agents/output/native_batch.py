@@ -30,7 +30,7 @@ class Filled(NamedTuple):
 
 
 class RawBatch:
-    """What aiokafka's producer asks of a ``BatchBuilder``, and :meth:`append` of a record without headers."""
+    """The part of a ``BatchBuilder`` that aiokafka's producer uses, and :meth:`append` of a record without headers."""
 
     def __init__(self, form: BatchForm, filled: Filled | None = None) -> None:
         """With what is in it already."""

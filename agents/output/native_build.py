@@ -34,7 +34,7 @@ _LEFT_TO_PYTHON: Final = (wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP)
 
 
 class Plan(NamedTuple):
-    """What is to be written for a batch, and what is counted of it."""
+    """Records to write for a batch, and its counts."""
 
     outcome: Outcome
     """Its records, groups, sources and origins are left out: they are in the bytes."""
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
 
 
 class NativePath:
-    """Of one lane, from its opening to its end."""
+    """Native path of one lane, from its opening to its end."""
 
     def __init__(
         self,

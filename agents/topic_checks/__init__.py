@@ -1,1 +1,1 @@
-"""What Ringfence requires of topics, and what is wrong with those that exist."""
+"""Requirements for topics, and problems of those that exist."""

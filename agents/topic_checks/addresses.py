@@ -1,4 +1,4 @@
-"""What is wrong with each address of a worker: known at its start, asked again at intervals, said once."""
+"""Problems of each address of a worker: known at its start, checked again at intervals, logged once."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -50,7 +50,7 @@ class AddressFaults:
         self.bytes_max: Mapping[str, int] = {}
         """The largest record batch that each topic takes, as last asked."""
         self.denied: Faults = _faulty(denied or {})
-        """Of the faults, rights that are missing."""
+        """Missing rights among the problems."""
         self._ask_denied = ask_denied
 
     async def ask(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
@@ -99,7 +99,7 @@ class AddressFaults:
     async def _ask_again(
         self, doubtful: Sequence[AddressSettings], existing: Mapping[str, TopicDescription]
     ) -> Faults:
-        """What descriptions of topics do not tell, of addresses that had a fault."""
+        """Return problems that topic descriptions do not show, of addresses that had a problem."""
         if not doubtful:
             return {}
         found = await state_faults(self._cluster, self._settings, doubtful, existing)
@@ -117,7 +117,7 @@ class AddressFaults:
 
 
 def say_fault(name: str, fault: str) -> None:
-    """What keeps an address from its work, in the log."""
+    """Log a problem that keeps an address from its work."""
     log.error("%s: a fault keeps it from its work: %s", shown(name), fault)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with addresses and only their logs tell: asked before a worker starts, and by ``topics check``."""
+"""Problems of addresses that only their logs show: checked before a worker starts, and by ``topics check``."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
 
 TOLD_LIMIT_S: Final = 5.0
-"""For where all changelogs begin and end: less than what who asks has for all of it."""
+"""Limit for the first and last offsets of all changelogs: less than the caller has for the whole check."""
 
 
 async def state_faults(
@@ -26,9 +26,9 @@ async def state_faults(
     addresses: Collection[AddressSettings],
     existing: Mapping[str, TopicDescription],
 ) -> dict[str, list[str]]:
-    """Faults by address: another one's changelog, changed partition counts.
+    """Return problems by address: another one's changelog, changed partition counts.
 
-    A partition that nobody tells of says nothing: its lane will find out, and the others are not to wait for it.
+    A partition without an answer adds no problem: its lane will find out, and the others must not wait for it.
     """
     app_id = cluster.group_id
     changelogs = [wire_names.changelog_topic(app_id, address.name) for address in addresses]
@@ -52,7 +52,7 @@ async def state_faults(
 
 
 async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
-    """The newest meta record of a lane, if a look at the end of its changelog tells it.
+    """Return the newest meta record of a lane, if the end of its changelog shows it; else None.
 
     Raises:
         KafkaError: the cluster does not answer.
@@ -102,7 +102,7 @@ def meta_faults(
     existing: Mapping[str, TopicDescription],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Whose rings an address would go on with, and whether its topics still have the partitions that they had.
+    """Return problems of an address: another owner's rings, or topics with other partition counts than before.
 
     ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
     """

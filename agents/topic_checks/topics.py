@@ -21,14 +21,14 @@ BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once mor
 
 
 def rights_on(role: str) -> frozenset[str]:
-    """What a worker must be allowed on a topic, in Kafka's words."""
+    """Return the rights that a worker needs on a topic, in Kafka's words."""
     if role == "input topic":
         return frozenset({"Read"})
     return frozenset({"Read", "Write"} if role in {"changelog", "forward topic"} else {"Write"})
 
 
 def denied(app_id: str, address: AddressSettings, error: BaseException) -> str | None:
-    """What is said of a right that was missing while a lane worked; None = the error is about something else."""
+    """Return the report of a right that was missing while a lane worked; None = the error is about something else."""
     if not isinstance(error, TopicAuthorizationFailedError | TransactionalIdAuthorizationFailed):
         return None
     named = error.args[0] if error.args else ()
@@ -55,14 +55,14 @@ def _absent(described: Described, role: str, address: str, name: str) -> str:
 
 
 def missing_journal(app_id: str) -> str:
-    """What is said where there is no journal, in which all lanes write down what their rings forget by order."""
+    """Return the report of a missing journal, in which all lanes write down what their rings forget by order."""
     return missing("journal of rings", "all addresses", wire_names.journal_topic(app_id))
 
 
 def topic_faults(
     app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
 ) -> list[str]:
-    """What keeps lanes from working with the topics that there are."""
+    """Return problems that keep lanes from working with the existing topics."""
     source = existing.get(address.input_topic)
     own = [
         problem
@@ -87,7 +87,7 @@ def missing_targets(
 def target_faults(
     address: AddressSettings, targets: Iterable[AddressSettings], existing: Mapping[str, TopicDescription]
 ) -> list[str]:
-    """What keeps parts of transactions from the accepted topics of other addresses that there are.
+    """Return problems that keep parts of transactions from the existing accepted topics of other addresses.
 
     Those addresses have the same faults; but a lane whose transactions go there must not begin one either.
     """
@@ -101,7 +101,7 @@ def target_faults(
 
 
 def of_target(address: AddressSettings, target: AddressSettings, said: str) -> str:
-    """What is said of the topic of another address, and what this one has to do with it."""
+    """Return a report about the topic of another address, with its relation to this one."""
     return f"transactions of {address.name} have parts for {target.name}: {said}"
 
 
@@ -111,7 +111,7 @@ def count_faults(
     metas: Iterable[Meta],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return partition counts that are not those with which lanes began, by their last meta records; or that the lanes are others.
+    """Return partition counts, or a lane count, that changed since the lanes began, by their last meta records.
 
     An input of an address that sets ``lanes`` may grow, as long as each group and each ID keeps its home.
     """
@@ -168,7 +168,7 @@ def notes(
     existing: Mapping[str, TopicDescription],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """What is worth knowing and stops nothing; ``targets`` are the other addresses that its transactions have parts for."""
+    """Return remarks that stop nothing; ``targets`` are the other addresses that its transactions have parts for."""
     source = existing.get(address.input_topic)
     if source is None:
         return []

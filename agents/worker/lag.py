@@ -18,7 +18,7 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 ENDS_LIMIT_S: Final = 5.0
-"""For all partitions together: those that nobody tells of within it have no lag until the next time."""
+"""Limit for all partitions together: a partition without an answer in time has no lag until the next time."""
 
 
 RATE_OVER_S: Final = 60.0
@@ -51,7 +51,7 @@ class Growth:
 
 
 class _Seen(NamedTuple):
-    """What the cluster says, of partitions of which it says something."""
+    """Answers of the cluster, by partition; a partition without an answer is left out."""
 
     ends: Mapping[Partition, int]
     starts: Mapping[Partition, int]
@@ -129,7 +129,7 @@ class LaneLags:
 
 
 async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
-    """Nothing, where nobody answers: that a group's offsets are not told leaves the lag of open lanes what it is."""
+    """Return the answer, or nothing without one: missing offsets of the group do not change the lag of open lanes."""
     try:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await question
@@ -145,7 +145,7 @@ async def _compare(lane: Lane) -> None:
 
 
 def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
-    """Of one that was never open here, up to where the group knows it."""
+    """Return the lag of a partition, by the group's offset if it was never open here; None = not known."""
     end, start = seen.ends.get(place), seen.starts.get(place)
     if end is None:
         return None

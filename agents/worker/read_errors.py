@@ -11,7 +11,7 @@ UNREADABLE_S: Final = 5.0
 
 
 class Unreadable:
-    """Told by the consumer's thread, asked by others."""
+    """Refused partitions: the consumer's thread notes them, others ask."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, int], tuple[float, str]] = {}

@@ -13,7 +13,7 @@ Place = TypeVar("Place")
 
 
 class TableCache(Generic[Place]):
-    """Of one worker, by lane."""
+    """Tables of one worker, by lane."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

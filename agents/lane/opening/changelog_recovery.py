@@ -23,7 +23,7 @@ log: Final = logging.getLogger("ringfence.lane")
 SLOTS_PER_TRANSACTION: Final = 20_000
 """About 2 MB of IDs with 60 bytes."""
 SORTED_MAX: Final = 1_000_000
-"""So many IDs are written in their order, which the native core restores from. More of them take too much memory."""
+"""Up to this many IDs are written in their order, which the native core restores from. To sort more takes too much memory."""
 WRITE_LIMIT_S: Final = 30.0
 """For one of these transactions."""
 
@@ -116,7 +116,7 @@ async def write_back(
         producer: The lane's, fenced.
         next_offsets: The first offset of each input that the lane is going to read, as the meta record has it.
         topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
-        inputs: Of these, each partition of the input topic and its offset.
+        inputs: ``next_offsets`` of the input topic alone: each partition and its offset.
         group: ID of the workers' group.
     """
     stored = lost.stored.meta

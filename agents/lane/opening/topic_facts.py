@@ -1,4 +1,4 @@
-"""What the cluster says of a lane's topics, asked for at each opening; what keeps the lane from opening is named."""
+"""Facts from the cluster about a lane's topics, asked for at each opening; problems that keep the lane closed are named."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from ringfence_kafka.admin.topics import TopicDescription
 
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
-"""Of an output's retention: what is older when it is written than this would be kept for so much less."""
+"""Share of an output's retention: a record that is older than this when it is written would be kept for that much less."""
 AGED_MS_MIN: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """Of topics that are there, and are as they must be."""
+    """Facts about topics that exist and are as they must be."""
 
     topics: Mapping[str, TopicDescription]
     outputs: Outputs
     delete_retention_s: float
-    """Of the changelog: how long a tombstone stays."""
+    """Seconds that a tombstone stays in the changelog."""
     topic_ids: dict[str, str]
     """Kafka's own IDs of the input, the forward topic if there is one, and the changelog."""
 
