@@ -1,7 +1,7 @@
 """The ``ringfence`` program: assembles the commands of :mod:`app.commands`.
 
-A command reads the configuration, calls one function, and returns its exit code. It imports what it runs when it runs. So ``--help`` and a usage
-error do not wait until Faust and Kafka clients are loaded.
+A command reads the configuration, calls one function, and returns its exit code. It imports its function when it runs, so that ``--help``
+and a usage error do not wait until Faust and Kafka clients are loaded.
 """
 
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ GROUPS: Final = 50
 CONCURRENCY: Final = 40
 """Handlers of a member: more than ever have work, so that none waits for another partition's."""
 FRESH_S: Final = 1.0
-"""Who begins a message so soon after its making has no backlog."""
+"""A member that begins a message so soon after its making has no backlog."""
 LIMIT_S: Final = 120.0
 POLL_S: Final = 0.1
 
@@ -73,7 +73,7 @@ class Member:
         return sorted(begun.values(), key=lambda each: each.began)
 
     def assigned(self, before: float) -> float:
-        """When it was last told its partitions, before this moment."""
+        """Return the time of its last assignment before this moment."""
         events = worker_log.events(self.log.read_text("utf-8", "replace"))
         return max(event.moment for event in events if event.moment <= before and _ASSIGNED.match(event.text))
 
@@ -134,7 +134,7 @@ def until(condition: Callable[[], T | None], what: str, members: Sequence[Member
     """Wait for something.
 
     Raises:
-        BenchError: in vain; the text has the ends of the logs.
+        BenchError: it did not come in time; the text has the ends of the logs.
     """
     deadline = time.monotonic() + LIMIT_S
     while not (found := condition()):

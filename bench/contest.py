@@ -1,4 +1,4 @@
-"""The contest: topics, traffic, rounds. What ran is kept although something else failed."""
+"""The contest: topics, traffic, rounds. Finished runs are kept although something else failed."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ _ROUND: Final = (
 )  # fmt: skip
 """Those that are compared run one after the other, in this order or the reverse one."""
 _TRICKLED: Final = (RINGFENCE, PYTHON, STREAMS, LIBRDKAFKA, JAVA_RING, QUIX, JAVA, COPY)
-"""Those of which it is also measured how long a message takes; the plain agent is too slow, the others are Ringfence on other traffic."""
+"""Contenders with a measurement of latency. The plain agent is too slow for it, and the others are Ringfence on other traffic."""
 INPUT: Final = "bench"
 PLAIN_INPUT: Final = "bench-plain"
 TRANSACTIONS_INPUT: Final = "bench-transactions"
@@ -90,7 +90,7 @@ class Outcome:
 
     @property
     def transactions_plan(self) -> Plan:
-        """Of as many messages in all, some of which make a transaction."""
+        """Plan of as many messages in all, some of which make a transaction."""
         return replace(self.plan, messages=self.plan.messages // PARTS)
 
     def runs(self, contender: str) -> list[Run]:
@@ -186,7 +186,7 @@ class Contest:
             topics.delete(self._bootstrap, [ready.job.output, *ready.internal])
 
     def _trickle(self, contender: str, seconds: float) -> None:
-        """Nothing of one that failed with a backlog; one that is slower than what comes would only fall behind."""
+        """Measure the latency of a contender, unless it failed with a backlog, or is slower than the traffic and would only fall behind."""
         runs = self._outcome.runs(contender)
         if not runs:
             return

@@ -1,4 +1,4 @@
-"""What can go wrong with a benchmark."""
+"""Errors of a benchmark."""
 
 from typing import Final
 

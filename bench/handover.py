@@ -1,4 +1,4 @@
-"""How long a partition stands still when it changes hands, and what its lease costs."""
+"""Measure how long a partition is paused when it changes hands, and the cost of its lease."""
 
 import contextlib
 import itertools
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Repetitions:
-    """What is measured how often."""
+    """Number of repetitions of each measurement."""
 
     rounds: int
     """Members that join and leave: two partitions go there and back each time."""
@@ -195,12 +195,12 @@ class _Scene:
 def _handed(
     kind: str, old: Member, new: Member, since: float, *, joined: bool, due: float | None = None
 ) -> list[Handover]:
-    """Of each partition that the member has had which came or went: when it stood still.
+    """Return the pause of each partition that the joining or leaving member has had.
 
     Args:
-        kind: Of the handover.
-        old: Who had it.
-        new: Who has it.
+        kind: Kind of the handover.
+        old: Member that had the partitions.
+        new: Member that has them now.
         since: The new one had none of them before.
         joined: Whether the new one is the member that came.
         due: Killed: when session and lease have run out.
@@ -301,7 +301,7 @@ def save(found: Found, path: Path) -> None:
     help="Of progress records.",
 )
 def command(rounds: int, slow_rounds: int, kills: int, pauses: int, writes: int) -> None:
-    """Measure how long a partition stands still when it changes hands, and what its lease costs."""
+    """Measure how long a partition is paused when it changes hands, and the cost of its lease."""
     console = Console()
     with temporary_broker() as (broker, folder):
         repetitions = Repetitions(rounds, slow_rounds, kills, pauses, writes)

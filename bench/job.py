@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a contender has to do and how it is started."""
+    """Task of a contender, and how it is started."""
 
     contender: str
     command: tuple[str, ...]
@@ -51,7 +51,7 @@ class Job:
     environ: tuple[tuple[str, str], ...] = ()
     """Added to its environment."""
     target: Target | None = None
-    """Where the output stands, and what stands there is its progress; None = on the input's cluster, and what its group commits is."""
+    """Place of the output, whose records are then the progress; None = on the input's cluster, with the group's commits as progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Run:
     cpu_s: float
     broker_cpu_s: float
     life_cpu_s: float
-    """Of the whole process, start and end included."""
+    """CPU seconds of the whole process, start and end included."""
     peak_rss_bytes: int
     outputs: int
     distinct_outputs: int
     out_of_order: int = 0
     """Outputs behind a later one of their group, where they name their source."""
     forwarded: int | None = None
-    """Committed records in the forward topic; None = there is no such topic."""
+    """Committed records in the forward topic; None = no such topic exists."""
 
     @property
     def rate(self) -> float:
@@ -98,10 +98,10 @@ class _Sample:
 def perform(job: Job, bootstrap: str, brokers: Sequence[int], log: Path) -> Run:
     """Run the contender over the whole input, then count what it wrote.
 
-    The clock runs from the first progress that is seen to the last, and what was finished in between is what
-    counts. So start-up, joining the group and stopping are left out, for all alike. Progress is what the group
-    has committed, or what the contender reports, or what stands in another cluster. What is forwarded of the messages before the first progress is
-    consumed within the measured time: it counts as cost and not as messages.
+    The clock runs from the first progress that is seen to the last, and only messages finished in between count. Start-up, joining the
+    group and stopping are left out, for all alike. The group's commits, the contender's reports, or the records in another cluster show the
+    progress. Messages that are forwarded before the first progress are consumed within the measured time: they count as cost and not as
+    messages.
 
     Raises:
         BenchError: it ended early, stood still, or did not stop.
@@ -143,7 +143,7 @@ def _progress(job: Job, bootstrap: str) -> Progress | Written:
 
 
 def _ends(job: Job, bootstrap: str) -> Callable[[], Sequence[int]]:
-    """Where the forward topic ends; found out once."""
+    """Return a function for the end offsets of the forward topic; it asks for them once."""
     return functools.cache(
         lambda: topics.data_ends(bootstrap, job.forward, job.partitions) if job.forward else ()
     )

@@ -33,10 +33,10 @@ def program() -> str:
 
 
 def command(bundle: Bundle, main: str, *arguments: str) -> tuple[str, ...]:
-    """What follows the program. The first time it is compiled.
+    """Return the arguments behind the program. The first time, it is compiled.
 
     Raises:
-        BenchError: it does not compile, or there is no compiler.
+        BenchError: it does not compile, or the compiler is missing.
         PrerequisiteError: no Java, or jars that could not be fetched.
     """
     classes = _compiled(bundle, main)

@@ -1,4 +1,4 @@
-"""What a worker of many lanes takes to open them, to do nothing, to share them with another, and to stop."""
+"""Measure the cost of a worker with many lanes: opening them, idling, sharing them with another worker, stopping."""
 
 import contextlib
 import subprocess

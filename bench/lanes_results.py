@@ -65,7 +65,7 @@ class Found:
     left_s: float
     """From the second's SIGTERM until the first has all lanes again."""
     peak_rss_mib: float
-    """Of the first worker's second life."""
+    """Peak memory in the first worker's second life."""
     inexact: list[str]
     """Addresses whose output is not what it must be, a line each."""
 

@@ -1,6 +1,6 @@
-"""How long a message takes through a worker that is not busy, how fast one is that has a backlog, and what both cost.
+"""Measure the latency of an idle worker, the speed of a worker with a backlog, and the cost of both.
 
-Versions of the project take turns on one broker, so that what disturbs the machine disturbs all of them.
+Versions of the project take turns on one broker, so that a disturbance of the machine affects all of them.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ TARGET: Final = "RINGFENCE_APP__LATENCY_TARGET_MS"
 
 
 class Version(NamedTuple):
-    """What is measured in turn with others."""
+    """A version of the project that is measured in turn with others."""
 
     root: Path
-    """Of a checkout."""
+    """Folder of a checkout."""
     target_ms: int = 0
     """0 = its own default."""
     lanes: int = 0
-    """Of the address; 0 = a lane for each partition."""
+    """Lanes of the address; 0 = one for each partition."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -63,12 +63,12 @@ def run(
     """Let each version run in each round, beginning with another one each time.
 
     Args:
-        broker: What all of them use.
+        broker: Broker of all versions.
         folder: For their configuration, state and logs.
-        load: What they do.
+        load: Work of each version.
         versions: By name.
         rounds: How often.
-        say: Told what happens.
+        say: Called with progress texts.
 
     Raises:
         BenchError: a worker ended, stood still, or its output is not exact.
@@ -237,7 +237,7 @@ def command(
     lanes: tuple[int, ...],
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
-    """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
+    """Measure the latency of messages through an idle worker, and its cost; and a backlog beside it."""
     console = Console()
     plan = Plan(backlog, partitions, value_bytes=value_bytes)
     load = Load(rate, seconds, backlog, plan, partitioner)

@@ -21,7 +21,7 @@ _ROUGH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of each version, each round."""
+    """Work for each version in each round."""
 
     rate: int
     """Messages a second, all partitions together; 0 = this is left out."""
@@ -35,7 +35,7 @@ class Load:
 
     @property
     def ring(self) -> int:
-        """IDs a lane remembers: where messages are forwarded, all; a home lane hears from partitions that are not in step."""
+        """IDs a lane remembers: all if messages are forwarded, because a home lane hears from partitions that are not in step."""
         if self.partitioner == "murmur2":
             return self.plan.ring
         return max(self.plan.forwarded_ring, round(self.rate * (WARM_UP_S + self.seconds) * 2))
@@ -57,7 +57,7 @@ class Steady:
     broker_cpu_s_per_million: float
     transactions: int
     load_average: float
-    """Of the machine, in the minute at whose end it was measured."""
+    """Load average of the machine, in the minute at whose end it was measured."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Found:
 
 
 def figures(found: Found) -> Iterator[tuple[str, str, list[float]]]:
-    """What was measured → version → its value in each round."""
+    """Yield each measurement, version, and the values of its rounds."""
     for name, runs in found.steady.items():
         yield "latency, median, ms", name, [run.p50_s * 1000 for run in runs]
         yield "latency, p99, ms", name, [run.p99_s * 1000 for run in runs]

@@ -1,7 +1,7 @@
-"""What an hour of leases leaves in the progress topic, and what an opening reads of it.
+"""Measure the records of an hour of leases in the progress topic, and the part that an opening reads.
 
-As many records and transactions as four partitions write in an hour at the default interval, through the consumer's own
-writer, as fast as it goes; first with compaction held back, then after the broker's cleaner ran.
+The consumer's own writer writes, as fast as it goes, as many records and transactions as four partitions in an hour at the default
+interval. An opening is measured first with compaction held back, then after the broker's cleaner ran.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from ringfence_kafka.readers.log_reader import LogReader
 
 HOUR_S: Final = 3_600
 WRITES: Final = 4 * 10 * HOUR_S
-"""Of four partitions, each ten a second: the default interval is 0.1 s."""
+"""Writes of four partitions, each ten a second: the default interval is 0.1 s."""
 HOLDERS: Final = 16
-"""Who share these writes here: a transaction is mostly waiting."""
+"""Holders that share these writes here: a transaction is mostly waiting."""
 GROUP: Final = "bench-lease"
 APP_ID: Final = "bench-lease"
 TOPIC: Final = "bench-lease.accepted"
@@ -57,12 +57,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What reading one partition of the progress topic to its end took."""
+    """Cost of reading one partition of the progress topic to its end."""
 
     records: int
     """Committed ones that were there."""
     bytes: int
-    """Of the partition on the broker's disk: what is transferred."""
+    """Bytes of the partition on the broker's disk, which are all transferred."""
     seconds: float
 
 
@@ -78,9 +78,9 @@ class Load:
     """The largest value that was written."""
     config: dict[str, str]
     without: list[Opening]
-    """Of the fullest partition, with compaction held back."""
+    """Openings of the fullest partition, with compaction held back."""
     cleaned: list[Opening]
-    """Of the same, after the cleaner ran."""
+    """Openings of the same partition, after the cleaner ran."""
     cleaned_s: float
     """From the moment at which it was let run."""
 

@@ -1,4 +1,4 @@
-"""What a process costs: CPU and memory, of itself and its children."""
+"""Cost of a process: CPU and memory, of itself and its children."""
 
 import contextlib
 import os

@@ -11,7 +11,7 @@ _SECONDS: Final = float(os.environ.get("BENCH_HANDLER_S", "0"))
 
 
 async def handle(message: Message) -> None:
-    """Takes as long as it was told."""
+    """Handle a message in the configured time, and note its beginning and end."""
     began = time.time()
     _append(f"begin {message.partition} {message.offset} {began!r} {(message.value or b'0').decode()}")
     await asyncio.sleep(_SECONDS)

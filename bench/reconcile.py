@@ -1,7 +1,7 @@
-"""How many records the nightly job judges a second, and what it needs for that: 1, 3 and 10 million.
+"""Measure the records a second that the reconciliation job judges, and its resources: 1, 3 and 10 million records.
 
-The traffic is written as a perfect worker would leave it, so that Spark is measured and nothing else: an input of which
-one in twenty is a resend, and what is to be accepted of it, in transactions. Half of it is of one group.
+The traffic is written as a perfect worker would leave it, so that Spark is measured and nothing else. One in twenty input records is a
+resend, and the accepted records are written in transactions. Half of the traffic is of one group.
 """
 
 import json
@@ -49,10 +49,10 @@ class Run:
     """Of the input."""
     accepted: int
     seconds: float
-    """Of the whole process, the start of Spark included."""
+    """Duration of the whole process, the start of Spark included."""
     cpu_s: float
     peak_rss_bytes: int
-    """Of the process and its JVM."""
+    """Peak memory of the process and its JVM."""
     verdict: str
 
     @property

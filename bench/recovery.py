@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Repetitions:
-    """What is measured how often."""
+    """Number of repetitions of each measurement."""
 
     kills: int
     stops: int
@@ -51,7 +51,7 @@ class Found:
     takeovers: list[Takeover]
     restorations: list[Restoration]
     load_average: tuple[float, ...]
-    """Of the machine over the last 1, 5 and 15 minutes, at the end."""
+    """Load averages of the machine over the last 1, 5 and 15 minutes, at the end."""
 
 
 def run(broker: EmbeddedBroker, folder: Path, repetitions: Repetitions, say: Say) -> Found:

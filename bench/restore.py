@@ -34,7 +34,7 @@ class Restoration:
     """Read; one where RocksDB was up to date."""
     seconds: float
     cpu_s: float
-    """Of the process with all its threads, in those seconds."""
+    """CPU time of the process with all its threads, in those seconds."""
     again_s: float
     """Seconds of a second opening by the same process: what is in memory is not read again."""
 

@@ -59,18 +59,18 @@ class Opened:
     held_s: float
     """The longest that another task of the event loop had to wait beyond its time."""
     rss_bytes: int
-    """Of the whole process once it was open, and ..."""
+    """Memory of the whole process once it was open, and ..."""
     peak_rss_bytes: int
     began_rss_bytes: int
     """... before it was."""
     disk_bytes: int
-    """Of the lane's RocksDB."""
+    """Disk space of the lane's RocksDB."""
     misses_us: float
     """CPU microseconds to look an unknown ID up, in batches of 1,000; and ..."""
     hits_us: float
     """... one that is known."""
     misses_read_bytes: int
-    """What the process read for 100,000 of the former, by the kernel's count of read calls."""
+    """Bytes that the process read for 100,000 of the former, by the kernel's count of read calls."""
     changelog_bytes: int = 0
 
     @property

@@ -31,25 +31,25 @@ PLAIN: Final = "plain Faust"
 COPIES: Final = (COPY, JAVA)
 """They let resends pass."""
 QUIX_PYTHON: Final = ROOT / ".venv-bench" / "bin" / "python"
-"""Of an environment of its own: `make bench` makes it where the registry has what bench/requirements.lock names."""
+"""Python of an environment of its own: `make bench` makes it if the registry has the packages of bench/requirements.lock."""
 CONTENDERS_FOLDER: Final = ROOT / "bench" / "contenders"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run has its topics and files."""
+    """Topics and files of a run."""
 
     bootstrap: str
     folder: Path
     """Is made."""
     name: str
-    """Of its group, and what its own topics begin with."""
+    """Name of its group, and prefix of its own topics."""
     input: str
     plan: Plan
 
     @property
     def output(self) -> str:
-        """Of those that are told one."""
+        """Output topic of contenders that get its name."""
         return f"{self.name}-accepted"
 
 
@@ -113,7 +113,7 @@ def _transactions(place: Place) -> Ready:
 
 
 def _forwarded(place: Place) -> Ready:
-    """The same traffic, to a worker that is told of another partitioner than its producer's."""
+    """Prepare a worker for the same traffic, with another partitioner in its configuration than its producer's."""
     return _worker(FORWARDED, place, place.plan.forwarded_ring, "crc32")
 
 

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     """An accepted message as a ``read_committed`` reader got it."""
 
     partition: int
-    """Of the input; of the output, where that does not name its source."""
+    """Partition of the input; of the output if the record does not name its source."""
     offset: int
     """There."""
     produced_at: float
@@ -121,7 +121,7 @@ class Reader:
         ]
         self._consumer.assign([TopicPartition(topic, number, end) for number, end in enumerate(ends)])
         self._seen: list[Seen] = []
-        """Of what came, what was noted: all of it, soon after a backlog."""
+        """Noted records: soon after a backlog, all that came."""
         self._stopping = threading.Event()
         self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)

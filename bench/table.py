@@ -1,4 +1,4 @@
-"""What a run says: a table for people, a document for programs."""
+"""Output of a run: a table for people, a document for programs."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def show(outcome: Outcome, console: Console) -> None:
 
 
 def _row(outcome: Outcome, contender: str) -> dict[str, str]:
-    """What is said of one contender, by column."""
+    """Return the results of one contender, by column."""
     runs = outcome.runs(contender)
     plan = outcome.plain_plan if contender == PLAIN else outcome.plan
     forwarded = [run.forwarded / plan.messages * 100 for run in runs if run.forwarded]
@@ -97,7 +97,7 @@ def ratios(outcome: Outcome, contender: str, other: str) -> dict[str, list[float
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on and with."""
+    """Return the machine and the package versions of the measurement."""
     return {
         "machine": {
             "cpus": os.cpu_count(),

@@ -63,14 +63,14 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What is known of a worker that was ended."""
+    """State of a worker that was ended."""
 
     signal: signal.Signals
     at: float
     lanes: frozenset[int]
     """Partitions that were its own."""
     closed: Mapping[int, int]
-    """Lanes that it closed in order → the input offset that comes next; what lies below it has accepted itself."""
+    """Lanes that it closed in order → next input offset; it has accepted all messages below that itself."""
 
     def took_over(self, each: Seen) -> bool:
         """Whether the survivor must have accepted this message.

@@ -23,7 +23,7 @@ Header = bytes | str | None
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a reader of committed data finds in a topic."""
+    """Content of a topic for a reader of committed data."""
 
     records: int
     distinct: int
@@ -37,9 +37,9 @@ class Committed:
     """How far a group is."""
 
     messages: int
-    """Of the input, all partitions together; its log must start at 0 and hold no markers."""
+    """Committed messages of the input, all partitions together; its log must start at 0 and hold no markers."""
     forward: tuple[int, ...] = ()
-    """The offset in each partition of the forward topic. It counts markers, so it is no number of messages."""
+    """The offset in each partition of the forward topic. It counts markers too, so that it differs from the number of messages."""
 
     @property
     def position(self) -> int:
@@ -49,8 +49,8 @@ class Committed:
     def complete(self, messages: int, forward_ends: Callable[[], Sequence[int]]) -> bool:
         """Whether the input and all that was forwarded are consumed.
 
-        A record is forwarded in the transaction that commits its input offset: a consumed input says that everything
-        was forwarded, not that it was judged.
+        A record is forwarded in the transaction that commits its input offset: after a consumed input everything was forwarded, but perhaps
+        not judged yet.
 
         Args:
             messages: In the input.
@@ -119,7 +119,7 @@ class Progress:
         ]
 
     def committed(self) -> Committed:
-        """What is committed now.
+        """Return the offsets that the group has committed now.
 
         Raises:
             KafkaException: the group's coordinator did not answer well for :data:`LIMIT_S`.
@@ -158,7 +158,7 @@ class Written:
         self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
 
     def committed(self) -> Committed:
-        """What stands there now.
+        """Return the sum of the end offsets of now.
 
         Raises:
             KafkaException: the broker did not answer well for :data:`LIMIT_S`.
@@ -248,7 +248,7 @@ def _high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:
 def _read(bootstrap: str, topic: str, starts: Sequence[int], ends: Sequence[int] = ()) -> Iterator[Message]:
     """The committed records of all partitions from these offsets on, to the end of what is readable.
 
-    ``ends``: offsets which that end must have reached; a transaction that is open holds it back.
+    ``ends``: offsets that the end must have reached; an open transaction holds it back.
     """
     consumer = Consumer(
         {

@@ -20,7 +20,7 @@ MESSAGES_MIN: Final = 50_000
 PARTS: Final = 3
 """Messages of a transaction."""
 LOG_LEVEL: Final = 2
-"""Of librdkafka: it tells of retries that are usual with a broker that has just started."""
+"""Log level of librdkafka: higher levels report retries, which are usual with a broker that has just started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Plan:
     def forwarded_ring(self) -> int:
         """Size of rings that forget nothing where the plan's messages are at home in other lanes.
 
-        There a lane hears from all input partitions, and how far one of them is ahead of another nothing bounds while a
-        backlog is read; a resend may come many more IDs after its original than here. Twice an even share is more than
+        In that case a lane hears from all input partitions, and with a backlog one may be ahead of another without bound. A resend may come
+        many more IDs after its original than in its own lane. Twice an even share is more than
         any lane gets.
         """
         return 2 * self.messages // self.partitions
@@ -62,7 +62,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a topic holds."""
+    """Expected content of a topic."""
 
     total: int
     distinct: int

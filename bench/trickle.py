@@ -1,4 +1,4 @@
-"""How long a message takes through a contender that is not busy, and what that costs it."""
+"""Measure the latency of an idle contender, and its cost."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""What a worker's log says of its lanes, and when. Pure."""
+"""Events of lanes in a worker's log, with their times. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class Opened(NamedTuple):
     records: int
     """Restored from the changelog."""
     restore_s: float
-    """Of the time since its assignment."""
+    """Part of the time since its assignment."""
     reused: bool
 
 

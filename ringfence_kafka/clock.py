@@ -4,10 +4,10 @@ import time
 
 
 def now() -> float:
-    """Seconds since some moment in the past; of this machine alone.
+    """Return seconds since some moment in the past, comparable on this machine only.
 
-    ``CLOCK_MONOTONIC``, which Python and asyncio go by, stands still while Linux sleeps (clock_gettime(2)): who wakes would
-    believe that no time has passed since its last record, and begin messages under a lease that others took hours ago.
+    ``CLOCK_MONOTONIC``, the clock of Python and asyncio, is paused while Linux sleeps (clock_gettime(2)). By that clock, a waking process
+    would count no time since its last record, and begin messages under a lease that others took hours ago.
     """
     boot_time: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)

@@ -34,7 +34,7 @@ class TopicError(RingfenceError):
 
 
 class MissingTopicError(TopicError):
-    """What was asked for cannot be told: a topic is not there, or this user may not read it. No answer, so not its exit code."""
+    """A topic does not exist, or this user may not read it. The command has no answer, and does not use the exit code of one."""
 
     exit_code: ClassVar[int] = 2
 
@@ -56,7 +56,7 @@ class RepairError(RingfenceError):
 
 
 class InvariantError(AssertionError):
-    """What always holds does not: a fault of Ringfence. Whoever meets it begins anew from what is written."""
+    """An invariant is broken: a defect of Ringfence. The component that meets it restarts from its written state."""
 
 
 def require(holds: bool, *what: object) -> None:

@@ -1,7 +1,7 @@
 """Byte layout of the changelog and of RocksDB. Pure; the one place that knows it.
 
-Every key begins with a record kind and every value with the format version (or carries it by name), so that
-later kinds - parked parts of transactions - find their place without a migration.
+Every key begins with a record kind and every value with the format version (or carries it by name). Later kinds - parked parts of
+transactions - therefore find their place without a migration.
 
 Changelog (compacted topic, partition p for lane p):
 
@@ -32,7 +32,7 @@ from ringfence_kafka.protocol.offset_ranges import Run
 
 FORMAT_VERSION: Final = 1
 FORMAT_BRIDGED: Final = 2
-"""Of the meta record of a lane that has noted hops: what does not know them must not open it."""
+"""Format version of a meta record whose lane has noted hops: a version of Ringfence without hops must not open it."""
 FORMAT_LANES: Final = 3
 """Format of the meta record of a lane whose address sets ``lanes``: its offsets are by partition."""
 
@@ -46,7 +46,7 @@ _RING_VALUE: Final = struct.Struct(">BQiqq")
 _HOPS_KEY: Final = struct.Struct(">cI")
 _HOPS_VALUE: Final = struct.Struct(">BQ")
 _SEQUENCE: Final = slice(1, 9)
-"""Where a ring record's value holds it."""
+"""Bytes of the sequence in a ring record's value."""
 
 
 class FormatError(Exception):
@@ -54,7 +54,7 @@ class FormatError(Exception):
 
 
 class Origin(NamedTuple):
-    """Where the accepted original stands in the input."""
+    """Place of the accepted original in the input."""
 
     partition: int
     offset: int
@@ -84,8 +84,8 @@ class Meta(NamedTuple):
     """The lane's state besides its slots; one record in each transaction.
 
     ``next_offsets`` holds the first offset of each input that is not yet processed; :meth:`next_of` reads it.
-    ``partition_counts`` maps input and accepted topic, and the accepted topics of other addresses that transactions may have
-    parts for, to their counts when the lane began: a changed count moves homes, so the lane refuses to go on.
+    ``partition_counts`` has the partition counts of topics when the lane began: input, accepted topic, and the accepted topics of other
+    addresses that transactions may have parts for. A changed count moves homes, so that the lane refuses to continue.
     """
 
     capacity: int
@@ -105,7 +105,7 @@ class Meta(NamedTuple):
     topic_ids: dict[str, str] = {}  # noqa: RUF012 - never changed in place
     """Kafka's own ID of each input: a topic that was deleted and made again has another."""
     app: str = ""
-    """Whose rings these are: the app's ID, and ..."""
+    """Owner of the rings: the app's ID, and ..."""
     address: str = ""
     """... the address. Others may make the same topic name of theirs."""
     bridged: bool = False
@@ -214,7 +214,7 @@ class Chunk:
         return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
 
     def values(self) -> Iterator[bytes]:
-        """Of the ring records, in order.
+        """Yield the values of the ring records, in order.
 
         Raises:
             FormatError: damaged, or another format version.

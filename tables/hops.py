@@ -1,9 +1,9 @@
-"""The hop memory of a lane, ``BRIDGE.<address>``: what of each bridge's source has come already. Pure.
+"""The hop memory of a lane, ``BRIDGE.<address>``: the offsets of each bridge's source that have come already. Pure.
 
-Each record states the offset below which the target had acknowledged its source partition. So a floor and the few offsets above it say
-all of a :class:`tables.codec.Route`, and other traffic can push nothing out. An offset is known iff it lies below the floor of its own
-route, or came by any route and is still remembered. A floor speaks of its route alone: records in another input partition may still be on
-their way home when a later record confirms them. At most ``capacity`` offsets a route are kept, the highest; capacity 0: off.
+Each record states the offset below which the target had acknowledged its source partition. A floor and the few offsets above it therefore
+describe a :class:`tables.codec.Route` completely, and other traffic can push nothing out. An offset is known iff it lies below the floor of
+its own route, or came by any route and is still remembered. A floor holds for its route alone: records in another input partition may still
+be on their way home when a later record confirms them. At most ``capacity`` offsets a route are kept, the highest; capacity 0: off.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from tables import codec
 from tables.codec import Route
 
 OFFSETS_MAX: Final = 65_536
-"""Of one way, whatever the capacity: at 10 bytes each they fit into a changelog record of 1 MiB."""
+"""Offsets of one route, whatever the capacity: at 10 bytes each they fit into a changelog record of 1 MiB."""
 
 
 class Arrival(NamedTuple):
@@ -31,7 +31,7 @@ class Arrival(NamedTuple):
 
 
 class Held:
-    """What is remembered of one way."""
+    """Remembered offsets of one route."""
 
     __slots__ = ("_above", "_begin", "floor")
 
@@ -107,11 +107,11 @@ class Judged(NamedTuple):
 
 
 NOTHING: Final = Judged((), {})
-"""Of a batch without anything that came over a bridge."""
+"""Outcome of a batch without records from bridges."""
 
 
 class HopMemory:
-    """That of one lane."""
+    """Hop memory of one lane."""
 
     def __init__(self, capacity: int) -> None:
         """``capacity``: offsets above the floor, of each way; 0 = off."""
@@ -142,7 +142,7 @@ class HopMemory:
 
     @property
     def ways(self) -> dict[Route, Held]:
-        """What is remembered, by way."""
+        """Return the remembered offsets, by route."""
         return {
             Route(source, arrived): held
             for source, ways in self._sources.items()

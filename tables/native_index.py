@@ -64,7 +64,7 @@ class NativeIndex:
 
 
 def empty_index(low: int, capacity: int, *, aged: bool) -> ResidentIndex | NativeIndex:
-    """Of a ring that knows nothing yet; ``aged``: its IDs have a maximum age."""
+    """Return the index of an empty ring; ``aged``: its IDs have a maximum age."""
     if native.core is None or aged:
         return ResidentIndex(low, capacity if aged else 0)
     return NativeIndex(native.core.Ids(capacity, low))

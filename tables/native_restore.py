@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 from tables.rocksdb.writes import Writes
 
 CHUNK_RECORDS: Final = 1_000
-"""About. Who looks for one record steps over those before it."""
+"""Records of a chunk, approximately. A search for one record steps over those before it."""
 
 
 class IrregularError(Exception):
@@ -28,7 +28,7 @@ class IrregularError(Exception):
 
 
 def dead_below(meta: Meta, capacity: int) -> int:
-    """What lies below is dead by this meta record, in a ring of this capacity, and by each later one."""
+    """Return the sequence below which all IDs are dead by this meta record, in a ring of this capacity, and by each later one."""
     return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
 
 
@@ -46,13 +46,13 @@ class NativeRestore:
         self._loaded = -1
         """Up to here it is the store's records that count."""
         self._parts: list[bytes] = []
-        """Of the chunk that is being filled."""
+        """Records of the chunk that is being filled."""
         self._capacity = self._last = self._count = 0
-        """Of it, too: what its keys name, its last sequence, its records."""
+        """Capacity in the keys of that chunk, its last sequence, its number of records."""
         self._full: list[tuple[bytes, Chunk]] = []
 
     def load(self) -> Steps[None]:
-        """What the store holds.
+        """Load the content of the store.
 
         Raises:
             IrregularError: it cannot be read.

@@ -26,13 +26,13 @@ def making_ring(
     max_age_ms: int = 0,
     persistent: bool = True,
 ) -> Steps[Ring]:
-    """The ring as the changelog tells it, at the configured capacity.
+    """Return the ring of the changelog, at the configured capacity.
 
     A change of capacity moves the floor: shrinking keeps the newest N, and what was evicted under the smaller size
     stays evicted when the ring grows again. A ring that is in memory only, or was, knows nothing from before.
 
     Raises:
-        IrregularError: what the core has gathered is not all of it.
+        IrregularError: the core has not gathered all of it.
     """
     meta, aged = restore.meta, max_age_ms > 0
     if meta is None:
@@ -51,7 +51,7 @@ def making_ring(
 
 
 def floor_of(meta: Meta, capacity: int, *, persistent: bool) -> int:
-    """Of a ring that opens with this capacity: below it nothing counts."""
+    """Return the floor of a ring that opens with this capacity: sequences below it are dead."""
     if not (persistent and meta.persistent):
         return meta.head
     if capacity != meta.capacity:
@@ -60,11 +60,10 @@ def floor_of(meta: Meta, capacity: int, *, persistent: bool) -> int:
 
 
 def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
-    """Bring a ring that is in memory to where the changelog is, by what came behind ``known``.
+    """Bring a ring in memory up to date with the changelog, by the records behind ``known``.
 
     Returns:
-        Whether that was possible: the size and what was forgotten by order are as before, and each ID that came since is still
-        there. Else nothing is changed.
+        Whether that was possible: size and floor are as before, and each newer ID is still there. Else nothing is changed.
     """
     meta = restore.meta
     if (
@@ -104,7 +103,7 @@ def older_capacities(capacity: int, meta: Meta | None) -> list[list[int]]:
 
 
 def collect_garbage(older: Sequence[Sequence[int]], low: int) -> tuple[list[list[int]], list[bytes]]:
-    """What is left of the older capacities after this transaction, and the ring keys that it removes."""
+    """Return the older capacities that remain after this transaction, and the ring keys that it removes."""
     remaining: list[list[int]] = []
     removed: list[bytes] = []
     for capacity, until, cleared in older:

@@ -36,7 +36,7 @@ def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
 
 
 class ChangelogBounds(NamedTuple):
-    """What the cluster says of the lane's changelog partition, asked for after the fence."""
+    """Bounds of the lane's changelog partition, asked of the cluster after the fence."""
 
     start: int
     high_watermark: int
@@ -44,11 +44,11 @@ class ChangelogBounds(NamedTuple):
 
 
 def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed: bool) -> int:
-    """The changelog offset from which records are missing in RocksDB.
+    """Return the changelog offset from which records are missing in RocksDB.
 
     One record before the position is read again, unless it is deleted: it is the meta record that the position follows. A changelog that
-    lost its tail and grew again does not hold the same one there. Where compaction has removed it, a newer one exists
-    in a later segment, RocksDB is far behind, and rebuilding it costs little more than catching up.
+    lost its tail and grew again does not hold the same one there. If compaction has removed it, a newer one exists in a later segment,
+    RocksDB is far behind, and rebuilding it costs little more than catching up.
 
     Raises:
         UntrustedError: RocksDB must be rebuilt.
@@ -89,11 +89,11 @@ class Restore:
         gathering: NativeRestore | None = None,
         start: int = 0,
     ) -> None:
-        """Without a store nothing is written: a look at the changelog, used to show rings.
+        """Begin a restore; without a store nothing is written, as when rings are shown.
 
-        ``check`` is given each meta record that is read, and raises what keeps this restore from going on. ``behind``: what the store
-        holds is in memory elsewhere, only what comes behind it is gathered here. ``gathering``: takes the ring records, and there are
-        no :attr:`occupants`. ``start``: the first offset that is read.
+        ``check`` gets each meta record that is read, and raises an error to end this restore. ``behind``: the content of the store is in
+        memory elsewhere, and only later records are gathered here. ``gathering``: takes the ring records, so that :attr:`occupants` stays
+        empty. ``start``: the first offset that is read.
         """
         self.store = store
         self.gathering = gathering
@@ -117,13 +117,13 @@ class Restore:
         """The hops records, key → value; not decoded: of each way only the last is needed."""
         self._pending_hops: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, bytes | None] = {}
-        """What RocksDB is still to get; None = tombstone."""
+        """Records that are still to be written to RocksDB; None = tombstone."""
         self._newest = cast("dict[bytes, bytes | None]", self.occupants) if resident else self._pending
         """By this it is decided whether a record applies; without the resident slots RocksDB's own decide when the rest
         is written."""
 
     def load(self) -> Steps[None]:
-        """What the store holds: before the first record."""
+        """Load the content of the store, before the first record."""
         if self.store is None:
             return
         if self.gathering is not None:

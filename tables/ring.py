@@ -6,8 +6,8 @@ added twice. Each accepted ID gets the next sequence number; an ID is live iff
 
     sequence >= max(floor, head - capacity)
 
-which is decided message by message with the running head, also within a batch. Nothing else decides: slots
-and index entries that compaction left behind or that an earlier capacity wrote are dead by that comparison.
+which is decided message by message with the running head, also within a batch. Only this comparison counts: it makes slots and index
+entries dead that compaction left behind or that an earlier capacity wrote.
 
 Checking and applying are apart because state follows the commit: :meth:`Ring.check` changes nothing, and
 :meth:`Ring.apply` is called once the transaction that carries the outcome has been committed.
@@ -28,7 +28,7 @@ STEP: Final = 1_000
 
 
 class Verdict(IntEnum):
-    """What a lane says of a message."""
+    """Verdict of a lane on a message."""
 
     ACCEPTED = 0
     DUPLICATE = 1

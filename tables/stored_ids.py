@@ -4,7 +4,7 @@ from hashlib import blake2b
 from typing import Final
 
 DISPLAY_PREFIXES: Final = ("hex:", "base64:", "digest:", "text:")
-"""How IDs that are no plain text are written by and for people."""
+"""Prefixes by which people read and write IDs that are not plain text."""
 ID_BYTES_MAX: Final = 256
 """Longer IDs are kept as their digest."""
 _RAW: Final = b"\x00"
@@ -25,7 +25,7 @@ def encode_id(value: bytes) -> bytes:
 
 
 def digest_id(value: bytes) -> bytes:
-    """The stored form of an ID that is a digest, whatever the length of what it stands for."""
+    """Return the stored form of an ID as a digest, which has one length for values of any length."""
     return _DIGEST + blake2b(value, digest_size=32).digest()
 
 
@@ -39,7 +39,7 @@ def foreign_id(address: str, encoded_id: bytes) -> bytes:
 
 
 def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
-    """Whose ID it is, None = the lane's own address's, and the ID as that one stores it."""
+    """Return the address of an ID, None = the lane's own, and the ID as that address stores it."""
     if encoded_id[:1] != _FOREIGN:
         return None, encoded_id
     end = 2 + encoded_id[1]
@@ -58,10 +58,10 @@ def stored_digest(digest: bytes) -> bytes:
 
 
 def display_id(encoded_id: bytes) -> str:
-    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
+    """Return an ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
 
-    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for. Of another address's ID
-    only the ID itself is shown; whose it is, :func:`of_address` says.
+    A text that begins like one of these is shown as ``text:…``, so that each displayed ID can be searched for. An ID of another address is
+    shown without that address; :func:`of_address` returns it.
     """
     _, encoded_id = of_address(encoded_id)
     kind, value = encoded_id[:1], encoded_id[1:]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from native._core import Ids
 
 IN_PYTHON_MAX: Final = 1_000_000
-"""An ID that Python keeps takes 188 bytes and more, where the core takes 56: above so many they stay in RocksDB, whatever is allowed."""
+"""IDs of a ring that Python keeps in memory at most, also if the settings allow more; larger rings stay in RocksDB. An ID takes 188 bytes
+and more in Python, and 56 in the native core."""
 
 
 class LaneTable:
@@ -127,7 +128,7 @@ class LaneTable:
         self._store.renew()
 
     def plain_index(self) -> "Ids | None":
-        """What the core knows the IDs by, as far as that and the ring's head say all about an ID; None = they do not, or slots are to be removed."""
+        """The native core's index, if it and the ring's head decide about an ID alone; None = they do not, or slots are to be removed."""
         index = self.ring.index
         return index.ids if isinstance(index, NativeIndex) and not self._restore.memory.older else None
 
@@ -164,9 +165,9 @@ class LaneTable:
         return [found.get(sequence) for sequence in sequences]
 
     def seconds_covered(self) -> float | None:
-        """Between the records of the oldest and the newest live ID; None with fewer than two, or where RocksDB cannot be read.
+        """Return the seconds between the records of the oldest and newest live ID; None = fewer than two, or unreadable.
 
-        It is only told: whoever needs what cannot be read says so.
+        An unreadable RocksDB is not an error here: the operations that need the data report it.
         """
         ring = self.ring
         if len(ring) < 2:
@@ -235,7 +236,7 @@ class LaneTable:
         )
 
     def persisted(self, change: Change) -> list[tuple[bytes, bytes | None]]:
-        """What of a change goes into the changelog before its meta record; None = tombstone."""
+        """Return the records of a change that go into the changelog before its meta record; None = tombstone."""
         tombstones: list[tuple[bytes, bytes | None]] = [(key, None) for key in change.removed]
         return [*tombstones, *change.slots, *change.hops] if self.options.persistent else tombstones
 

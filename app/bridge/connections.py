@@ -1,4 +1,4 @@
-"""The bridges of a process. Those of a strict connection need a permit."""
+"""The bridges of a process. A bridge of a strict connection needs a permit."""
 
 import logging
 from collections.abc import Iterator, Sequence

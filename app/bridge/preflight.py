@@ -1,4 +1,4 @@
-"""Faults of a bridge's configuration, asked of both clusters before it starts. A cluster that is away is no fault."""
+"""Problems of a bridge's configuration, asked of both clusters before it starts. A cluster that is away does not count as one."""
 
 import asyncio
 import logging

@@ -23,7 +23,7 @@ def confirmed(question: str, *, yes: bool = False) -> None:
     """Ask if a person can answer; ``yes``: do not ask.
 
     Raises:
-        DeclinedError: the answer is no.
+        DeclinedError: the person declined.
         click.Abort: there was no answer.
     """
     if not yes and can_ask() and not click.confirm(question, err=True):

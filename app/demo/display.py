@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a live panel on a terminal, a line now and then elsewhere."""
+"""Display of the running demo: a live panel on a terminal, a line now and then elsewhere."""
 
 import time
 from collections import deque

@@ -13,7 +13,7 @@ from typing import Final
 from ringfence_kafka.config.load import ENV_PREFIX
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""Where ``python -m app`` finds the application, installed or not."""
+"""Folder in which ``python -m app`` finds the application, installed or not."""
 LOG_LINES_SHOWN: Final = 20
 _POLL_S: Final = 0.05
 

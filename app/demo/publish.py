@@ -54,7 +54,7 @@ class Sender:
             raise DemoError(f"producing ended: the broker refused a message: {self._refused.str()}")
 
     def flush(self) -> bool:
-        """Wait until the broker acknowledged everything; False when told to stop meanwhile. Raises DemoError."""
+        """Wait until the broker acknowledged everything; returns False on a stop request. Raises DemoError."""
         deadline = time.monotonic() + FLUSH_LIMIT_S
         while missing := self._producer.flush(0.2):
             if self._stopped():

@@ -87,7 +87,7 @@ def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> 
     """Play a demo in a new folder, which stays after a failure.
 
     Args:
-        prefix: Of the folder's name.
+        prefix: Prefix of the folder's name.
         keep: Keep the folder anyway.
         total: Messages that the display expects.
         scene: The demo; returns its exit code.

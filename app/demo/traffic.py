@@ -1,8 +1,7 @@
-"""What the demo sends: a plan of messages that a seed reproduces. Pure.
+"""Plan of the demo's messages, which a seed reproduces. Pure.
 
 A producer that is unsure whether a message arrived sends it again; it may do so at once or, after an outage of its
-own, much later. The plan holds both kinds, and resends whose original is sent before the worker can have been
-killed and which follow when it certainly was.
+own, much later. The plan holds both kinds. It also holds resends that follow after the worker's kill, of originals from before it.
 """
 
 import json
@@ -23,7 +22,7 @@ ADDRESSES: Final = (*PLAIN, TRANSFERS)
 ONE_RING: Final = "payments"
 """It has one lane for all its partitions; the others have a lane for each."""
 TURNS: Final = (*PLAIN * 4, TRANSFERS)
-"""Whose message comes next, over and over."""
+"""Addresses of the messages, in turn, over and over."""
 GROUPS: Final = 1_000
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 TRANSACTION_HEADER: Final = "_RF_TX"
@@ -39,7 +38,7 @@ KILL_FIRST: Final = 0.3
 KILL_LAST: Final = 0.7
 """The worker is killed when it has consumed between these shares of all messages."""
 STRADDLING_SHARE: Final = 0.5
-"""Of the late resends in the last stretch: their original lies in the first."""
+"""Share of the late resends in the last stretch whose original lies in the first."""
 MESSAGES_MIN: Final = 20_000
 """With fewer, late resends would not be half of all resends."""
 

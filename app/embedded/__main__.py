@@ -12,7 +12,7 @@ from ringfence_kafka.process import java
 
 
 def archive_classes(version: str) -> None:
-    """Have a broker run once, and keep what it loads: every later one starts sooner. What is in the way of that is said, and is no fault.
+    """Run a broker once to archive its classes, so that later ones start sooner. Prints a failure to write the archive.
 
     Raises:
         PrerequisiteError: no Java, or no jars.

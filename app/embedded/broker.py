@@ -24,15 +24,15 @@ _ANSWER_TIMEOUT_S: Final = 30
 class EmbeddedBroker(BrokerProcess):
     """Starts, stops and disturbs one broker.
 
-    A broker that starts again, whatever ended it, has its data and its cluster ID, and clients find it where it was.
+    After any end, a broker that starts again has its data and its cluster ID, and clients find it at the same port.
 
     Args:
         directory: Holds ``data/``, ``broker.log``, the generated configuration. Made when missing.
-        port: Where clients connect; 0 = a free one, chosen now.
+        port: Port for clients; 0 = a free one, chosen now.
         properties: Broker properties over Ringfence's own, which are few.
         version: Of Kafka; None = the one that the environment names, else the usual one.
         heap: Largest heap of the Java process, as ``-Xmx`` has it.
-        archive: Where to write the archive of classes when it stops; None = one that is there is used.
+        archive: File for the archive of classes, written when it stops; None = an existing archive is used.
 
     Raises:
         PrerequisiteError: the version is not known.

@@ -28,7 +28,7 @@ def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -
     Args:
         command: Program (an absolute path) and arguments.
         cwd: Working directory of the child.
-        output: Of both output streams.
+        output: File for both output streams.
         keep: A file descriptor that stays open in the child.
     """
     if sys.platform == "linux" and threading.current_thread() is threading.main_thread():

@@ -12,7 +12,7 @@ from app.embedded import jars
 _NAME: Final = "classes-{}-{}.jsa"
 """By the folder of the jars, which names Kafka's version, and a digest of Java's and theirs."""
 _SILENT: Final = "-Xlog:cds=off"
-"""An ignored archive is no error."""
+"""Java option that silences the message about an ignored archive, which is harmless."""
 
 
 def archive(program: Path, class_path: str) -> Path:

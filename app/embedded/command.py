@@ -15,7 +15,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
     """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
 
     Args:
-        port: Where clients connect; 0 = a free one, which the line on standard output names.
+        port: Port for clients; 0 = a free one, which the line on standard output names.
         directory: Keeps the data; the next start goes on with it.
         pairs: Properties of the broker, each ``KEY=VALUE``; they hold for this start.
         version: Of Kafka; None = the one that the environment names, else the usual one.
@@ -25,7 +25,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
 
     Raises:
         PrerequisiteError: it cannot run, or it ended by itself.
-        ConfigurationError: a property cannot be set, or there is none of that name.
+        ConfigurationError: a property cannot be set, or Kafka has none of that name.
     """
     wanted = properties.parsed(pairs)
     broker = EmbeddedBroker(directory, port, properties=wanted, version=version)

@@ -99,7 +99,7 @@ def kafka(version: str) -> Bundle:
 def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> Path:
     """The folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
 
-    A rename makes the folder appear when it is complete. Of two processes at once, one fetches and the other waits.
+    A rename makes the folder appear when it is complete. If two processes come at once, one fetches and the other waits.
 
     Raises:
         PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched, or are not those that are known.

@@ -19,8 +19,8 @@ def choose(host: str) -> int:
     """A free port that no other process gets as long as this one lives.
 
     A broker listens seconds after its port was chosen, and again after it was killed; in between another process could take the port.
-    So a socket stays bound to it without listening. On Linux that keeps the port from others, and from outgoing connections, but not
-    from a listener with SO_REUSEADDR, as Kafka's. Where it would (macOS), nothing is held.
+    Therefore a socket stays bound to it without listening. On Linux that keeps the port from others, and from outgoing connections, but not
+    from a listener with SO_REUSEADDR, as Kafka's. On a system where it would (macOS), no socket is held.
 
     Raises:
         PrerequisiteError: none was found.

@@ -36,7 +36,7 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
     """Properties by their names.
 
     Raises:
-        ConfigurationError: one is no pair, stands twice, or is the broker's own.
+        ConfigurationError: one is not a pair, stands twice, or is the broker's own.
     """
     properties: dict[str, str] = {}
     for pair in pairs:

@@ -74,7 +74,7 @@ class Several:
         return [node.pid for node in self.nodes]
 
     def start(self) -> None:
-        """Start whoever does not run; returns when all copies are in step."""
+        """Start the brokers that do not run; return when all replicas are in sync."""
         for node in self.nodes:
             if not node.running:
                 node.launch()
@@ -103,7 +103,7 @@ class Several:
         self._wait(lambda: not self._away(), self._away)
 
     def busiest(self, topics: Collection[str] = ()) -> Node:
-        """Who leads most of the partitions of these topics; of all, where none is named."""
+        """Return the broker that leads most partitions of these topics; of all topics if none is named."""
         led = [leader for (topic, _), leader in self.leaders().items() if not topics or topic in topics]
         return max(self.nodes, key=lambda node: led.count(node.number))
 
@@ -118,7 +118,7 @@ class Several:
         )
 
     def _missing(self) -> str:
-        """What is not as it should be; empty = nothing."""
+        """Return the missing brokers, or the partitions out of sync; empty = none."""
         try:
             metadata = self._admin.list_topics(timeout=5)
         except KafkaException as error:
@@ -152,7 +152,7 @@ def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterat
 
     Args:
         folder: Theirs; each has its own in it.
-        properties: Of each, over those of such a cluster.
+        properties: Properties of each broker, over those of such a cluster.
     """
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
     voters = ",".join(f"{node.number}@{HOST}:{node.controller_port}" for node in nodes)

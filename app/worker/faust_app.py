@@ -34,8 +34,8 @@ from ringfence_kafka.process import signals
 log: Final = logging.getLogger("ringfence.worker")
 
 HEARTBEAT_S: Final = 0.25
-"""A worker learns of a rebalance by its next heartbeat. The heartbeats of all members are in step, since they got their partitions
-at one moment, so that the one before the end of a crashed worker's session tends to come just too early."""
+"""A worker learns of a rebalance by its next heartbeat. The heartbeats of all members are in step, since they got their partitions at one
+moment. Therefore the heartbeat before the end of a crashed worker's session tends to come just too early."""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
 """A worker whose lanes all wait polls nothing, and stays a member."""
 METADATA_AGE_S: Final = 10.0

@@ -1,4 +1,4 @@
-"""What a worker is made of, built bottom-up. None of it knows Faust's app."""
+"""Parts of a worker, built bottom-up. None of them knows Faust's app."""
 
 import logging
 from dataclasses import dataclass
@@ -48,9 +48,9 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
     """Build the parts. Nothing is connected yet.
 
     Args:
-        settings: What the worker works on.
-        known: Faults of addresses that were found beforehand.
-        denied: Of these, missing access rights.
+        settings: Configuration of the worker.
+        known: Problems of addresses that earlier checks found.
+        denied: Missing access rights among these.
     """
 
     async def ask_denied() -> Faults:

@@ -1,1 +1,1 @@
-"""What is measured; each runs as a process of its own."""
+"""Programs under measurement; each runs as a process of its own."""

@@ -1,6 +1,6 @@
 """The yardstick: an exactly-once copy with nothing but aiokafka. No ring, no verdict, no state, no Faust.
 
-What Ringfence costs more than this is the price of its features. Batch sizes, fetch sizes and the partitioning
+Ringfence's extra cost over this is the price of its features. Batch sizes, fetch sizes and the partitioning
 of the output are Ringfence's, so that the two differ in the features only. Any error ends it: a yardstick need
 not recover.
 """

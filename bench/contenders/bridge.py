@@ -19,7 +19,7 @@ class Bridge:
     """To be run from the root of the project, after ``python``."""
     group: str
     more_topics: tuple[str, ...]
-    """What it makes at the target."""
+    """Topics that it makes at the target."""
 
 
 def prepare(folder: Path, source: str, topic: str, target: str, output: str, app_id: str) -> Bridge:

@@ -20,7 +20,7 @@ JARS: Final = Bundle(
 )
 TARGET: Final = "target"
 BATCH_BYTES: Final = 512 * 1024
-"""Of its producer, as the bridge has them; its own default is 16 KiB."""
+"""Batch size of its producer, as the bridge has it; its own default is 16 KiB."""
 LINGER_MS: Final = 20
 HEAP: Final = ("-Xms256M", "-Xmx2G")
 """As Kafka's own script has it."""
@@ -42,7 +42,7 @@ class MirrorMaker:
     output: str
     """As its policy names topics."""
     more_topics: tuple[str, ...]
-    """What it makes at the target."""
+    """Topics that it makes at the target."""
     source_topics: tuple[str, ...]
     """And at the source."""
 
@@ -53,10 +53,10 @@ def prepare(folder: Path, source: str, topic: str, target: str, partitions: int,
     Args:
         folder: For them; is made.
         source: ``host:port`` of the source cluster.
-        topic: What is mirrored.
+        topic: The mirrored topic.
         target: ``host:port`` of the target cluster, as MirrorMaker is to reach it.
-        partitions: Of the topic: as many tasks.
-        alias: Of the source cluster, another one for each run: it begins where its offsets of that name stand.
+        partitions: Partitions of the topic, and number of tasks.
+        alias: Name of the source cluster, another one for each run: it begins at the stored offsets of that name.
 
     Raises:
         PrerequisiteError: no Java, or its jars could not be fetched.

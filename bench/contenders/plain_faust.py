@@ -1,4 +1,4 @@
-"""What one writes first: a Faust agent, an event at a time, Faust's own ``exactly_once``, a table of seen IDs.
+"""A first attempt with Faust: an agent, an event at a time, Faust's own ``exactly_once``, a table of seen IDs.
 
 It is neither fast nor, in spite of the name of its setting, exact: Faust puts the outputs outside the
 transaction. Its figures are reported as they are.

@@ -1,4 +1,4 @@
-"""What one writes first in Quix Streams: a filter over its state, exactly-once. Runs in an environment of its own, bench/requirements.lock.
+"""A first attempt with Quix Streams: a filter over its state, exactly-once. Runs in an environment of its own, bench/requirements.lock.
 
 Its state is by record key, so resends of a group are found whatever partition it is; IDs are never forgotten, which is less work
 than a ring. The commit interval is Kafka Streams' own, 100 ms: with its default of 5 s no message would come out sooner.

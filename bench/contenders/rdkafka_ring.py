@@ -1,4 +1,4 @@
-"""What one writes by hand in Python: librdkafka, a ring in memory a partition, a compacted changelog of it.
+"""A program by hand in Python: librdkafka, a ring in memory for each partition, a compacted changelog of it.
 
 Outputs, changelog and offsets are one transaction, of what was there in :data:`WAIT_S`. One process: it does not move between
 machines. Any error ends it, and what was begun is judged again from the changelog.

@@ -25,7 +25,7 @@ class Worker:
     forward: str
     """Topic by which records travel to their home; empty = there is none."""
     more_topics: tuple[str, ...]
-    """What else was created for it."""
+    """Other topics that were created for it."""
 
 
 def prepare(
@@ -48,7 +48,7 @@ def prepare(
         ring: IDs that lanes of one partition remember. Lanes of several remember twice as many of each, as they do not read them in step.
         partitioner: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
         partitions: Of the input.
-        lanes: Of the address; 0 = a lane for each partition.
+        lanes: Lanes of the address; 0 = one for each partition.
 
     Raises:
         BenchError: they could not be created.

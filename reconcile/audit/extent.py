@@ -40,7 +40,7 @@ def seconds_of(text: str) -> int:
     """Seconds of a duration: 90s, 30m, 24h, 7d.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: it is not a duration.
     """
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):

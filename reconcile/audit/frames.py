@@ -7,8 +7,8 @@ first by moment, partition, offset.
 **Lanes.** The home of a record follows from its group, else from its ID, else from its partition. A lane may have several partitions.
 
 **Distance.** It is the number of IDs that an endless ring accepts in the lane from the original, included, up
-to the resend. Within the resend's partition it is exact, by offsets. Of other partitions all IDs count whose
-moment lies between the two or equals one of them, which is an upper bound.
+to the resend. Within the resend's partition it is exact, by offsets. In other partitions all IDs count whose moment lies between the two or
+equals one of them, which is an upper bound.
 
 **Age.** With ``id_max_age``, a later resend has no distance, as no ring would catch it. In other distances it
 counts as accepted again.

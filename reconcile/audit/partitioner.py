@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 NAMES: Final = ("murmur2", "crc32")
 EXPLAINED_MIN: Final = 0.9
-"""Where a partitioner explains fewer of the keyed records, more than one is in use, or another."""
+"""Share of the keyed records. If a partitioner explains less, more than one is in use, or another one."""
 
 SEED: Final = 0x9747B28C
 FACTOR: Final = 0x5BD1E995

@@ -59,9 +59,9 @@ class Resends:
     with_id: int = 0
     resends: int = 0  # records whose ID occurred before
     cross_lane: int = 0
-    """Of these: of another group, whose home is another lane, where the ID was not yet: Ringfence cannot know them."""
+    """Resends of another group whose home is another lane, which had not seen the ID yet: Ringfence cannot recognise them."""
     expired: int = 0
-    """Of these: later than ``id_max_age`` after the first of their ID, which then no longer counts."""
+    """Resends later than ``id_max_age`` after the first of their ID, which then no longer counts."""
     other_partition: int = 0  # in another partition than the first of their ID
     other_group: int = 0  # of another group than the first of their ID
     distance: Spread = Spread()  # in IDs; of all but the cross-lane and the expired ones, as is the next
@@ -146,7 +146,7 @@ class Audit:
     groups: Groups = Groups()
     sampled_keys: int = 0
     partitioners: Mapping[str, float] | None = None
-    """Share of the sampled keyed records that each explains; None = nothing can be told."""
+    """Share of the sampled keyed records that each explains; None = unknown."""
     headers: Sequence[HeaderSeen] = ()
     headers_sample: int = 0  # so many records were looked at for them
     moments: Sequence[Moment] = ()
@@ -155,7 +155,7 @@ class Audit:
 
     @property
     def layout(self) -> LaneLayout:
-        """The lanes that its address has, or would have. There are no more lanes than partitions."""
+        """The lanes that its address has, or would have; at most one for each partition."""
         return LaneLayout.of(min(self.settings.lanes, self.topic.partitions), self.topic.partitions)
 
     @property

@@ -26,7 +26,7 @@ class Survey:
     committed: Mapping[Place, int | None]
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
-    """Of inputs the high watermarks, of the others the stable ends. A topic that is both is one of the others."""
+    """High watermarks of inputs, and stable ends of the other topics. A topic that is both counts as one of the others."""
     stable: Mapping[Place, int]  # of inputs the stable ends
     journal: Mapping[int, tuple[int, int]]  # what there is of the journal, by partition
     journal_position: dict[str, cut.Position]  # where it begins and ends, by its name

@@ -42,7 +42,7 @@ VERDICTS: Final = {
 
 
 class FiguresUnreadableError(RingfenceError):
-    """The file is no figures.json of this version."""
+    """The file is not a figures.json of this version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Halves the start of Spark's JVM the next time: paths of its connector, and an archive of its classes.
 
-Both are kept beside Ivy's files. Where they are missing or stale, Spark starts as always, and they are made
-again.
+Both are kept beside Ivy's files. If they are missing or stale, Spark starts as always, and they are made again.
 """
 
 import contextlib
@@ -24,9 +23,9 @@ ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
 """With ``off`` in the environment no archive is made; one that exists is used."""
 _ARCHIVE: Final = ".jsa"
 _OTHERS: Final = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
-"""Who has set one of these knows why."""
+"""Settings of this machine that rule out an archive: a person has set them for a reason."""
 _MORE_CLASSES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-"""Of the environment: what Spark puts into its class path, too."""
+"""Environment variables that Spark adds to its class path."""
 _PLAIN: Final = re.compile(r"[\w./@+-]+", re.ASCII)
 """A path that no shell, and no Java, reads as anything else."""
 _ARTIFACT: Final = re.compile(r"(?:.*_)?(?P<name>[a-zA-Z][\w.-]*?)-\d[^/]*\.jar")

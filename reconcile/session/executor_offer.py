@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from ringfence_kafka.wording import counted
 
 PAGE_PORT: Final = 8080
-"""Of a standalone master's page, where the master itself does not answer."""
+"""Assumed port of a standalone master's page, if the master itself does not answer."""
 ANSWER_LIMIT_S: Final = 2.0
 WORKERS_SHOWN_MAX: Final = 8
 _STANDALONE: Final = "spark://"

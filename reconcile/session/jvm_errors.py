@@ -73,7 +73,7 @@ _KNOWN: Final = (
         "Spark does not start: {0}",
     ),
 )
-"""What stands in the JVM's output, or in the error, and what is told of it; the first that is found."""
+"""Pattern in the JVM's output or the error → advice to print; the first match counts."""
 
 
 def not_started(error: Exception, master: str, connector: str, said: str) -> PrerequisiteError:

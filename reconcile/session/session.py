@@ -46,13 +46,15 @@ _PLANNING: Final = {
     "spark.sql.lightweightPlanChangeValidation": "false",
 }
 MANY: Final = 3_000_000
-"""Where a run may read fewer, Java's second compiler takes longer than it saves: of two million it took 38 CPU seconds and saved 23."""
+"""If a run may read fewer records, Java's second compiler takes longer than it saves: with two million it took 38 CPU seconds and saved
+23."""
 _SOON: Final = "-XX:TieredStopAtLevel=1"
 _LATER: Final = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Ten times what Java has: the second compiler takes what runs for minutes, and not what each of many plans runs for a second."""
+"""Ten times Java's own thresholds: the second compiler takes code that runs for minutes, and not code that each of many plans runs for a
+second."""
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
@@ -132,7 +134,7 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
     """Check that Spark can start; under ``spark-submit`` it has started.
 
     Raises:
-        ConfigurationError: there is no such master.
+        ConfigurationError: Spark knows no such master.
         PrerequisiteError: no usable Java, or the master's address does not answer.
     """
     if not submitted(environ):

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, RingfenceError
 
 SPARK: Final = (PySparkException, Py4JError, ConnectionError)
-"""Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
+"""Spark's own errors, unconverted errors of its tasks, and the loss of the JVM."""
 SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
 ROOM_BYTES: Final = 2**30  # a disk on which less is free may be the one that is full
@@ -48,8 +48,8 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
 
     Args:
         error: The error.
-        gone: What to do where retention deleted records.
-        less: What helps beside more memory.
+        gone: Advice if retention deleted records.
+        less: Advice besides more memory.
         disk: The disk, and what helps.
         after: The end of the line for other causes.
     """

@@ -1,8 +1,8 @@
 """Opens envelopes: a record with parts of a transaction becomes one row for itself and one for each part.
 
 Workers read the same grammar with code of their own, and both find the same bytes in accepted envelopes. A
-refused envelope is in quarantine as a whole. So repeated and unknown names are ignored here, and only what
-cannot be expanded is checked.
+refused envelope is in quarantine as a whole. Therefore repeated and unknown names are ignored here, and the only check is whether an
+envelope can be expanded.
 """
 
 from typing import Final
@@ -27,10 +27,9 @@ _OPENED: Final = ["part_number", "parts", "part_address"]
 def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
     """The records, and behind each envelope its parts, in rows of the same columns.
 
-    ``key``, ``value`` and ``headers`` of a part are its own; all other columns are the envelope's. Three
-    columns are new: ``part_number``, counted from 1, 0 = the record itself; ``parts``, the number of parts, 0
-    = it cannot be read, null = it is no envelope; and ``part_address``, the target of a part, null = the
-    record itself.
+    ``key``, ``value`` and ``headers`` of a part are its own; all other columns are the envelope's. Three columns are new: ``part_number``,
+    counted from 1, 0 = the record itself; ``parts``, the number of parts, 0 = unreadable, null = not an envelope; and ``part_address``, the
+    target of a part, null = the record itself.
 
     Args:
         records: key, value, headers, and more.

@@ -50,7 +50,7 @@ AUDITED: Final = schema(
     hop_offset=LONG,
     ids_ignored=FLAG,
 )
-"""What stands in an audited topic."""
+"""Records of an audited topic."""
 
 ARRIVED: Final = schema(
     partition=INT,
@@ -108,7 +108,7 @@ OUTPUTS: Final = schema(
     original_partition=INT,
     original_offset=LONG,
 )
-"""What came out: accepted, diverted, quarantined."""
+"""Output records: accepted, diverted, quarantined."""
 
 EVIDENCE: Final = schema(
     address=INT,
@@ -158,7 +158,7 @@ EVIDENCE: Final = schema(
     passed_digest=LONG,
     group_digest=LONG,
 )
-"""Inputs beside what came of them; a row an output, or a row an input of which no output tells."""
+"""Inputs beside their outputs: a row for each output, and a row for each input without one."""
 
 IDS: Final = schema(
     address=INT,  # in whose lane it was accepted
@@ -245,12 +245,12 @@ EVENTS: Final = schema(
     nexts=types.ArrayType(LONG),  # by input partition, instead of input_next; null = the lane has one
     lanes=INT,  # the key of its address then; null or 0 = a lane for each partition
 )
-"""What happened to rings: of a lane, all its inputs below the two offsets were judged before it."""
+"""Events of rings: a lane had judged all its inputs below the two offsets before the event."""
 
 EMPTIED: Final = schema(
     address=INT, lane=INT, input_next=LONG, forward_next=LONG, nexts=types.ArrayType(LONG)
 )
-"""Where a lane stood when its ring was last emptied by order."""
+"""Input offsets of a lane when its ring was last emptied by order."""
 
 ANOMALIES: Final = schema(
     anomaly=TEXT,
@@ -273,10 +273,10 @@ ANOMALIES: Final = schema(
 """One anomaly a row."""
 
 SPANS: Final = schema(address=INT, partition=INT, origin=LONG, begin=LONG, read_from=LONG, cut=LONG, end=LONG)
-"""What the cut says of each input partition."""
+"""Offset ranges of the cut for each input partition."""
 
 ACCEPTED_SPANS: Final = schema(out_address=INT, out_partition=INT, out_begin=LONG)
-"""Where the last run ended in each partition of an accepted topic."""
+"""End of the last run in each partition of an accepted topic."""
 
 FORWARD_COMMITTED: Final = schema(address=INT, lane=INT, committed=LONG)
 """Up to where the home lanes have consumed their forward topic."""
@@ -295,7 +295,7 @@ RULES: Final = schema(
     moved=INT,  # the last run that may have judged by another partitioner
     renamed=INT,  # the last run that may have judged it by another name, with other rings
 )
-"""What an address promises, and whether the evidence is whole."""
+"""Promises of an address, and whether the evidence is whole."""
 
 COUNTS: Final = schema(address=TEXT, name=TEXT, count=LONG)  # what was counted, as it is kept
 

@@ -79,7 +79,7 @@ def inputs(
     """:data:`reconcile.spark.schemas.INPUTS`: each record, and the parts of envelopes.
 
     Args:
-        records: Of topics whose addresses share a dialect.
+        records: Records of topics whose addresses share a dialect.
         dialect: Theirs.
         numbers: Topic → address.
         targets: Topic → its address, and the other targets of its parts.
@@ -141,7 +141,7 @@ def _names(others: Sequence[Target]) -> Column:
 
 
 def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[Target]) -> Column:
-    """What the dialect of the row's target reads."""
+    """Return the value by the dialect of the row's target."""
     found: Column | None = None
     for other in others:
         if other.dialect != own:

@@ -29,7 +29,7 @@ Place = tuple[str, int]
 
 
 class GroupWatch:
-    """Of the group of one process."""
+    """Watch for foreign members in the consumer group of one process."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""First and next offsets of partitions, as aiokafka's consumer tells them, but asked for many at once.
+"""First and next offsets of partitions, fetched for many partitions at once.
 
-aiokafka's own question fails for all partitions when it fails for one, and asks again for as long as one has no leader.
+A request of aiokafka's consumer fails for all partitions when it fails for one, and is repeated for as long as one has no leader.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _FIRST: Final = -2
 _NEXT: Final = -1
 """The high watermark: what the next record gets, committed or not."""
 _STABLE: Final = -10
-"""The last stable offset: up to there committed records can be read. Of ours, not of Kafka's protocol."""
+"""The last stable offset: committed records can be read up to there. The number is Ringfence's own, not one of Kafka's protocol."""
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
@@ -43,7 +43,7 @@ Partition = tuple[str, int]
 
 
 class OffsetReader:
-    """Questions that come together are one request to each broker; a partition that cannot be told disturbs no other."""
+    """Read offsets of partitions: concurrent calls share one request to each broker, and a partition that fails disturbs no other."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -98,7 +98,7 @@ class OffsetReader:
         """Ask for one offset of now.
 
         Raises:
-            KafkaTimeoutError: there is no leader, or no answer of it, within the time of a request.
+            KafkaTimeoutError: the partition has no leader, or its leader does not answer, within the time limit of a request.
             KafkaError: it refuses.
         """
         try:

@@ -38,9 +38,10 @@ async def partition_counts(
 
 
 async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Described:
-    """What these topics are like; one that does not exist is in neither part of the answer.
+    """Describe these topics; a topic that does not exist is in neither part of the answer.
 
-    Nor is one that was just made, or deleted, and that one broker shows and another one, which is asked for its settings, does not.
+    A topic that was just created or deleted is also in neither part if one broker lists it and the broker asked for its settings does not
+    know it.
     """
     counts, refused = await partition_counts(admin, sorted(set(topics)))
     if not counts:

@@ -1,7 +1,7 @@
-"""Which topic of a name it is now: Kafka's own IDs of topics (KIP-516), which aiokafka does not know.
+"""Kafka's own topic IDs (KIP-516), which aiokafka does not know: they identify the current topic of a name.
 
-Any broker tells, also while others are away. librdkafka asks one, the controller as it knows it; while that one refuses connections it connects
-without a pause, some 16,000 times a second, on all of a core.
+Any broker returns them, also while others are away. librdkafka asks only one broker, the controller as it knows it. While that broker
+refuses connections, librdkafka connects without a pause, some 16,000 times a second, and uses a whole core.
 """
 
 import asyncio
@@ -56,10 +56,11 @@ Identities = Mapping[str, TopicIdentity | Exception]
 
 
 class IdentityQuestions:
-    """Asked by one client of aiokafka's.
+    """Requests for topic IDs through one aiokafka client.
 
-    Brokers hear of what becomes of topics one after the other, and one that is cut off from the controllers goes on to answer. So whoever answered
-    last is asked first and believed, and news from another one is believed if all that answer agree.
+    Brokers hear one after the other that a topic was created or deleted, and a broker that is cut off from the controllers still answers.
+    Therefore the broker that answered last is asked first and believed. A change that another broker reports is believed if all brokers
+    that answer agree.
     """
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
@@ -68,12 +69,12 @@ class IdentityQuestions:
         self._believed: int | None = None
         """The broker whose answer was the last one."""
         self._silent: set[int] = set()
-        """Those that did not answer in time, as one that is frozen, or whose host is off. They are asked last."""
+        """Brokers that did not answer in time, such as a frozen one or one whose host is off. They are asked last."""
         self._told: dict[str, str] = {}
-        """The ID of each topic that was told last; :data:`_NONE` of one that has gone since."""
+        """The last believed ID of each topic; :data:`_NONE` for a topic that has gone since."""
 
     async def ask(self, topics: Collection[str]) -> Identities:
-        """Of each topic its identity; or that there is none, that this user may not see it, or that it cannot be told. Creates none.
+        """Return each topic's identity, or why it has none: no such topic, no access, or no sure answer. Creates no topic.
 
         Raises:
             KafkaConnectionError: no broker answers.
@@ -98,7 +99,7 @@ class IdentityQuestions:
         raise KafkaConnectionError(f"no broker tells which topics these are: {named(error)}") from error
 
     async def _judged(self, node: int, answers: Identities, others: Collection[int]) -> Identities:
-        """What of a broker's answers is believed; what is doubtful is asked of others."""
+        """Return a broker's answers after the other brokers were asked about the doubtful ones."""
         before, self._believed = self._believed, node
         found = dict(answers)
         if doubtful := [
@@ -138,7 +139,7 @@ class IdentityQuestions:
     def _settled(
         self, topic: str, replies: Sequence[tuple[int, TopicIdentity | Exception]]
     ) -> tuple[int | None, TopicIdentity | Exception]:
-        """What brokers say of a topic together, and who of them is believed from now on."""
+        """Combine the brokers' answers on a topic; return the broker that is believed from now on, and the answer."""
         known = self._told.get(topic)
         said = {_id(item) for _, item in replies} - {None}
         if known is None and said != {_NONE}:

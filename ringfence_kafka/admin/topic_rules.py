@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.protocol import wire_names
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
-"""A day: an input that keeps messages for less loses some in an outage of one night."""
+"""A day: an input that keeps messages for less loses some in an outage from one evening to the next morning."""
 
 PROGRESS_LIMITS: Final = {
     # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is

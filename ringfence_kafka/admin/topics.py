@@ -1,4 +1,4 @@
-"""What a topic is like, and what Ringfence asks of one. Pure."""
+"""Description of a topic, and Ringfence's requirements for one. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -24,13 +24,14 @@ SETTINGS: Final = (
 """All that is ever looked at."""
 
 RECORD_ROOM_BYTES: Final = 2048
-"""What a changelog and a quarantine topic must take: a slot of a ring, a meta record, the bare form of a record that fits nowhere."""
+"""Bytes of a record that changelog and quarantine topics must take: a slot of a ring, a meta record, the bare form of a record that fits
+nowhere."""
 
 MESSAGE_BYTES_DEFAULT: Final = 1_048_588
 """Kafka's own ``max.message.bytes``."""
 
 ADDED_BYTES: Final = 65_536
-"""What headers of ours may add to a record of an input."""
+"""Bytes that Ringfence's headers may add to a record of an input."""
 
 OUTPUT_CONFIG: Final[Mapping[str, str]] = {
     # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
@@ -40,7 +41,8 @@ OUTPUT_CONFIG: Final[Mapping[str, str]] = {
 """How outputs are made; the rest is as the cluster has it."""
 
 BROKER_TIME: Final[Mapping[str, str]] = {"message.timestamp.type": "LogAppendTime"}
-"""Of topics whose records carry the time of writing: the broker's, because retention goes by it, and our clocks may be wrong."""
+"""Setting of topics whose records carry the time of writing. The broker's clock gives it, because retention goes by it and our clocks may
+be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class TopicDescription:
 
     @property
     def retention_ms(self) -> float:
-        """How long a record is kept from the time that stands on it; ms, or infinity, also where the broker writes that."""
+        """Return the ms that a record is kept after its timestamp; infinity also if the broker writes the timestamp."""
         retention = self.number("retention.ms", -1)
         forever = self._writes_time or retention < 0 or "delete" not in self.cleanup_policy
         return math.inf if forever else retention
@@ -96,7 +98,7 @@ class TopicDescription:
         return (self.config or {}).get("message.timestamp.type") == "LogAppendTime"
 
     def has(self, setting: str) -> bool:
-        """Whether the cluster told it."""
+        """Whether the cluster reported this setting."""
         return setting in (self.config or {})
 
     def number(self, setting: str, default: int) -> int:
@@ -105,7 +107,7 @@ class TopicDescription:
 
 
 class Described(NamedTuple):
-    """What the cluster says of the topics that it was asked for."""
+    """The cluster's answer on the topics that it was asked for."""
 
     topics: dict[str, TopicDescription]
     """Those that exist and that this user may see."""
@@ -114,12 +116,12 @@ class Described(NamedTuple):
 
 
 def missing(role: str, address: str, topic: str) -> str:
-    """What is said of a topic that is not there."""
+    """Return the error text for a topic that does not exist."""
     return f"{topic} ({role} of {address}) does not exist, or this user may not see it: run 'ringfence topics create'"
 
 
 def untold(topic: str) -> str:
-    """What is said of a topic of which the cluster does not tell the settings."""
+    """Return the error text for a topic whose settings the cluster does not report."""
     return (
         f"{topic}: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
     )
@@ -131,7 +133,7 @@ def alter(topic: str, setting: str, value: object) -> str:
 
 
 def lacking(kind: str, name: str, rights: Iterable[str]) -> str:
-    """What is said of rights that a worker lacks."""
+    """Return the error text for access rights that a worker lacks."""
     return f"{kind} {name}: this user may not use it as a worker does: allow {' and '.join(sorted(rights))} on it"
 
 

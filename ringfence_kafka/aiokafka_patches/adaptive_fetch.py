@@ -10,11 +10,11 @@ from ringfence_kafka.aiokafka_patches import fetch_buffer
 
 LEAST_BYTES: Final = 64 * 2**10
 SLOW: Final = 0.5
-"""Of the time within which an answer must come: what takes longer is halved."""
+"""Share of the request timeout: after an answer that took longer, the fetch size is halved."""
 QUICK: Final = SLOW / 2
-"""What takes less may be doubled."""
+"""Share of the request timeout: after an answer that took less, the fetch size may be doubled."""
 PARTITIONS: Final = 8
-"""So many have a part in an answer, where little goes at once."""
+"""Assumed number of partitions in one answer while the fetch size is reduced."""
 FAILED: Final = 4
 """By this it is divided after a request that nobody answered in time: the next one wants to be."""
 
@@ -22,7 +22,7 @@ FAILED: Final = 4
 class FetchSize:
     """A number of bytes that follows how long they take. Pure.
 
-    What takes longer than a request may is lost, and would be lost again with each attempt, for ever.
+    An answer that takes longer than the request timeout is lost, and without a smaller size every further attempt would lose it again.
     """
 
     def __init__(self, most: int, limit_s: float) -> None:
@@ -32,7 +32,7 @@ class FetchSize:
         self._limit_s = limit_s
 
     def took(self, count: int, seconds: float) -> None:
-        """So many bytes went, and took so long. A few that were quick say nothing of many."""
+        """Adapt the size to an answer of ``count`` bytes that took so many seconds. A small quick answer says nothing about a large one."""
         if seconds > SLOW * self._limit_s:
             self.bytes = max(LEAST_BYTES, self.bytes // 2)
         elif seconds < QUICK * self._limit_s and 2 * count >= self.bytes:
@@ -44,20 +44,20 @@ class FetchSize:
 
 
 class AdaptiveFetch:
-    """Of what a consumer of aiokafka's asks for: by how long its fetches take. One batch of records comes in any case."""
+    """Adapt the fetch size of an aiokafka consumer to how long its fetches take. A broker returns one record batch in any case."""
 
     def __init__(self, consumer: Any) -> None:
-        """The consumer is not connected yet; it asks for as much as it was told when it was made."""
+        """Take a consumer that is not connected yet; it begins with the sizes that it was constructed with."""
         self._consumer = consumer
         client = consumer._client
         self._partition_most: int = consumer._max_partition_fetch_bytes
         self.portion = FetchSize(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)
-        """Of all that one broker has."""
+        """Bytes of one answer, all partitions of a broker together."""
         self._send = client.send
         client.send = self._measured
 
     def limit(self, partition_bytes: int) -> None:
-        """So much of one partition in an answer, at most, from the next request on."""
+        """Limit the bytes of one partition in an answer, from the next request on."""
         self._partition_most = partition_bytes
         self._apply()
 

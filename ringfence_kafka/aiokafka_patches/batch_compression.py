@@ -1,6 +1,6 @@
-"""Record batches that are compressed where that makes them smaller.
+"""Compress record batches only if that makes them smaller.
 
-What cannot be compressed grows by it, with any codec; a batch that just fits its topic would be refused, and refused again.
+Incompressible data grows with any codec: a batch that just fits its topic would be refused in every attempt.
 """
 
 import struct

@@ -31,9 +31,9 @@ from ringfence_kafka.protocol.record_batch import (
 PART_BYTES: Final = 2**19
 """Decompressed at once, but at least one record."""
 TAKEN_BYTES: Final = 2**20
-"""Of one partition, taken at once by who does not say how much; but at least one record."""
+"""Bytes of one partition that a caller without a limit of its own takes at once; at least one record."""
 HEADER_BYTES: Final = 170
-"""What a header of a record costs beside its name and value, as an object. Measured, with CPython 3.11."""
+"""Bytes of memory that a record header costs as an object, besides its name and value. Measured with CPython 3.11."""
 
 Cut = Callable[[bytes, int, int], tuple[int, int]]
 Parse = Callable[[bytes], Any]

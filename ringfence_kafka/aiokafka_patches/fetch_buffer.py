@@ -108,7 +108,7 @@ def wake(fetcher: Any) -> None:
 def choose_fetches(
     fetcher: Any, choose: Callable[[Any], Any], prefetch_backoff_s: float | None = None
 ) -> Any:
-    """Replace the choice of what to ask which broker; returns the former choice. There is no way back.
+    """Replace the choice of what to ask which broker; returns the former choice. It cannot be undone.
 
     ``choose`` is given the assignment, and returns what the former choice does. For ``prefetch_backoff_s`` others wait for a partition that
     is not taken yet, before there is a fetch without it.
@@ -185,7 +185,7 @@ class LargeBatch:
 
     @property
     def ended(self) -> bool:
-        """Whether there is no other part."""
+        """Whether no other part follows."""
         return not self._bytes.left
 
     def next(self, start: int, records_max: int, bytes_max: int) -> tuple[Any, int] | None:

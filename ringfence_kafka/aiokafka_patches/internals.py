@@ -40,8 +40,8 @@ def install() -> None:
 def create_no_topics() -> None:
     """No aiokafka client of this process makes a topic by asking for it, on a cluster that would (Kafka's default).
 
-    What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For workers: of Faust's clients
-    :func:`never_create` knows nothing.
+    Such a cluster would recreate a deleted topic with other settings, and with a partition count that moves homes. For workers, because
+    :func:`never_create` does not reach Faust's clients.
     """
     aiokafka.client.MetadataRequest = _NO_CREATION
 
@@ -126,18 +126,18 @@ def position(consumer: Any, tp: TopicPartition) -> int | None:
 
 
 def fetched(consumer: Any) -> dict[TopicPartition, int]:
-    """Bytes, as they came, of what was fetched of each partition and is not taken yet.
+    """Return the bytes, as they came, that were fetched of each partition and are not taken yet.
 
-    What a paused one has is dropped when it is its turn.
+    aiokafka discards the records of a paused partition when that partition is due.
     """
     return fetch_buffer.sizes(consumer._fetcher)
 
 
 def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
-    """What was fetched of these and is not taken; it comes again when it is asked for.
+    """Discard the fetched records of these partitions that are not taken yet; the next fetch asks for them again.
 
-    aiokafka does the same with what a paused partition has, but leaves a cycle of objects behind, and in it all the bytes, until Python
-    looks for such.
+    aiokafka discards the records of a paused partition too, but leaves an object cycle with all the bytes until Python's garbage collector
+    runs.
     """
     fetcher = consumer._fetcher
     for tp in tps:
@@ -214,12 +214,13 @@ async def await_fetched(consumer: Any, limit_s: float) -> None:
 async def take_fetched(
     consumer: Any, tp: TopicPartition, records_max: int
 ) -> tuple[list[Any], dict[int, str]]:
-    """What was fetched of one partition, at most so many records. Waits for nothing.
+    """Take the fetched records of one partition, at most ``records_max``. Waits for nothing.
 
-    Beside them, by offset, what is wrong with those that :mod:`ringfence_kafka.aiokafka_patches.lenient_records` read otherwise than they are.
+    Returns with them, by offset, the problem of each record that :mod:`ringfence_kafka.aiokafka_patches.lenient_records` read in a changed
+    form.
 
     Raises:
-        KafkaError: what was fetched of this partition is an error, or cannot be read.
+        KafkaError: the fetch of this partition brought an error, or its bytes cannot be read.
     """
     fetcher = consumer._fetcher
     subscriptions = fetcher._subscriptions

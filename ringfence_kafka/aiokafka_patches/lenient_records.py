@@ -1,8 +1,8 @@
-"""Reads what aiokafka cannot: a record with a header name that is not UTF-8, before a batch that is damaged.
+"""Read records that aiokafka cannot: header names that are not UTF-8, and the records before a damaged batch.
 
-Clients that take header names for mere bytes can write such a name. aiokafka's parser then raises, and gives up what it
-had read before. Here the record batch that holds it is read once more, by aiokafka's own parser in Python, with such
-names escaped; what lies before and behind it is read as ever. Until one is met nothing is done that aiokafka does not do.
+Clients that treat header names as bytes can write such a name. aiokafka's parser then raises, and loses the records that it had read
+before. This module reads the record batch with that name once more, by aiokafka's own parser in Python, and escapes such names. Batches
+before and behind it are read as usual. Until such a name appears, aiokafka's own code does all the work.
 """
 
 from functools import partial
@@ -52,7 +52,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
         self.raw: Any = None
         """For who reads the bytes otherwise: what it has made of them."""
         self.bytes_max = TAKEN_BYTES
-        """So much of it is taken at once, or one record."""
+        """Bytes that are taken at once, but at least one record."""
         self.oversized = Oversized(self.record_bytes_max, self.malformed)
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
@@ -109,7 +109,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
             raise CorruptRecordException(repr(error)) from error
 
     def _go_on_leniently(self) -> None:
-        """Read the batch at hand again. What is known of aborted transactions up to it stays known."""
+        """Read the batch at hand again. The list of aborted transactions up to it is kept."""
         batches = _MemoryRecordsPy(self._fetched.data)
         while True:
             at_hand = batches._next_slice
@@ -130,7 +130,7 @@ class _Again:
         return self._batch is not None or self._behind.has_next()
 
     def size_in_bytes(self) -> int:
-        """Of the whole fetch."""
+        """Return the size of the whole fetch."""
         return int(self._behind.size_in_bytes())
 
     def next_batch(self) -> Any:
@@ -168,7 +168,7 @@ def _shown(name: str) -> str:
 
 
 class _Lenient(bytearray):
-    """Bytes whose parts are text whatever they hold: what is not UTF-8 becomes surrogates, which no text else has."""
+    """Bytes that always decode to text: invalid UTF-8 becomes surrogates, which no other text contains."""
 
     def __getitem__(self, index: Any) -> Any:
         part = super().__getitem__(index)

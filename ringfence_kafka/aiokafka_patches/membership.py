@@ -172,7 +172,7 @@ def take_error(consumer: Any) -> None:
 
 
 def join_again(consumer: Any) -> None:
-    """Have the group assign its partitions anew, if this member leads it."""
+    """Have the group assign its partitions again, if this member leads it."""
     consumer._coordinator.request_rejoin()
 
 

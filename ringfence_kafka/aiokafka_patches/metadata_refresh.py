@@ -1,21 +1,21 @@
-"""When a consumer doubts that its partitions are where, and what, they were: and when it knows that one has no leader, and just waits."""
+"""Metadata refreshes of a consumer: doubts that its partitions are unchanged, and waits for a leader."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 LOOK_AGAIN_S: Final = 0.1
-"""Where a partition has no leader: aiokafka would ask for metadata again with each answer."""
+"""Seconds between two metadata requests while a partition has no leader; aiokafka itself would ask again with each answer."""
 _NO_LEADER: Final = -1
 
 
 def refresh_metadata_on_doubt(consumer: Any, doubted: Callable[[], None] = lambda: None) -> None:
-    """Call ``doubted`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
+    """Call ``doubted`` whenever a broker's answer makes a consumer refresh its metadata: a topic may have been deleted, or has moved.
 
     It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
 
-    A partition that *still* has no leader is not a doubt: its replicas are away, and the others of the topic need not wait. aiokafka then asks
-    for metadata without a pause until there is a leader; here it asks ten times a second.
+    A partition that *still* has no leader causes no doubt: its replicas are away, and the other partitions of the topic need not wait.
+    By itself aiokafka would ask for metadata without a pause until a leader exists; with this change it asks ten times a second.
     """
     _MetadataRefresh(consumer, doubted).begin()
 
@@ -27,7 +27,7 @@ class _MetadataRefresh:
         self._doubted = doubted
         self._force: Callable[[], asyncio.Future[Any]] = self._client.force_metadata_update
         self._leaderless: set[Any] = set()
-        """Of what is assigned, as it was told last."""
+        """Assigned partitions without a leader, by the metadata that was read last."""
         self._again: asyncio.Future[Any] | None = None
 
     def begin(self) -> None:

@@ -64,7 +64,7 @@ def quotas(apis: Iterable[str]) -> str:
 
 
 THROTTLED: Final = ThrottleLog()
-"""That of this process: quotas are counted by its clients together."""
+"""The one log of this process, because quotas count all its clients together."""
 
 
 def install() -> None:

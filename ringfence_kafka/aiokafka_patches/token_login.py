@@ -10,7 +10,7 @@ _UNDERSTOOD = b"\x01"
 class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
     """Answers a refusal, and raises the broker's reason.
 
-    Brokers refuse by a challenge, and give their reason once it is answered by one byte (RFC 7628, 3.2.2 and 3.2.3).
+    A broker refuses by a challenge, and sends its reason once the client answers that with one byte (RFC 7628, 3.2.2 and 3.2.3). By itself
     aiokafka takes any answer for success, and finds the connection closed later.
     """
 

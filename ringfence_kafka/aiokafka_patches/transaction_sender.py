@@ -1,13 +1,13 @@
-"""What aiokafka sends of a transaction: only what is in it, its offsets and its end once.
+"""Restrict the requests that aiokafka sends for a transaction: only added partitions, and offsets and end once.
 
-When a coordinator refuses a partition, aiokafka forgets which ones were still to be added, and sends what waits for all of them. Of the
-transaction before, the markers may not be written yet: in a partition of that one the broker takes such a record without a question,
-and that transaction's marker commits it. So a transaction that was refused would be there in part: its changelog without its messages.
+When a coordinator refuses a partition, aiokafka forgets which partitions were still to be added, and sends the waiting records of all of
+them. The markers of the transaction before may not be written yet. In a partition of that transaction the broker then accepts such a
+record, and that transaction's marker commits it. A refused transaction would become visible in part: its changelog without its messages.
 
-An end that got no answer is asked for again. Where the first question only came late, it comes in the midst of the next transaction, and
-ends that: whatever of it is written by then. Offsets that come late take the place of the next transaction's, and the group goes back. So
-there must be no next one of this epoch. What else comes late does no such harm: records are told by their numbers; partitions and the group
-begin a transaction with nothing in it, which its time-out ends, and its holder is fenced at worst.
+aiokafka repeats an end request that got no answer. If the first request was only late, it arrives in the midst of the next transaction and
+ends that with the part that is written by then. Late offsets replace those of the next transaction, and the group goes back. Therefore this
+epoch must not have another transaction. Other late requests do no such harm. Brokers recognise repeated records by their sequence numbers.
+Late partitions and a late group begin an empty transaction; its time-out ends it, and at worst its holder is fenced.
 
 Neither can happen where each transaction has an epoch of its own (:mod:`ringfence_kafka.producer.transaction_v2`).
 """
@@ -22,7 +22,7 @@ from aiokafka.protocol.transaction import EndTxnRequest, TxnOffsetCommitRequest
 from ringfence_kafka.concurrency.timeouts import note_outcome
 
 HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
-"""Where they come late."""
+"""Requests that do harm when they arrive late."""
 
 
 def send_only_what_was_added(producer: AIOKafkaProducer) -> None:

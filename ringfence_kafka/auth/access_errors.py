@@ -1,4 +1,4 @@
-"""What is said of brokers that refuse us or do not answer: one text, whichever client met it. Pure, but that our own certificate is looked at."""
+"""Error texts for brokers that refuse us or do not answer, the same for every client. Pure, except that it reads our own certificate."""
 
 from ringfence_kafka.auth import certificate_validity
 from ringfence_kafka.config.settings import KafkaSettings
@@ -8,7 +8,7 @@ from ringfence_kafka.errors import BrokerUnavailableError
 def nobody(
     kafka: KafkaSettings, reason: str = "", key: str = "kafka.bootstrap_servers"
 ) -> BrokerUnavailableError:
-    """Where no broker answers; ``reason`` in brackets, with a space before it; ``key`` as it stands in the file."""
+    """Return the error if no broker answers; ``reason`` in brackets, with a space before it; ``key`` as in the file."""
     return BrokerUnavailableError(
         f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it ('ringfence broker' for a first trial), or fix the address"
     )
@@ -76,7 +76,7 @@ def certificate(kafka: KafkaSettings, alert: str) -> str:
 
 
 def readable(kafka: KafkaSettings) -> list[str]:
-    """What is said of a secret that anybody on the way can read."""
+    """Return a warning if the connection sends a secret that anybody on the network path can read."""
     if kafka.uses_ssl or kafka.sasl_mechanism not in {"PLAIN", "OAUTHBEARER"}:
         return []
     secret = "token" if kafka.uses_tokens else "password"

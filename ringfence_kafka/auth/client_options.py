@@ -1,4 +1,4 @@
-"""Getting in: what each kind of client is told about security, and why a broker refuses us.
+"""Security options for each kind of client, and the reasons why a broker refuses us.
 
 The password is read from the environment when a client is made, and is kept by that client alone.
 """
@@ -33,17 +33,17 @@ PROBE_LIMIT_S: Final = 5.0
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Of one client of aiokafka's."""
+    """OAuth tokens for one aiokafka client."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         """Raises as :func:`ringfence_kafka.auth.oauth.source_of` does."""
         self._source = source_of(kafka)
 
     async def token(self) -> str:
-        """One that lives on for a while.
+        """Return a token that stays valid for a while.
 
         Raises:
-            KafkaConnectionError: there is none now: aiokafka tries again later, as after any other failed connection.
+            KafkaConnectionError: no token is available now; aiokafka tries again later, as after any other failed connection.
         """
         try:
             return (await asyncio.to_thread(self._source.current)).text

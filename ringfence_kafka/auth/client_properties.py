@@ -1,4 +1,4 @@
-"""Properties that go on to the clients: who knows which, and what nobody takes."""
+"""Properties that are passed on to the clients: the names that each client knows, and checks of unknown ones."""
 
 import difflib
 import functools
@@ -18,9 +18,9 @@ AIOKAFKA: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
 }
-"""What the clients of workers, consumers and bridges know, by their own names."""
+"""Properties that the aiokafka clients of workers, consumers and bridges know → aiokafka's own names."""
 ALL: Final = ("connections.max.idle.ms", "request.timeout.ms", "retry.backoff.ms")
-"""Of these what each of them knows."""
+"""Properties that every aiokafka client knows."""
 PRODUCERS: Final = ("compression.type",)
 JAVA_NAMES: Final = frozenset(
     prefix + name
@@ -65,13 +65,14 @@ JAVA_NAMES: Final = frozenset(
     }.items()
     for name in names.split()
 )
-"""What Java's consumer knows, and with it Spark's source: ``ConsumerConfig`` of kafka-clients 4.1 lists them when it runs as a program."""
+"""Properties that Java's consumer knows, and with it Spark's source: ``ConsumerConfig`` of kafka-clients 4.1 lists them when it runs as a
+program."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _UNKNOWN: Final = "No such configuration property"
 
 
 def check(kafka: KafkaSettings) -> None:
-    """See that each property is known to a client, and that those that know it take its value.
+    """Check that at least one client knows each property, and that its value suits those clients.
 
     Raises:
         ConfigurationError: a line for each that is not.
@@ -81,7 +82,7 @@ def check(kafka: KafkaSettings) -> None:
 
 
 def for_aiokafka(kafka: KafkaSettings, names: Iterable[str] = ALL) -> dict[str, Any]:
-    """Of these names those that are given, as aiokafka takes them. Raises as :func:`check` does."""
+    """Return the configured properties among these names, as aiokafka takes them. Raises as :func:`check` does."""
     check(kafka)
     given = {name: kafka.properties[name] for name in names if name in kafka.properties}
     return {
@@ -126,7 +127,7 @@ def _faults(passed: Mapping[str, str]) -> Iterator[str]:
 
 @functools.cache
 def _librdkafka_says(name: str, value: str) -> str:
-    """What is wrong with a property, by librdkafka itself; empty = it takes it. A client of no broker connects to nothing."""
+    """Return librdkafka's own error for a property; empty = it accepts it. A client without brokers connects to nothing."""
     try:
         AdminClient({"bootstrap.servers": "", "log_level": 0, name: value})
     except KafkaException as error:

@@ -19,11 +19,11 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, named
 
 FETCH_LIMIT_S: Final = 10.0
 UNKNOWN_LIFE_S: Final = 300.0
-"""Of a token that does not tell how long it lives."""
+"""Assumed lifetime of a token that does not state its own, in seconds."""
 _CLIENT_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
 RENEWED_AT: Final = 0.8
-"""Of its life: before it ends."""
+"""Share of its lifetime after which a token is renewed."""
 
 
 class Token(NamedTuple):
@@ -54,10 +54,10 @@ class TokenSource:
         return token.text, token.expires
 
     def current(self) -> Token:
-        """A token that lives on for a while.
+        """Return a token that stays valid for a while.
 
         Raises:
-            PrerequisiteError: there is none; says what the function or the identity provider said, and no secret.
+            PrerequisiteError: no token is available; the text repeats the reason from the function or the identity provider, and no secret.
         """
         with self._lock:
             now = time.time()

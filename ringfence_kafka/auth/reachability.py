@@ -13,7 +13,7 @@ HANDSHAKE_LIMIT_S: Final = 3.0
 
 
 def require_listener(kafka: KafkaSettings) -> None:
-    """Return unless every address refuses at once. Who answers slowly is asked again, with more patience, by others.
+    """Return unless every address refuses at once. A slow address does not raise: later callers ask it again with more patience.
 
     Raises:
         BrokerUnavailableError: nobody listens anywhere.
@@ -35,7 +35,7 @@ def require_listener(kafka: KafkaSettings) -> None:
 
 
 def _refusal(host: str, port: int) -> str:
-    """Why there is no connection; empty = there is one, or nobody has said no."""
+    """Return why the connection was refused; empty = it was accepted, or got no answer in time."""
     try:
         socket.create_connection((host, port), LOOK_LIMIT_S).close()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What ``[kafka]`` says of security, read and checked before any client has it."""
+"""Security settings of ``[kafka]``, read and checked before any client gets them."""
 
 import logging
 import ssl
@@ -53,7 +53,7 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 
 
 def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How librdkafka's clients get in. Raises as :func:`ssl_context` does, and PrerequisiteError where there is no token."""
+    """Return the security options of librdkafka's clients. Raises as :func:`ssl_context` does, and PrerequisiteError without a token."""
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,

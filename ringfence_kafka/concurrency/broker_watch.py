@@ -24,7 +24,7 @@ class BrokerWatch:
     ) -> None:
         """``ask`` is any small question to the cluster; ``meanwhile`` says what becomes of messages while nobody answers.
 
-        ``denied`` tells who is there and lets nobody in, and the way out.
+        ``denied`` returns an error that names a broker which answers but refuses us, and the remedy; None = no broker refuses us.
         """
         self._ask = ask
         self._denied = denied

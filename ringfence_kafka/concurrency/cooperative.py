@@ -29,10 +29,10 @@ def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
 
 
 class TimeSlices:
-    """Of one event loop. Who waits for something else meanwhile keeps nobody from their slices.
+    """Time slices of one event loop for long computations. A task that waits for something else blocks no other task's slices.
 
-    A slice is as long as what others did since the last one, within limits: of a busy loop the slices have about half. Where nobody waits
-    for what is computed, each is followed by a rest as long as itself: processes that share the cores work on.
+    A slice is as long as the other work since the last slice, within limits, so that slices take about half of a busy loop. If nobody waits
+    for the result, a rest as long as itself follows each slice: processes that share the cores work on.
     """
 
     def __init__(self, least_s: float = SLICE_MIN_S, most_s: float = SLICE_MAX_S) -> None:
@@ -52,7 +52,7 @@ class TimeSlices:
         return time.perf_counter() < self._rests_until
 
     async def run(self, steps: Steps[T]) -> T:
-        """The result; whoever is cancelled gives up between two slices, and what the computation holds is let go."""
+        """Run a computation in slices and return its result. A cancelled call stops between slices, and releases it."""
         try:
             while True:
                 async with self._turn:

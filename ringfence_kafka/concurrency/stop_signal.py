@@ -1,4 +1,4 @@
-"""What may take long, unless somebody asks to stop meanwhile."""
+"""Wait for long work that a request to stop interrupts."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -149,7 +149,7 @@ def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterato
 
 
 def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, ...]:
-    """The literal addresses with everything put under them that applies; what is no table stays as it is."""
+    """Return the literal addresses, each merged over the defaults and matching patterns; a non-table stays as it is."""
     patterns = [entry for entry in entries if is_pattern(entry)]
     patterns.sort(key=_specificity)  # stable: the later of equals stays later
     resolved = []

@@ -13,7 +13,7 @@ from ringfence_kafka.config.section import NAME_PATTERN, Section, TopicName, lis
 from ringfence_kafka.protocol import wire_names
 
 NAME_CHARACTERS_MAX: Final = 200
-"""Of a bridge, as :mod:`ringfence_kafka.protocol.hop` takes it; its group and its quarantine topic fit Kafka then."""
+"""Longest bridge name that :mod:`ringfence_kafka.protocol.hop` takes; its group and its quarantine topic then fit Kafka's limits."""
 NO_NAME: Final = "status"
 """``ringfence bridge status`` is a verb."""
 STRICT_NAMES_MAX: Final = 2_000
@@ -38,10 +38,10 @@ def _require_no_verb(value: str) -> str:
 
 
 def window_of(window: int | None, id_cache_size: int) -> int:
-    """The window of a bridge to an address of this size: what is set, else no more than is told apart there.
+    """Return the window of a bridge to an address of this ``id_cache_size``: the configured one, else at most that size.
 
     More offsets than ``id_cache_size`` above what is confirmed push each other out at the target, and pass again when they are sent again. An
-    address of size 0 tells nothing apart, whatever the window.
+    address of size 0 finds no duplicates, whatever the window.
     """
     return window or min(WINDOW, id_cache_size or WINDOW)
 
@@ -60,13 +60,13 @@ class BridgeSettings(Section):
     use_duplicate_detection: bool = True
     """False: no hop headers; what is sent again after a failure comes twice (HornetQ: use-duplicate-detection)."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a bridge begins that has never run."""
+    """The end of the source topic at which a new bridge begins."""
     window: Offsets | None = None
     """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). None =
     :func:`window_of`: the target must remember as many."""
     returns: Literal["drop", "forward"] | None = None
-    """What becomes of messages that were in the target's topics, or came to the source, before. None = no header says where a message has
-    been, so that nobody knows."""
+    """Treatment of messages that were in the target's topics, or came to the source, before. None = bridges write no header with the path
+    of a message, so that nobody knows it."""
     filter_header: str = ""
     filter_values: tuple[str, ...] = ()
     """Only messages whose header has one of these values are forwarded."""
@@ -212,7 +212,7 @@ class ConnectionSettings(Section):
         return self.target_template.replace(ADDRESS, address)
 
     def bridge_name(self, member: str, address: str) -> str:
-        """Of the bridge that brings an address to a member."""
+        """Return the name of the bridge that brings an address to a member."""
         return f"{self.name}.{self.this}.{member}.{address}"
 
     def member(self, name: str) -> MemberSettings:
@@ -226,7 +226,7 @@ class ConnectionSettings(Section):
         return [member.name for member in self.members if own or member.name != self.this]
 
     def names(self, configured: Collection[str]) -> list[str]:
-        """Its addresses: those that are named, and those that match and that it does not itself bring here, in order."""
+        """Return its addresses in order: named ones, and matching ones that this connection does not itself bring here."""
         named: dict[str, bool] = {}
         for address in self.addresses:
             if has_wildcard(address):

@@ -22,7 +22,7 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NOT_SET: Final = (
     "that variable is not set: export it, or with systemd write NAME=value into the unit's EnvironmentFile"
 )
-"""Of a variable that holds a secret. systemd leaves out lines with `export`."""
+"""Error text for a missing environment variable with a secret. systemd leaves out lines with `export`."""
 
 
 class KafkaSettings(Section):
@@ -38,7 +38,7 @@ class KafkaSettings(Section):
     sasl_oauth_callback: str = ""
     """``pkg.module:function`` that returns a token, or a token and when it expires (seconds since the epoch)."""
     sasl_oauth_token_url: str = ""
-    """Where an identity provider gives tokens for client credentials."""
+    """URL at which an identity provider issues tokens for client credentials."""
     sasl_oauth_client_id: str = ""
     sasl_oauth_client_secret_env: str = ""
     """Name of the environment variable that holds the secret."""
@@ -135,7 +135,7 @@ class KafkaSettings(Section):
 
     @property
     def password_place(self) -> str:
-        """Where the password stands, for errors."""
+        """Name the place of the password, for error texts."""
         return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
 
     def oauth_client_secret(self) -> str:
@@ -145,7 +145,7 @@ class KafkaSettings(Section):
 
     @property
     def oauth_secret_place(self) -> str:
-        """Where that stands, for errors."""
+        """Name the place of the client secret, for error texts."""
         return (
             f"${self.sasl_oauth_client_secret_env}"
             if self.sasl_oauth_client_secret_env
@@ -160,7 +160,7 @@ class KafkaSettings(Section):
 
     @property
     def key_password_place(self) -> str:
-        """Where that stands, for errors."""
+        """Name the place of the private key's password, for error texts."""
         return f"${self.ssl_key_password_env}" if self.ssl_key_password_env else self.command_config
 
     def _secrets(self) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ SECRET_VARIABLES: Final = (
 )
 """Keys that name a variable which holds a secret."""
 _CONNECTION_KEPT: Final = frozenset({"bootstrap_servers", "properties"})
-"""What a file of the command line leaves of ``[kafka]``: the rest says how to get in."""
+"""Keys of ``[kafka]`` that a file of the command line leaves in force; all other keys concern access."""
 
 _CHARACTERS: Final = {
     TOPIC_NAME_PATTERN: "use letters, digits, ., _ and -, and not dots alone",
@@ -50,11 +50,11 @@ _PLANNED: Final = frozenset({"consumer"})
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a command line says of the connection, over file and environment."""
+    """Connection options of a command line; they override file and environment."""
 
     bootstrap_servers: str | None = None
     command_config: str | None = None
-    """Java properties. They say alone how to get in: what ``[kafka]`` says of that does not count."""
+    """File of Java properties. It alone decides on access: the access keys of ``[kafka]`` do not count."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +117,7 @@ def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
 
 
 def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
-    """Faults of a pattern, also of one that matches nothing yet: it would surprise whoever adds the name."""
+    """Return the problems of a pattern, also if it matches nothing yet: they would surprise the person who adds a matching name later."""
     if not is_pattern(entry):
         return []
     errors: list[ErrorDetails] = []

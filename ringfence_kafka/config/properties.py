@@ -1,4 +1,4 @@
-"""Properties by Kafka's own names: which are keys of ``[kafka]``, which Ringfence sets itself, which go on to the clients. Pure but for reading a file.
+"""Properties by Kafka's own names: for ``[kafka]``, for Ringfence, for the clients. Pure except for reading a file.
 
 They come from ``[kafka.properties]``, from ``-X key=value``, and from the file of ``--command-config``. Secrets are taken from
 such a file only: a configuration is shown around, and a command line is seen by everybody on the machine.
@@ -108,14 +108,14 @@ OWNED: Final = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""What Ringfence sets itself, each with the reason."""
+"""Properties that Ringfence sets itself, each with the reason."""
 
 
 class Translated(NamedTuple):
     """What properties mean."""
 
     keys: dict[str, str]
-    """Of ``[kafka]``, without secrets."""
+    """Keys of ``[kafka]``, without secrets."""
     passed: dict[str, str]
     """For the clients, by Kafka's names."""
     secrets: dict[str, str]
@@ -126,7 +126,7 @@ NOTHING: Final = Translated({}, {}, {})
 
 
 def read(file: str) -> Translated:
-    """What a file of Java properties says.
+    """Read and translate a file of Java properties.
 
     Raises:
         ValueError: it cannot be read, or a property cannot be used; names each, and the way out.

@@ -1,4 +1,4 @@
-"""What every table of the configuration has in common, and names that several of them take."""
+"""Base of every table of the configuration, and name types that several tables take."""
 
 from typing import Annotated, Any, Final
 
@@ -10,13 +10,13 @@ NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]+$"
 TOPIC_NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"
 TOPIC_NAME_MAX: Final = 200
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME_PATTERN, max_length=TOPIC_NAME_MAX)]
-"""Kafka's legal characters; ``.`` and ``..`` are no topics."""
+"""Kafka's legal characters; Kafka allows no topic named ``.`` or ``..``."""
 GROUP_BYTES_MAX: Final = 1_000
-"""Of a consumer group's name. Kafka's own bound is some 32,000, for the name and what Ringfence makes of it."""
+"""Longest name of a consumer group, in bytes. Kafka's own limit is some 32,000, and Ringfence makes longer names from this one."""
 
 
 class Section(BaseModel):
-    """Strict and closed: a string is no number, and a key that nobody reads is an error."""
+    """Strict and closed: a string does not pass as a number, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -69,7 +69,8 @@ class AppSettings(Section):
     """Seconds after which the group gives away the lanes of a worker that is not heard of. Brokers have bounds of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*$", max_length=253)] = ""
-    """Host name or IPv4 address by which others reach the web server; empty = web_host, or, where that is all addresses, the machine's name."""
+    """Host name or IPv4 address by which others reach the web server; empty = web_host, or the machine's name if web_host means all
+    addresses."""
     web_port: int = Field(default=6066, ge=0, le=65535)
     """0 = no web server."""
     web_token_env: str = ""
@@ -80,10 +81,10 @@ class AppSettings(Section):
     web_tls_cafile: str = ""
     """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
     resident_ids_max: int = Field(default=10_000_000, ge=0)
-    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory; with id_max_age, and without the native core,
-    one with more than 1,000,000 does in any case."""
+    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory. With id_max_age, and without the native core, a
+    lane with more than 1,000,000 always does."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
-    """What a worker has of messages that were fetched and are not finished, of all its lanes together."""
+    """Bytes of messages that a worker has fetched and not finished, all its lanes together."""
     latency_target_ms: int = Field(default=20, ge=1, le=5_000)
     """Within so long of their arrival half of the messages are there for readers, at a trickle; the larger, the less CPU a message takes."""
 
@@ -127,7 +128,7 @@ class ReconcileSettings(Section):
     """The reconciliation run."""
 
     state_dir: str = ""
-    """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
+    """Place of cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
     ``reconcile`` below ``app.data_dir``."""
     keep_days: int = Field(default=7, ge=1)
     """How long accepted IDs are kept; longer while a ring may still know them."""

@@ -1,4 +1,4 @@
-"""What does not fit together among ``[[addresses]]``, ``[[bridges]]`` and ``[[cluster_connections]]``. Pure."""
+"""Contradictions among ``[[addresses]]``, ``[[bridges]]`` and ``[[cluster_connections]]``. Pure."""
 
 import fnmatch
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a consumer group has committed, with the text beside each offset; and commits of who is no member of it."""
+"""Committed offsets of a consumer group with their commit notes, and commits by a client that is not a member."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -24,7 +24,8 @@ class Committed(NamedTuple):
     note: str
     """Kafka calls it metadata."""
     leader_epoch: int = NO_EPOCH
-    """Of the record before the offset. Consumers commit it with the position that they read up to; Ringfence and Kafka's tools commit none."""
+    """Leader epoch of the record before the offset. Consumers commit it with the position that they read up to; Ringfence and Kafka's tools
+    commit none."""
 
 
 _TEXT: Final = String("utf-8")
@@ -70,10 +71,10 @@ class _Fetch(Request[OffsetFetchRequest_v3 | _FetchWithEpoch]):  # type: ignore[
 async def fetch(
     admin: AIOKafkaAdminClient, group: str, tps: Collection[TopicPartition], coordinator: int
 ) -> Mapping[TopicPartition, Committed | Exception | None]:
-    """What this broker says, which coordinates the group: None = none; an error where it cannot say it of this partition.
+    """Ask this broker, the group's coordinator, for committed offsets: None = none; an error for a partition that it cannot answer for.
 
     Raises:
-        KafkaError: it cannot say anything now, such as while it loads.
+        KafkaError: it cannot answer at all now, for example while it loads.
     """
     topics = defaultdict(list)
     for tp in tps:
@@ -94,7 +95,7 @@ async def fetch(
 
 
 async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-    """As a client that is no member; Kafka takes it while the group has no members.
+    """Commit offsets as a client outside the group; Kafka accepts that while the group has no members.
 
     Raises:
         UnknownMemberIdError: it has some.

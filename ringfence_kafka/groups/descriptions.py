@@ -1,4 +1,4 @@
-"""Who is in consumer groups, any of them, by a client of librdkafka: it finds each one's coordinator and asks all at once."""
+"""Members of any consumer groups, by a client of librdkafka: it finds each group's coordinator and asks all at once."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
 
 
 class GroupDescription(NamedTuple):
-    """Who is in a consumer group now."""
+    """State and members of a consumer group now."""
 
     state: str
     members: frozenset[str]

@@ -117,7 +117,7 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
-    """Ours speak the classic protocol. The broker tells no user data here, and before Kafka 4.1 no protocol: then the name alone decides."""
+    """Ours speak the classic protocol. Brokers return no user data here; before Kafka 4.1, without a protocol, the name alone decides."""
     return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
 
 

@@ -1,4 +1,4 @@
-"""Who is in a consumer group, with what each member says of itself beside the topics that it reads."""
+"""Members of a consumer group, with the user data of each one."""
 
 import json
 from collections.abc import Callable
@@ -18,13 +18,13 @@ class Member(NamedTuple):
     """Its own, of its client ID."""
     host: str
     web: str
-    """Where its web server is, if it says so, as Faust's workers do; else empty."""
+    """Address of its web server, which Faust's workers state; else empty."""
     partitions: frozenset[tuple[str, int]]
     """Topic and number of what it was given; empty while the group gives out partitions."""
 
 
 class Members(NamedTuple):
-    """Of a group, at one moment."""
+    """State and members of a group at one moment."""
 
     state: str
     """In Kafka's words: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance."""
@@ -52,7 +52,7 @@ async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], s
 
 
 def _member(described: tuple[object, ...]) -> Member:
-    """Of a description, in whatever version of Kafka's protocol: metadata and assignment stand last."""
+    """Make a member from a description in any version of Kafka's protocol: metadata and assignment stand last."""
     *front, metadata, assignment = described
     client_id, host = str(front[-2]), str(front[-1]).removeprefix("/")
     return Member(client_id, host, _web(metadata), _partitions(assignment))

@@ -1,10 +1,10 @@
-"""Static membership of a consumer group (KIP-345), as far as aiokafka leaves it out. Call what takes a consumer on its own loop.
+"""Static membership of a consumer group (KIP-345), as far as aiokafka lacks it. Call functions that take a consumer on its own event loop.
 
-aiokafka names the instance when it joins, and does not leave the group in order. But it beats without the name, so that of two processes of
-one name each takes the other for a session that has ended, joins again and so throws the other out, for ever. Here a heartbeat has the
-name, and the broker says who is fenced.
+aiokafka names the instance when it joins, and does not leave the group at its end. But its heartbeats lack the name. Two processes of one
+name would therefore each see their session as ended, join again and so throw the other out, for ever. With this module a heartbeat has the
+name, and the broker reports which process is fenced.
 
-A member that comes back under its name is given what it had without a rebalance, whatever topics it now subscribes to: see
+A member that comes back under its name gets its former partitions without a rebalance, even if it now subscribes to other topics: see
 :func:`forget_outdated`.
 """
 
@@ -99,13 +99,13 @@ class Member(NamedTuple):
     member_id: str
     instance: str | None
     metadata: Any
-    """What it joined with: ``subscription`` and ``user_data``; None while the group rebalances."""
+    """Its data at joining: ``subscription`` and ``user_data``; None while the group rebalances."""
     assigned: Collection[tuple[str, int]] = ()
     """Topics and partitions that it was given since."""
 
 
 async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
-    """Those of a group of consumers, now.
+    """Return the present members of a consumer group.
 
     Raises:
         KafkaError: the group's coordinator does not answer, or refuses.
@@ -136,11 +136,11 @@ def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
 async def forget_outdated(
     admin: AIOKafkaAdminClient, group: str, instance: str, topics: Collection[str]
 ) -> bool:
-    """Take the member of this name out of the group if it subscribes to other topics, or that cannot be told; whether it was.
+    """Remove the member of this name from the group if it subscribes to other topics, or if that is unknown; return whether it was removed.
 
-    It would be given what its predecessor had, without a rebalance: partitions of topics that it does not want, and nobody would have
-    those of topics that are new. While the group rebalances it does not say what members read, and may be done with that by the time
-    that we join: it is asked again, and where it does not say in the end, the member is taken out.
+    Otherwise this process would get its predecessor's partitions without a rebalance, also of topics that it does not want, and nobody
+    would have the partitions of new topics. While the group rebalances, it does not report subscriptions, and the rebalance may end by the
+    time that we join. Therefore the group is asked again; if it still does not report them in the end, the member is removed.
 
     Raises:
         KafkaError: the group's coordinator does not answer, or refuses.

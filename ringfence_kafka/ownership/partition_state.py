@@ -1,13 +1,13 @@
-"""By what right a partition is worked on, and what is to be done about it next. Pure: events in, the next step out.
+"""State machine of one partition's ownership. Pure: events in, the next step out.
 
-Lanes and group consumers go by it. Each assignment of the consumer group gives a right; it is named by an object that is told apart by
-identity. What was opened under an earlier one stays open over a rebalance, and goes on once that is confirmed: whoever owned the
-partition in between has fenced its transactional producer, so that what we write next would be refused, and what is known here is
-what was committed last. Nothing but what was begun under a right goes on when that right is gone.
+Lanes and group consumers use it. Each assignment of the consumer group gives a right: an object that is compared by identity. A partition
+that was opened under an earlier right stays open over a rebalance, and resumes once the present right is confirmed. If another process
+owned the partition in between, it has fenced our transactional producer. Our next write would then be refused, and our state is that of the
+last commit. When a right is gone, only work that was begun under it continues.
 
-What is open has one of three ends. It is *drained* and *closed* where it went to somebody else, or is not sound any more: what runs
-ends, and nobody has to guess how far it came. Until that is so it may come back, and goes on. It is *dropped* where it was refused: it
-is somebody else's by now, or may be.
+An open partition has one of three ends. It is *drained* and *closed* if it went to another process, or is not sound any more: running work
+ends, and nobody has to guess how far it came. Until it is drained it may come back, and then it resumes. It is *dropped* if it was refused:
+another process owns it by now, or may own it.
 """
 
 import math
@@ -18,11 +18,11 @@ AssignmentT = TypeVar("AssignmentT")
 
 
 class NotOwnerError(Exception):
-    """The group does not confirm the right that a step needs: it will decide anew."""
+    """The group does not confirm the right that a step needs: it will decide again."""
 
 
 class Action(StrEnum):
-    """What is to be done next."""
+    """Next step for a partition."""
 
     OPEN = "open"
     """Go through the order of opening, from its beginning."""
@@ -33,9 +33,9 @@ class Action(StrEnum):
     REST = "rest"
     """Wait until :attr:`PartitionState.rests_until`: something was refused or away."""
     STAND = "stand"
-    """Begin nothing. What is open stays open until the group has decided."""
+    """Begin nothing. An open partition stays open until the group has decided."""
     DRAIN = "drain"
-    """Begin nothing more, and let what runs end. What is sound may come back meanwhile."""
+    """Begin nothing more, and let running work end. A sound partition may come back meanwhile."""
     CLOSE = "close"
     """Say how far it came, and give it up: nothing of it comes back."""
     DROP = "drop"
@@ -45,7 +45,7 @@ class Action(StrEnum):
 
 
 class PartitionState(Generic[AssignmentT]):
-    """Of one partition, in one process."""
+    """Ownership of one partition in one process."""
 
     def __init__(self) -> None:
         self.right: AssignmentT | None = None
@@ -60,7 +60,7 @@ class PartitionState(Generic[AssignmentT]):
         self._ended = False
 
     def step(self, now: float) -> Action:
-        """What is to be done at this time of a monotonic clock, in seconds."""
+        """Return the next step at this time of a monotonic clock, in seconds."""
         if self._held_by is not None and (self._way_out is not None or self._ended):
             return self._way_out or Action.DRAIN
         if self._ended:
@@ -75,11 +75,11 @@ class PartitionState(Generic[AssignmentT]):
 
     @property
     def latest(self) -> AssignmentT | None:
-        """The present right; where there is none, the one under which what is open was confirmed last."""
+        """The present right; without one, the right under which the open partition was confirmed last."""
         return self._held_by if self.right is None else self.right
 
     def assigned(self, right: AssignmentT) -> None:
-        """The group gives us the partition. What rests is tried at once."""
+        """Note that the group gives us the partition. A rest ends at once."""
         self.right, self.attempts, self.rests_until, self._ended = right, 0, -math.inf, False
 
     def revoked(self) -> None:
@@ -99,14 +99,14 @@ class PartitionState(Generic[AssignmentT]):
         self.attempts = 0
 
     def failed(self, until: float, *, keeps: bool = False) -> None:
-        """It did not go well: rest until then. ``keeps``: what is open is sound; else it is dropped, and opened anew."""
+        """Note a failure and rest until then. ``keeps``: the open partition is sound; else it is dropped, and opened again."""
         self.attempts += 1
         self.rests_until = until
         if not keeps and self._held_by is not None:
             self._way_out = Action.DROP
 
     def broke(self, until: float) -> None:
-        """What is open is ours and not sound: it is drained and closed, and opened anew, not before then."""
+        """Note that the open partition is ours and not sound: it is drained, closed, and opened again, not before ``until``."""
         self.failed(until, keeps=True)
         self._way_out = self._way_out or Action.DRAIN
 

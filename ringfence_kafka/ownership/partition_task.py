@@ -13,19 +13,19 @@ Opened = TypeVar("Opened")
 
 
 class PartitionTask(ABC, Generic[AssignmentT, Opened]):
-    """Of one partition. Whoever tells the tenure something calls :meth:`_disturb` after it."""
+    """Task of one partition. A method that changes the tenure calls :meth:`_disturb` afterwards."""
 
     def __init__(self, name: str) -> None:
-        """``name``: of the task."""
+        """``name``: name of the asyncio task."""
         self._tenure: PartitionState[AssignmentT] = PartitionState()
         self._opened: Opened | None = None
-        """What is open."""
+        """The open partition; None = it is not open."""
         self._wake = asyncio.Event()
         self._standing = asyncio.Event()
-        """Nothing is under way, nor will be until something is told."""
+        """Nothing is under way, nor will be until the tenure changes."""
         self._standing.set()
         self._doing: tuple[Action, AssignmentT | None, asyncio.Task[None]] | None = None
-        """What ends when something else is to be done, and the right that it was begun under."""
+        """The running step and its task, which end when another step is due, and the right that it was begun under."""
         self._task: asyncio.Task[None] | None = None
         self._task_name = name
 
@@ -56,12 +56,12 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
 
     @abstractmethod
     def _failed(self, error: BaseException) -> None:
-        """A step raised this; tells the tenure."""
+        """Note in the tenure that a step raised this error."""
 
     # -- what makes them -----------------------------------------------------------------------------------------
 
     def _disturb(self) -> None:
-        """Something was told: what waits looks again, what is not to be done any more ends."""
+        """React to a change of the tenure: a waiting step looks again, and a step that is not due any more ends."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=self._task_name)
         self._standing.clear()

@@ -1,1 +1,1 @@
-"""What a process needs: command line, signals, logs, memory."""
+"""Parts of every process: command line, signals, logs, memory."""

@@ -23,11 +23,11 @@ def collect_rarely() -> None:
 
 @functools.cache
 def give_back_large() -> None:
-    """Have the C library give memory of large messages back to the system as soon as it is free, where it can be told to.
+    """Have the C library return the memory of large messages to the system as soon as it is free, if the library supports that.
 
-    glibc begins so, and with the first such block that is freed takes all that are no larger from its heap, which shrinks only at its end. A
-    worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md). Where messages are
-    small it takes more CPU than all the rest: batches of them are as large, and their pages would be had anew each time.
+    glibc begins so. After the first such block is freed, it takes all blocks up to that size from its heap, which shrinks only at its end.
+    A worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md). With small messages
+    this setting takes more CPU than all the rest: batches of them are as large, and the system would provide their pages again each time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

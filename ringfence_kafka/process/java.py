@@ -72,7 +72,7 @@ def candidate(environ: Mapping[str, str]) -> Path | None:
 
 
 def _describe(java: Path) -> str:
-    """What ``java -version`` prints; it uses the error stream, after a line for each JAVA_TOOL_OPTIONS."""
+    """Return the output of ``java -version``; it uses the error stream, after a line for each JAVA_TOOL_OPTIONS."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own java
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

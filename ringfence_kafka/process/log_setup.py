@@ -17,8 +17,8 @@ _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio", "ur
 _REPORTED: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
 """aiokafka logs a failed transaction with its trace, and in futures that nobody awaits; the lane logs it in a line."""
 _FUTURE: Final = "Future exception was never retrieved"
-"""Of a refused connection, which its user reports: asyncio's streams keep the reason in a future of their own, which the garbage
-collector may reach before the stream."""
+"""Message of asyncio after a refused connection, which the connection's user already reports. The streams of asyncio keep the reason in a
+future of their own, and the garbage collector may reach that before the stream."""
 _IN_ORDER: Final = (
     "Heartbeat failed for group %s because it is rebalancing",
     "Missing sensor state for rebalance",

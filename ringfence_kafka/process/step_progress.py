@@ -1,4 +1,4 @@
-"""Progress of a command whose standard error is no terminal: a line for each step, and for a long one now and then."""
+"""Progress of a command whose standard error is not a terminal: a line for each step, and more for a long one."""
 
 import contextlib
 import sys
@@ -45,7 +45,7 @@ class Steps:
         """No step has begun.
 
         Args:
-            write: Takes a line; None = there are no lines, because a person watches.
+            write: Takes a line; None = no lines are written, because a person watches.
             brief_s: A shorter step, in seconds, has no line.
             so_far: Returns the progress of a step that has no counts yet.
             clock: Seconds.
@@ -79,7 +79,7 @@ class Steps:
         self._counts = counts
 
     def add(self, records: int) -> None:
-        """So many more records were read."""
+        """Count so many more records as read."""
         self.records += records
 
     def end(self) -> None:

@@ -1,6 +1,6 @@
 """The producer of a bridge: idempotent, no transactions.
 
-It writes each batch once and in order for as long as it lives. What it loses with its life, hop headers make good.
+It writes each batch once and in order for as long as it lives. Hop headers make up for what is lost when it ends.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ from ringfence_kafka.producer.transactional import (
 )
 
 BATCH_BYTES_MAX: Final = 2**20
-"""Of one record batch, where the topic takes as much. A partition takes one a round trip, and over a slow link that is the throughput."""
+"""Bytes of one record batch, if the topic takes as much. A partition takes one batch per round trip, which limits the throughput over a
+slow link."""
 START_LIMIT_S: Final = 20.0
 ACKNOWLEDGED_WITHIN_S: Final = 20.0
 """After which a batch counts as lost: twice the time of a request, so that one lost answer does not end the producer."""
@@ -86,9 +87,9 @@ class IdempotentProducer:
             ) from error
 
     async def discard(self) -> None:
-        """End it within a few seconds, whatever state it and the brokers are in; what is under way may still arrive. Never raises.
+        """End it within a few seconds, whatever state it and the brokers are in; records under way may still arrive. Never raises.
 
-        Who is cancelled meanwhile still waits for the end: nothing else would close the connections.
+        A caller that is cancelled meanwhile still waits for the end: nothing else would close the connections.
         """
         await to_the_end(self._end())
 

@@ -1,15 +1,15 @@
-"""How long a transactional ID is left alone between two transactions. Pure.
+"""Pause of a transactional ID between two transactions. Pure.
 
-The coordinator answers the end of a transaction before its markers are written, and refuses the next one until they are. The broker that
-is written to hears that, and waits 20 ms before it asks again (``add.partitions.to.txn.retry.backoff.ms``), although markers take
-a millisecond or two, or ten where they have copies. So whoever begins a little later is done sooner.
+The coordinator answers the end of a transaction before its markers are written, and refuses the next one until they are. The broker of the
+partition then waits 20 ms before it asks again (``add.partitions.to.txn.retry.backoff.ms``), although markers take a millisecond or two, or
+ten with replicas. A producer that begins a little later is therefore done sooner.
 """
 
 import math
 from typing import Final
 
 REFUSED_S: Final = 0.018
-"""No write in vain takes less, ..."""
+"""No write whose transaction is refused at first takes less, ..."""
 REFUSED_MORE_S: Final = 0.015
 """... and none less than so much more than a quick one."""
 FIRST_S: Final = 0.002
@@ -17,7 +17,7 @@ LEAST_S: Final = 0.0005
 MOST_S: Final = 0.015
 """A longer gap would cost nearly as much as the refusal."""
 TIMER_S: Final = 0.001
-"""So much later than asked for a timer may come."""
+"""Largest delay of a timer, in seconds."""
 LONGER: Final = 1.3
 SHORTER: Final = 0.985
 """With each first write that was refused, and with each that was not: so one in some twenty is."""

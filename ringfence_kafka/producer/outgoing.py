@@ -1,4 +1,4 @@
-"""What is written in a transaction, where to, and how its refusals are told."""
+"""Record batches of a transaction, their partitions, and the errors for refusals."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -48,7 +48,7 @@ class FencedError(Exception):
 
 
 class BatchForm(NamedTuple):
-    """What a producer's record batches are like."""
+    """Size limit and compression of a producer's record batches."""
 
     bytes_max: int
     """One larger record fits alone."""
@@ -63,8 +63,8 @@ class Outgoing(NamedTuple):
     partition: int
     builder: Builder
     aged: bool = False
-    """All its records carry timestamps of long ago: retention may delete it as soon as it is written, before its transaction is
-    committed, unless something younger stands before it in the log. See
+    """All its records carry timestamps of long ago. Retention may delete it as soon as it is written, before its transaction is committed,
+    unless a younger record stands before it in the log. See
     :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.prime`."""
 
 

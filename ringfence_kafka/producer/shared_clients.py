@@ -1,10 +1,10 @@
 """Connections that producers share.
 
-A producer with a client of its own has two or three sockets, a task and metadata of its own: a thousand producers would
-need more sockets than most systems allow a process. Here many producers have a *share* of one client each: what they
-would ask their own client for goes through it, and what ends with a producer ends with its share, not with the client.
+A producer with a client of its own has two or three sockets, a task and metadata of its own. A thousand producers would need more sockets
+than most systems allow a process. With this module many producers use one client, through a *share* each. A share passes the producer's
+requests to the client. When a producer ends, its share ends, and the client stays.
 
-What is known of the cluster is known to all of them: one client asks for metadata, of all topics that anybody writes to.
+All shares have the same metadata: the one client requests it for all topics that any of them writes to.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 CLIENTS_MAX: Final = 8
 """A broker answers the requests of one connection one after the other: with several, one slow answer holds up few."""
 TURNS_MAX: Final = 256
-"""Fences and transactions at once. Of a thousand at once each would last as long as all, beyond every time-out, and hold up
-the readers of what it writes to for so long. One that is stuck takes a place from the others: not too few."""
+"""Fences and transactions at once. With a thousand at once, each would last as long as all together, beyond every time-out, and delay the
+readers of its topics for so long. The number must not be too small either, because a stuck transaction takes a place from the others."""
 
 
 class ProducerClients:

@@ -1,6 +1,7 @@
-"""A transaction as aiokafka writes it: partitions and the group are added to it by requests of their own.
+"""A transaction as aiokafka writes it: separate requests add the partitions and the group.
 
-All brokers take that. What is known of aiokafka's transactions stands here and in :mod:`ringfence_kafka.producer.transaction_v2`.
+All brokers accept that. Only this module and :mod:`ringfence_kafka.producer.transaction_v2` depend on the internals of aiokafka's
+transactions.
 """
 
 import asyncio
@@ -125,7 +126,7 @@ def _refusing(
 
 
 def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
-    """Of all, and let go of them: an error that was raised here would keep itself, as in :func:`wait_for_all`."""
+    """Note and release all futures: an error that is raised here would keep itself alive, as in :func:`wait_for_all`."""
     for future in futures:
         future.add_done_callback(note_outcome)
     futures.clear()

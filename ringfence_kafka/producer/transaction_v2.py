@@ -1,10 +1,11 @@
-"""A transaction in three requests: what is written adds itself to it, where brokers offer that (KIP-890, ``transaction.version`` 2).
+"""A transaction in three requests, on brokers with KIP-890 (``transaction.version`` 2): each write adds its own partition.
 
-aiokafka needs five, and one more round trip. Its connections and its knowledge of the cluster are used; the requests are ours, because it
-knows no version of them that can do this.
+aiokafka needs five, and one more round trip. This module uses aiokafka's connections and metadata, and requests of its own, because
+aiokafka lacks the versions that can do this.
 
-Each transaction has an epoch of its own: the coordinator raises it at the end, whoever ends it. So nothing that is late, of an earlier
-transaction or an earlier holder, gets into a later one. The fence is the same: who initialises the transactional ID raises the epoch too.
+Each transaction has an epoch of its own: the coordinator raises it at each end, also at one of its own. Therefore no late request of an
+earlier transaction or holder gets into a later transaction. The fence works as before: a process that initialises the transactional ID
+raises the epoch too.
 """
 
 import asyncio
@@ -76,7 +77,7 @@ class TransactionV2:
         """When the last one did, by the monotonic clock."""
 
     async def begin(self) -> None:
-        """The next one. Nobody is told: the first that is written begins it."""
+        """Begin the next transaction without a request: the first write begins it."""
         self._added.clear()
         self._begun = False
         self._written = self._committing = False
@@ -112,7 +113,7 @@ class TransactionV2:
         await self._end(commit=True)
 
     async def abort(self) -> None:
-        """End it so that nobody reads what is in it; but not where it may be committed already."""
+        """Abort the transaction, so that no reader sees its records; does nothing if it may be committed already."""
         if not self._committing:
             await self._end(commit=False)
 

@@ -19,7 +19,7 @@ API_VERSIONS_VERSION: Final = 4
 """Of Kafka 3.9. Version 3 leaves out what a broker supports from level 0 on (KAFKA-17011)."""
 FEATURE: Final = "transaction.version"
 SELF_ADDING: Final = 2
-"""Of that feature, from which on brokers add partitions by themselves."""
+"""Level of that feature from which on brokers add partitions by themselves."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -45,17 +45,17 @@ class Features(NamedTuple):
     """Levels of the cluster's features, by name. A feature that is not named is at 0."""
 
     agreed: dict[str, int]
-    """What the cluster goes by."""
+    """Feature levels that the cluster has finalized."""
     supported: dict[str, int]
     """The highest that the broker which answers could go by."""
 
 
 class Ended(NamedTuple):
-    """What the coordinator says to the end of a transaction."""
+    """The coordinator's answer to the end of a transaction."""
 
     error_code: int
     producer: Producer
-    """Of the next one."""
+    """Producer ID and epoch of the next transaction."""
 
 
 def api_versions(name: str, version: str) -> Question:

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 BATCH_BYTES_MAX: Final = 512 * 1024
-"""Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
+"""Bytes of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
 REQUEST_BYTES_MAX: Final = 64 * 2**20
 FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
@@ -73,9 +73,9 @@ class TransactionalProducer:
         """Not connected yet.
 
         Args:
-            kafka: Where, and how to get in.
+            kafka: Brokers and access.
             transactional_id: The fence.
-            lane: Whose it is, for fail points.
+            lane: Name of the owner, for fail points.
             batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
             transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
             clients: Connections that it shares with other producers; without them it has its own.
@@ -105,7 +105,8 @@ class TransactionalProducer:
         With shared connections a turn of :class:`ringfence_kafka.producer.shared_clients.ProducerClients` is to be held, or what bounds fences otherwise.
 
         Raises:
-            KafkaTimeoutError: it is not done within so many seconds; aiokafka would try as long as there is no coordinator.
+            KafkaTimeoutError: the fence takes longer than ``limit_s`` seconds; aiokafka itself would try for as long as the coordinator is
+            missing.
             TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
         """
         try:
@@ -133,9 +134,9 @@ class TransactionalProducer:
         )
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """To be held for a transaction: with shared connections only so many run at once.
+        """Return the turn to hold during a transaction: with shared connections only so many run at once.
 
-        Who limits the time of a transaction takes it first.
+        A caller that limits the time of a transaction takes the turn first.
         """
         return contextlib.nullcontext() if self._turns is None else self._turns
 
@@ -144,7 +145,7 @@ class TransactionalProducer:
         return builder_of(self._producer)
 
     def form(self) -> BatchForm:
-        """Of what :meth:`builder` makes, for who fills record batches otherwise."""
+        """Return the form of the batches of :meth:`builder`, for callers that fill record batches by other means."""
         return BatchForm(*producer_internals.batch_form(self._producer))
 
     async def transact(
@@ -157,8 +158,8 @@ class TransactionalProducer:
         """Write all batches and the offsets in one transaction.
 
         Args:
-            batches: What to write.
-            offsets: What to commit for the group.
+            batches: Record batches to write.
+            offsets: Next offsets to commit for the group.
             group_id: The group.
             approve: Called with the base offsets when all is written, before the commit; raises to prevent it.
 
@@ -216,7 +217,7 @@ class TransactionalProducer:
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Whoever fails in it has no more use for the producer: it is discarded."""
+        """Discard the producer if the body of the context fails."""
         try:
             yield
         except BaseException:
@@ -226,8 +227,8 @@ class TransactionalProducer:
     async def discard(self) -> None:
         """End it within a few seconds, whatever state it and the broker are in. Never raises.
 
-        An open transaction is aborted so that readers of the outputs are not held back until the next fence. Who is
-        cancelled meanwhile still waits for the end: nothing else would close the connections.
+        An open transaction is aborted so that readers of the outputs are not held back until the next fence. A caller that is cancelled
+        meanwhile still waits for the end: nothing else would close the connections.
         """
         await to_the_end(self._end())
 

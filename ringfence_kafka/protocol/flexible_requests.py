@@ -19,7 +19,7 @@ _HEADER: Final = struct.Struct(">hhi")
 
 
 class _Header(NamedTuple):
-    """What aiokafka's connection asks of a header."""
+    """Request header with the methods that aiokafka's connection calls."""
 
     data: bytes
     correlation_id: int
@@ -30,7 +30,7 @@ class _Header(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What it asks of the type of an answer."""
+    """Answer type with the method that aiokafka's connection calls."""
 
     read: "Callable[[Reader], Any]"
 
@@ -40,7 +40,7 @@ class _Answer(NamedTuple):
 
 
 class Question:
-    """What it asks of a request, and of the structure that it makes for it: both are this."""
+    """Request as aiokafka's connection takes it, and also the structure that it makes from a request."""
 
     __slots__ = ("API_KEY", "API_VERSION", "RESPONSE_TYPE", "_body", "_tagged")
 
@@ -95,7 +95,7 @@ class Reader:
         self.at = at
 
     def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
-        """What stands here in this form."""
+        """Unpack the next bytes in this form."""
         found = form.unpack_from(self._data, self.at)
         self.at += form.size
         return found

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 OFFSET_MAX: Final = 2**63 - 1
 """Kafka's offsets are signed 64-bit numbers. No record stands at the last of them: its successor has one, too."""
 NO_IDS: Final = frozenset({"", "A" * 22})
-"""What stands for a topic's ID where its cluster has none."""
+"""Placeholders for a topic's ID on clusters without topic IDs."""
 SOURCES_REMEMBERED: Final = 4_096
 
 _SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")
@@ -21,7 +21,7 @@ _ZERO: Final = ord("0")
 
 
 class Source(NamedTuple):
-    """Where a bridge reads: one partition of one topic's life."""
+    """Source of a bridge: one partition of one topic ID."""
 
     bridge: str
     topic_id: str
@@ -63,7 +63,7 @@ def decode(value: bytes | None) -> Hop | None:
 
 
 def encode_source(source: Source) -> bytes:
-    """What a hop begins with."""
+    """Return the bytes that a hop begins with."""
     return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
 
 

@@ -1,8 +1,8 @@
-"""Where a message has been, as it stands in :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS`. Pure.
+"""Path of a message in its :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS`. Pure.
 
-Members of a cluster connection stand there by their names. A topic that a bridge of its own has read it from stands there by Kafka's ID of
-it, behind a ``*``, which no member's name has: a topic that was deleted and created again is another one. A member that gets the message from
-one that it has passed stands there behind a ``+``, where messages may go further than one step: nobody else need bring it there.
+It has the names of members of a cluster connection. For a bridge outside a cluster connection it has Kafka's ID of the source topic behind
+a ``*``, which no member's name contains. A topic that was deleted and created again is therefore another one. Messages may go further than
+one step: a member that gets the message from one on its path then stands there behind a ``+``. No other member needs to bring it there.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def reached(member: bytes) -> bytes:
 
 
 def entries(value: bytes | None) -> list[bytes]:
-    """What a header says, in order."""
+    """Return the entries of a header, in order."""
     return [part for part in (value or b"").split(b",") if part]
 
 

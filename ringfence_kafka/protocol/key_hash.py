@@ -6,7 +6,7 @@ from typing import Final
 from aiokafka.partitioner import murmur2
 
 HASHES_KEPT: Final = 100_000
-"""Of the keys that were asked for last: the hash is computed in Python, byte by byte."""
+"""Cached hashes of the latest keys: the hash is computed in Python, byte by byte."""
 
 
 @lru_cache(HASHES_KEPT)

@@ -28,7 +28,7 @@ _VARINTS: Final = b"\x01"
 _BITMAP: Final = b"\x02"
 _ONE: Final = ord("1")
 _DENSE: Final = 16
-"""Where so many offsets lie for each one in a run, or more, varints are as short as a bitmap."""
+"""If the span has at least so many offsets for each known one, varints are as short as a bitmap."""
 
 Run = tuple[int, int]
 """Offsets from the first, up to and without the second."""

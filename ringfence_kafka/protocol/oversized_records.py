@@ -15,13 +15,13 @@ from ringfence_kafka.protocol.varints import decode, encode_signed, signed
 RECORD_BYTES_MAX: Final = 32 * 2**20
 """Larger records of compressed batches are replaced, unless a process has memory for larger ones."""
 KEPT_BYTES: Final = 2**20
-"""A key or value of such a record that is no larger, and headers that together are not, stay as they are."""
+"""A key or value up to this size stays as it is, and so do headers up to this size in total."""
 _PIECE_BYTES: Final = 2**18
 _VARINT_BYTES_MAX: Final = 10
 
 
 class Replaced(NamedTuple):
-    """What stands for a record."""
+    """Replacement of an oversized record."""
 
     data: bytes
     """The record as a batch has it."""
@@ -36,7 +36,7 @@ def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
     ``pull`` returns so many of the next bytes of the batch, or fewer at its end. Records of up to ``limit`` bytes are read whole.
 
     Raises:
-        CorruptRecordException: the bytes are no record.
+        CorruptRecordException: the bytes do not form a record.
     """
     reader = _Reader(pull)
     length = reader.varint()

@@ -97,7 +97,7 @@ def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
 
 
 def record_end(data: bytes, at: int = 0) -> int:
-    """Return where the record that begins there ends, also behind these bytes; one more than these where its length is cut off.
+    """Return the end of the record that begins at ``at``, also behind these bytes; one more than their number if its length is cut off.
 
     Raises:
         CorruptRecordException: its length is none.

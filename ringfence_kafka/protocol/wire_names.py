@@ -68,7 +68,7 @@ HEADER_BRIDGE_APP: Final = "_RF_BRIDGE_APP"
 """On what a bridge has quarantined: the ID of its application. Bridges of several sources may have one name, and then one quarantine topic."""
 
 HEADER_HOPS: Final = "_RF_HOPS"
-"""What a message has passed, in order, with commas between, as :mod:`ringfence_kafka.protocol.hop_trace` has it; stays on what is accepted."""
+"""Path of a message, in order, with commas between (:mod:`ringfence_kafka.protocol.hop_trace`); stays on accepted messages."""
 
 DEAD_LETTER_TOPIC: Final = "__dlq.errors.topic"
 """On a dead letter, as KIP-1191 names them: the accepted topic that its message stands in …"""
@@ -84,7 +84,7 @@ DEAD_LETTER_MESSAGE: Final = "__dlq.errors.message"
 """Why, as :data:`HEADER_REASON`."""
 
 NO_TIMESTAMP: Final = -1
-"""What Kafka says of a record that has none."""
+"""Kafka's value for a record without a timestamp."""
 
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
@@ -105,7 +105,7 @@ def accepted_topic(address: str) -> str:
 
 
 def duplicates_topic(address: str) -> str:
-    """Topic that duplicates are diverted to, where that is configured."""
+    """Return the topic that duplicates are diverted to, if the configuration says so."""
     return f"{address}.duplicates"
 
 
@@ -127,8 +127,8 @@ def progress_topic(app_id: str) -> str:
 def state_topic(app_id: str, group: str, topic: str) -> str:
     """Compacted topic with what the handlers of a consumer group keep for each group of messages of an accepted topic.
 
-    Where two consumer groups could have the same name, a digest is part of it. That is so with a hyphen in the name of the group or the topic, with
-    a character that no topic may have, and where the name is cut.
+    If two consumer groups could get the same topic name, a digest is part of it. That is the case if the group or the topic has a hyphen or
+    a character that topics may not have, or if the name is cut.
     """
     name = f"{app_id}-{group}-{topic}-state"
     legal = re.sub(r"[^a-zA-Z0-9._-]", "_", name)
@@ -158,7 +158,7 @@ def repair_group(app_id: str) -> str:
 
 
 def journal_topic(app_id: str) -> str:
-    """What happened to rings that excuses an ID accepted twice: cleared, resized, forgotten at an opening."""
+    """Return the topic of events that excuse an ID accepted twice: a ring cleared, resized, or forgotten at an opening."""
     return f"{app_id}-journal"
 
 
@@ -173,7 +173,7 @@ def changelog_topic(app_id: str, address: str) -> str:
 
 
 def transactional_id(app_id: str, address: str, lane: int) -> str:
-    """Transactional ID of a lane. It is the lane's fence: whoever initialises it last owns the lane."""
+    """Transactional ID of a lane. It is the lane's fence: the process that initialises it last owns the lane."""
     return f"{app_id}-{address}-{lane}"
 
 
@@ -183,7 +183,7 @@ def lane_name(address: str, lane: int) -> str:
 
 
 HOP_MEMORY: Final = "BRIDGE."
-"""What the name of an address's hop memory begins with, as HornetQ 37.3 names that cache; the address follows."""
+"""Prefix of an address's hop memory, as HornetQ 37.3 names that cache; the address follows."""
 
 
 def bridge_group(app_id: str, bridge: str) -> str:
@@ -197,5 +197,5 @@ def bridge_quarantine_topic(bridge: str) -> str:
 
 
 def source(topic: str, partition: int) -> bytes:
-    """What :data:`HEADER_SOURCE` begins with; the offset follows as decimal digits."""
+    """Return the beginning of :data:`HEADER_SOURCE`; the offset follows as decimal digits."""
     return b"%b/%d/" % (topic.encode(), partition)

@@ -1,10 +1,9 @@
-"""The last committed value of each key in a compacted topic, for those who ask again and again.
+"""The last committed value of each key in a compacted topic, for repeated lookups.
 
-What was read of a partition is kept; the next question reads what came since. The log may have become another one
-meanwhile (the topic was recreated, its tail lost, its beginning deleted), and its end alone does not tell: each reading
-begins with the record that was read last, and where that is not there as it was, all is read anew. Whoever asks gets
-what is committed up to the high watermark of that moment, and nothing beyond it; transactions that are open below it are
-waited for.
+The reader keeps the values of a partition; the next lookup reads only newer records. The log may have changed meanwhile (the topic was
+recreated, its tail lost, its beginning deleted), and its end alone does not show that. Therefore each reading begins with the record that
+was read last. If that record is missing or changed, the whole partition is read again. A lookup returns values committed up to the high
+watermark of that moment, and none beyond it; it waits for transactions that are open below it.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from ringfence_kafka.readers.consumers import STOP_LIMIT_S
 from ringfence_kafka.readers.log_reader import LogStalledError, require_moving
 
 BYTES_MAX: Final = 64 * 2**20
-"""That are kept, all partitions together. Beyond, those that were asked for longest ago are read anew next time."""
+"""Bytes that are kept, all partitions together. Beyond that, the least recently used partitions are discarded and read again next time."""
 ENTRY_BYTES: Final = 250
 """That a key and its value cost beside their own length."""
 AGE_MAX_S: Final = 30.0
-"""Beyond, all is read anew: a tombstone that came and went meanwhile would not be noticed. The topic's
+"""Beyond that age the whole partition is read again: the reader could miss a tombstone that came and went meanwhile. The topic's
 ``delete.retention.ms`` is at least twice that."""
 TRIES: Final = 5
 _POLL_MS: Final = 50
@@ -51,7 +50,7 @@ class LatestValue(NamedTuple):
 
 
 class CompactedTopic:
-    """Of one topic; one reader for all of its partitions, made when it is first needed."""
+    """Lookups in one compacted topic; one reader serves all its partitions, and is made when it is first needed."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class CompactedTopic:
         self._bytes_max = bytes_max
         self._beside = beside
         self._known: OrderedDict[int, _Known] = OrderedDict()
-        """By partition, what was asked for last at the end. Not there: read anew."""
+        """Known values by partition, in order of last use. A missing partition is read from its beginning."""
         self._asked: dict[int, RequestCoalescer[bytes, LatestValue]] = {}
         self._reader: _Reader | None = None
         self._starting = asyncio.Lock()
@@ -81,10 +80,10 @@ class CompactedTopic:
         self._stopped = False
 
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
-        """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
+        """Return the last value of this key that was committed before the call, None = no value, and the time until which it was the last.
 
-        That moment, by :func:`ringfence_kafka.clock.now` and after the call, is when the end up to which is read was asked for: what is
-        committed later was not written before it. The reading itself may take as long as somebody else's transaction stays open.
+        That time, by :func:`ringfence_kafka.clock.now` and after the call, is the moment of the request for the end offset: values
+        committed later were not written before it. The reading itself may take as long as another client's transaction stays open.
 
         Raises:
             LogStalledError: a transaction does not end.
@@ -210,7 +209,7 @@ class CompactedTopic:
 class _Known:
     def __init__(self, start: int) -> None:
         self.start = start
-        """Where the log began."""
+        """First offset of the log."""
         self.next = start
         """Up to where it was read."""
         self.read_at = clock.now()
@@ -261,13 +260,13 @@ class _Reader:
         self._consumer.resume(tp)
 
     async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
-        """What has come, perhaps nothing, and up to where that is, markers included."""
+        """Return the fetched records, perhaps none, and the offset behind them, markers included."""
         internals.keep_fetching(self._consumer)
         fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
         return fetched.get(tp, []), await self._consumer.position(tp)
 
     def release(self, tp: TopicPartition) -> None:
-        """A user is done with it. What was fetched ahead is dropped: it would be old when it is asked for."""
+        """Release the partition for one user. Records that were fetched ahead are discarded: they would be old at the next lookup."""
         self.users -= 1
         with contextlib.suppress(Exception):  # it may be stopped
             internals.drop_fetched(self._consumer, [tp])  # else it stays until Python looks for cycles

@@ -30,8 +30,8 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "fetch_max_wait_ms": _POLL_MS,
 }
 _RESTED_FETCH_WAIT_MS: Final = 20
-"""Of a consumer that goes from one stretch to the next: a fetch that lies with the broker, as it always does at a log's end, holds up
-the first of the next stretch."""
+"""Fetch wait of a consumer that reads several stretches in turn. A fetch waits at the broker at each log's end, and delays the first fetch
+of the next stretch."""
 RESTING_MAX: Final = 16
 RESTS_S: Final = 5.0
 TAIL_OFFSETS: Final = 64

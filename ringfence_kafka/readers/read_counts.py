@@ -1,4 +1,4 @@
-"""How many records a command has read from logs, for whoever reports its progress. Pure."""
+"""Count of the records that a command has read from logs, for its progress report. Pure."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ def observed(observer: Callable[[int], None]) -> Iterator[None]:
 
 
 def report(records: int) -> None:
-    """So many records were read."""
+    """Report so many records as read."""
     observer = _observer.get()
     if observer is not None:
         observer(records)

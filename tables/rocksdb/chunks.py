@@ -21,7 +21,7 @@ _KEY: Final = struct.Struct(">cIQ")
 
 
 def key_of(capacity: int, last: int) -> bytes:
-    """Of the chunk that ends with this sequence. The first key from here on is that of the chunk which holds it."""
+    """Return the key of the chunk that ends with this sequence. The first key from here on belongs to the chunk which holds it."""
     return _KEY.pack(PREFIX, capacity, last)
 
 

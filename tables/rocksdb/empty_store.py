@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 _LAST: Final = "CURRENT"
-"""Names the manifest: without it there is no RocksDB yet."""
+"""File that names the manifest: without it a folder holds no RocksDB yet."""
 _LEFT_OUT: Final = ("LOG", "LOCK", "OPTIONS-")
-"""What opening makes itself."""
+"""Files that RocksDB makes when it opens."""
 
 
 class EmptyStore:
@@ -37,7 +37,7 @@ class EmptyStore:
         return kept
 
     def copy_to(self, folder: Path) -> None:
-        """Into a folder that is there; nothing is done where something is in it, or where the first one cannot be made beside it.
+        """Copy it into an existing folder; do nothing if that is not empty, or if the first copy cannot be made beside it.
 
         Raises:
             OSError: it cannot be written.

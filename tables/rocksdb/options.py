@@ -9,7 +9,7 @@ _BUFFER_BYTES: Final = 8 * 2**20
 _ARENA_BYTES: Final = 2**16
 """By which such a buffer grows: with RocksDB's own eighth of it, 64 lanes have 64 MiB before much is in them."""
 BUFFERS_BYTES_MAX: Final = 32 * 2**20
-"""What all stores of the process have in memory that is not in files yet, about."""
+"""Bytes that all stores of the process have in memory and not in files yet, approximately."""
 CACHE_BYTES_MAX: Final = 32 * 2**20
 """And what they keep of files, but for those with an index: ..."""
 INDEXED_CACHE_MIB: Final = 16
@@ -17,7 +17,7 @@ INDEXED_CACHE_MIB: Final = 16
 
 
 class _Shared:
-    """What RocksDB has in memory, for all stores of the process."""
+    """Memory of RocksDB that all stores of the process share."""
 
     def __init__(self) -> None:
         self.buffers = WriteBufferManager(BUFFERS_BYTES_MAX, False)

@@ -30,7 +30,7 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
     """Print all bridges, or those that are named. Returns 0 ok, 1 somebody has to act.
 
     Raises:
-        ConfigurationError: a name is not known, or there are no bridges.
+        ConfigurationError: a name is not known, or the configuration has no bridge.
         BrokerUnavailableError: no source answers.
     """
     with reading("offsets of bridges"):

@@ -106,7 +106,7 @@ async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
 def dated_batches(
     topic: str, partition: int, entries: Iterable[Entry], new_builder: NewBuilder, oldest_ms: int = 0
 ) -> list[Outgoing]:
-    """Return batches of changelog records that keep the time of their acceptance, but are no older than ``oldest_ms``."""
+    """Return batches of changelog records that keep the time of their acceptance, or get ``oldest_ms`` if they are older."""
     batches, builder = [], new_builder()
     for key, value, timestamp in entries:
         record: dict[str, Any] = {

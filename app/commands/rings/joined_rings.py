@@ -48,7 +48,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewLane:
-    """What is written into the changelog partition of a lane."""
+    """New content of the changelog partition of a lane."""
 
     meta: Meta
     entries: list[Entry]
@@ -59,7 +59,7 @@ class NewLane:
 
 
 def _known(lane: int, content: Content) -> Iterator[_Known]:
-    """The live IDs of a ring by sequence. Where a clock went back, a later ID is as old as the one before it."""
+    """Yield the live IDs of a ring by sequence. After a clock went back, a later ID is as old as the one before it."""
     meta = content.meta
     if meta is None:
         return
@@ -203,7 +203,7 @@ def _changes(present: Records, wanted: Records) -> list[Entry]:
 
 
 def ended(meta: Meta, lanes: int) -> Meta:
-    """Return the record of a lane that there is no more: nothing of its ring is alive."""
+    """Return the meta record of a lane that no longer exists: nothing of its ring is alive."""
     return meta._replace(
         floor=meta.head, next_offsets={}, older=[], incarnation=secrets.token_hex(8), lanes=lanes
     )

@@ -1,8 +1,9 @@
 """``ringfence rings regroup``: another number of lanes for an address whose lanes have begun.
 
-A lane owns partitions of the input, and its ring knows the IDs whose home they are. The new rings are written from the old ones: a lane gets the
-IDs of all former lanes whose partitions it owns, by the time of their acceptance, and the newest ``id_cache_size`` of them stay. A slot does not
-say whose home it is, so where a lane is divided each of its successors gets all. :mod:`app.commands.rings.regrouping` has the steps.
+A lane owns partitions of the input, and its ring knows the IDs with their home in these. The new rings are written from the old ones: a
+lane gets the IDs of all former lanes whose partitions it owns. They are ordered by the time of their acceptance, and the newest
+``id_cache_size`` stay. A slot does not name its home partition, so that each successor of a divided lane gets all IDs.
+:mod:`app.commands.rings.regrouping` has the steps.
 """
 
 import asyncio

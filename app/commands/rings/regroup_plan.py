@@ -1,4 +1,4 @@
-"""The plan of a regrouping: which lanes there were, which there are to be, and who gets what. Pure."""
+"""The plan of a regrouping: former lanes, new lanes, and the former lanes behind each new one. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

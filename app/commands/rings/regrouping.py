@@ -22,7 +22,7 @@ from tables import codec
 from tables.codec import Meta
 
 RECORDS_A_TRANSACTION: Final = 100_000
-"""Of rings that no lane goes by yet."""
+"""Records in one transaction while new rings are written that no lane uses yet."""
 
 
 class Change(NamedTuple):

@@ -178,7 +178,7 @@ class LaneView:
             settings: The configuration.
             address: The address.
             cluster: The cluster.
-            number: Of the lane, and of its changelog partition.
+            number: Number of the lane, and of its changelog partition.
             partitions: Partitions of the input that the lane owns.
             dated: Keep the timestamps of ring records, too.
         """

@@ -99,8 +99,8 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
 
     Args:
         raw: UTF-8 bytes.
-        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts. Of parts the
-            caller checks it (:func:`check_id`): they may be of other addresses.
+        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts. For parts, the caller checks
+        it (:func:`check_id`), because they may belong to other addresses.
 
     Raises:
         ValueError: names the fault and the way out, and the part as ``i/N``; the caller knows the line's number.

@@ -1,7 +1,8 @@
 """``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
 
-The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or moves
-to a successor, which is p + old, p + 2 old, and so on. Each successor gets everything that lane p knows: its ring, and what came over bridges. Lane p keeps it too.
+The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or
+moves to a successor. Successors are p + old, p + 2 old, and so on. Each successor gets everything that lane p knows: its ring and its hop
+memory. Lane p keeps it too.
 
 No worker may run meanwhile, and nothing may be left to judge: later messages of a group would be in another partition than earlier ones.
 Successors have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,

@@ -1,7 +1,7 @@
 """``ringfence topics grow`` for an address that sets ``lanes``: its input gets partitions, and nothing else changes. Pure.
 
-Partition p belongs to lane p modulo ``lanes``. Where both counts are multiples of it, each group and each ID keeps its lane, so nothing is handed
-over, and workers may run. With one lane every count will do.
+Partition p belongs to lane p modulo ``lanes``. If both counts are multiples of it, each group and each ID keeps its lane, so that nothing
+is handed over, and workers may run. With one lane every count will do.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The demo of a bridge: two clusters, a bridge that dies, a link that is cut, a producer that fails over."""
+"""The demo of a bridge: two clusters, a killed bridge, a cut link, a producer that fails over."""
 
 from app.demo.bridge.run import MESSAGES, run
 

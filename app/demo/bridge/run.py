@@ -1,4 +1,4 @@
-"""``ringfence demo --bridge``: two brokers, a bridge that is killed twice, a link that is cut, a producer that fails over."""
+"""``ringfence demo --bridge``: two brokers, a bridge killed twice, a cut link, a producer that fails over."""
 
 import time
 from collections.abc import Callable, Iterable

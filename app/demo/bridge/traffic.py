@@ -1,4 +1,4 @@
-"""What a producer sends that fails over from one cluster to the other. Pure; a seed reproduces it."""
+"""Messages of a producer that fails over from one cluster to the other. Pure; a seed reproduces them."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ NEAR: Final = 2_000
 FAIL_OVER: Final = 0.7
 """Up to this share of its messages a producer sends to the origin; then to the target."""
 UNSURE: Final = 5_000
-"""So many of the last messages to the origin are sent to the target again: nobody knows which of them crossed."""
+"""Last messages to the origin that the producer sends to the target again: nobody knows which of them crossed."""
 MESSAGES_MIN: Final = 20_000
 
 
@@ -53,12 +53,12 @@ class Plan:
 
 
 def to_origin(everything: Sequence[Message]) -> Sequence[Message]:
-    """What is sent before the producer fails over."""
+    """Return the messages before the producer fails over."""
     return everything[: int(FAIL_OVER * len(everything))]
 
 
 def to_target(everything: Sequence[Message]) -> Sequence[Message]:
-    """What is sent after it: first the messages that it is unsure of."""
+    """Return the messages after it fails over: first those that it is unsure of."""
     return everything[len(to_origin(everything)) - UNSURE :]
 
 

@@ -1,8 +1,8 @@
 """One bound for the fetched and unfinished messages of all lanes of a process.
 
-A batch counts from the fetch to the end of its transaction, with the outputs that will be built of it: a lane that may begin must be
-able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane has finished the batch or nobody refers to it:
-a rebalance or a rewind just drops batches. Batches of the native core may share the bytes of a fetch, which count once.
+A batch counts from the fetch to the end of its transaction, with the outputs that will be built of it. Each lane that may begin must be
+able to end. Each batch has a :class:`Held`. It gives its bytes back when the lane has finished the batch or nobody refers to it, because a
+rebalance or a rewind just discards batches. Batches of the native core may share the bytes of a fetch, which count once.
 
 :mod:`ringfence_client.window.memory_budget` divides the memory. A partition without room is not fetched, and its fetched records wait
 with the fetcher. A partition that holds nothing always goes on, however large its message is.
@@ -29,13 +29,13 @@ from ringfence_kafka.process import gc_settings
 RECORD_BYTES: Final = 900
 """Cost of a record with its verdict, its slot and its outputs, beside its contents. Measured, with CPython 3.11."""
 COPIES: Final = 4
-"""Of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow broker."""
+"""Copies of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow broker."""
 RAW_RECORD_BYTES: Final = 600
 """The same of a record in the bytes of its fetch, without an object. Measured with two copies."""
 RAW_COPIES: Final = 3
 """One less: the fetch counts its bytes itself."""
 BATCH_BYTES_MAX: Final = 8 * 2**20
-"""Of one batch; but one record comes in any case."""
+"""Most bytes of one batch; one record comes in any case."""
 BATCH_BYTES_MIN: Final = 2**16
 """Even if less room is left: a batch must be worth its transaction."""
 LARGE_RECORD_BYTES: Final = 2**18
@@ -141,7 +141,7 @@ class Buffers:
         return self._clock() - self._moved < MOVING_S
 
     def batch_bytes_max(self, tp: TopicPartition) -> int:
-        """Of the next batch: a quarter of the present limit of a partition, and no more than the rest of this one."""
+        """Return the limit of the next batch: a quarter of the present limit of a partition, and at most the rest of this partition's."""
         share = self._shares.get(tp)
         used = 0 if share is None else share.bytes
         most = self.memory.limit(used)

@@ -27,7 +27,7 @@ LEAST_MAX_TARGETS: Final = 4
 class FetchInterval:
     """The interval of one worker. In any thread.
 
-    A message that comes in the pause waits for half of it, on average, and then for its transaction. So half of the messages can be
+    A message that comes in the pause waits for half of it, on average, and then for its transaction. Therefore half of the messages can be
     read within the target if half the pause and the transaction take as long as the target. If transactions take nearly
     that long, a pause remains: a lane runs one transaction at a time, and later messages cost least as one batch. If many lanes have
     a little to do each, the pause grows until transactions leave half of a core.

@@ -73,7 +73,7 @@ class FetchLoop:
         self._pace = FetchScheduler(self._fetcher, self._is_wanted, interval)
 
     async def fetch(self, limit_s: float) -> dict[TopicPartition, FetchedBatch]:
-        """What was fetched of each active partition; waits up to ``limit_s`` seconds for something.
+        """Return the fetched records of each active partition; wait up to ``limit_s`` seconds for some.
 
         Which partitions are active may change during the wait, so each look asks again.
         """

@@ -1,9 +1,9 @@
-"""When brokers are asked for which records: each batch is worth its transaction, no lane waits for another, and memory is bounded.
+"""Schedule of fetches: each batch is worth its transaction, no lane waits for another, and memory is bounded.
 
 A transaction costs its lane some milliseconds of CPU, and some tens of milliseconds with the broker's answers, for one record as for a
-hundred. So a broker that was read to its end has a pause; a partition that is behind never waits. Nor does a record for an idle
-partition: a fetch lies with the broker by then. The pause is here and not in the lane, because records that wait in the broker cost
-nothing, and each fetched batch costs a turn of the consumer's thread and one of Faust.
+hundred. Therefore a broker that was read to its end has a pause; a partition that is behind never waits. A record for an idle partition
+does not wait either: a fetch lies with the broker by then. The pause is here and not in the lane: records in the broker cost nothing, while
+each fetched batch costs a turn of the consumer's thread and one of Faust.
 """
 
 import time

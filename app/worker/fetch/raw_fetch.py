@@ -24,7 +24,7 @@ class Limits(NamedTuple):
 
     records_max: int
     bytes_max: int
-    """Of their cost; but one record comes in any case."""
+    """Limit of their cost; one record comes in any case."""
     record_bytes: int
     """Cost of a record without its contents."""
     copies: int

@@ -1,7 +1,8 @@
 """Balanced, sticky assignment of lanes to workers.
 
-A lane owns partitions of its input topic and one of its forward topic, if there is one. It counts by its partitions. Faust's own assignor goes by topics of one partition count: it gives partition 0
-of all of them to one worker, so that of ten addresses with four partitions each a fifth worker gets nothing. It also depends on
+A lane owns partitions of its input topic and one of its forward topic, if there is one. It counts by its partitions. Faust's own assignor
+goes by topics of one partition count: it gives partition 0 of all of them to one worker. With ten addresses of four partitions each, a
+fifth worker gets nothing. It also depends on
 the order in which members are named, so nobody can predict it.
 """
 
@@ -21,7 +22,7 @@ class LaneTopics(NamedTuple):
 
     input: str
     forward: str = ""
-    """Its partition p is lane p's; empty = there is no such topic."""
+    """Its partition p is lane p's; empty = the address has none."""
     lanes: int = 0
     """Partition p of the input is lane p modulo this; 0 = each partition is a lane."""
 
@@ -103,8 +104,8 @@ def units_of(
 ) -> tuple[dict[str, Unit], dict[str, TopicGroup]]:
     """Units, and the topics of each.
 
-    Other topics go together if the same members subscribe to them and they have as many partitions: they may be an address of
-    a member with more addresses than this worker. So do those of an address that nobody subscribes to as a whole.
+    Other topics go together if the same members subscribe to them and they have as many partitions. They may be an address of a member with
+    more addresses than this worker. The topics of an address without a subscriber to all of them are treated alike.
 
     Args:
         subscribed: Topics of each member.

@@ -1,9 +1,9 @@
 """Lanes without a worker although workers run.
 
 The leader of the group watches its topics: it asks for a new assignment when some appear or grow. A static member that led the group and
-comes back within its session leads it again without learning it: aiokafka joins by JoinGroup 5, whose answer names the former member
-(KIP-814 closes that gap in version 9). Then nobody watches. So each worker looks at the group's assignment. A static member joins
-again if a lane stays without a worker, and the broker, which knows the leader, starts a rebalance when the leader does so.
+comes back within its session leads it again without learning it. This is because aiokafka joins by JoinGroup 5: its answer names the former
+member (KIP-814 closes that gap in version 9). Then nobody watches. Therefore each worker looks at the group's assignment. A static
+member joins again if a lane stays without a worker. The broker knows the leader, and starts a rebalance when the leader joins again.
 """
 
 import asyncio

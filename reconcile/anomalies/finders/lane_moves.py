@@ -1,10 +1,10 @@
 """IDs that two lanes judged, of which the second lane may know those of the first.
 
-An address that gets more lanes hands the IDs of a lane to all lanes whose number is its own modulo the former
-count. So IDs of both lanes, and of lanes in between, lie between the two.
+An address that gets more lanes hands the IDs of a lane to all lanes whose number is its own modulo the former count. Therefore IDs of both
+lanes, and of lanes in between, lie between the two.
 
-An address whose lanes are regrouped begins new rings, each with the newest IDs of several former rings. So IDs of those others lie
-between the two, unless an earlier run or a partition of the output shows that they were accepted before the first.
+An address whose lanes are regrouped begins new rings, each with the newest IDs of several former rings. Therefore IDs of those other rings
+lie between the two, unless an earlier run or a partition of the output shows that they were accepted before the first.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from reconcile.spark.small_frames import small
 _RING = ["address", "lane"]
 _FIRST: Final = ["address", "a_run", "a_out_address", "a_out_partition", "a_out_offset"]
 _PATHS: Final = schema(address=INT, a_lane=INT, lane=INT, path=ArrayType(INT), merged=ArrayType(INT))
-"""Two rings of which the second has IDs of the first, the rings by which they came, and others whose IDs came to the second too."""
+"""Two rings, the second with IDs of the first; the rings on that path; and other rings with IDs in the second."""
 _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 

@@ -57,7 +57,7 @@ def _unknown() -> Column:
 def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
     """Diverted duplicates of nothing; the arguments are those of :func:`lost`.
 
-    An input without an ID can only repeat a hop. Where IDs do not count, hops do not count either.
+    An input without an ID can only repeat a hop. If IDs do not count, hops do not count either.
     """
     rule = F.broadcast(rules)
     by_hop = F.col("resent")
@@ -85,7 +85,7 @@ def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | No
     """The anomaly, or GAP where the evidence on it is deleted.
 
     A bridge keeps the order of its source. If a lower hop of the route was accepted, this hop had not come
-    before. ``by_id`` tells whether an unseen ID would explain the row; None = where the row has IDs.
+    before. ``by_id``: an unseen ID would explain the row; None = it would if the row has IDs.
     """
     by_id = F.col("ids") > 0 if by_id is None else by_id
     by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")

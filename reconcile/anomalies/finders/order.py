@@ -43,7 +43,7 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
     """Places where the order of a group from one input partition breaks, a row each.
 
     Parts of transactions are in order only within one lane. A group in several output partitions has no
-    order, which is one row more. Of an input that was accepted twice the first counts. One task sorts a large
+    order, which is one row more. If an input was accepted twice, the first output counts. One task sorts a large
     group, on disk where memory ends.
     """
     accepted = _accepted(evidence)

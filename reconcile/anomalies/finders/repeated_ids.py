@@ -2,7 +2,7 @@
 
 A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads several inputs, its own partitions
 and the forward topic, each in order. Accepted records of an address that sets ``lanes`` have the sequence number of their ID, so the
-number of IDs between two is their difference. Of other records none shows how the lane interleaved its inputs. But a lane writes one
+number of IDs between two is their difference. Other records do not show how the lane interleaved its inputs. But a lane writes one
 transaction after the other, so its records are in its own order in each partition of the output. That bounds the number from above.
 An ID is called FORGOTTEN only if even that bound lies within the promise.
 """
@@ -94,7 +94,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     A lane reads several inputs, or *routes*: its partitions of the input topic, and its partition of the forward topic. Along a route
     offsets are the order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of
     :func:`~reconcile.anomalies.finders.ring_ranks.ranks` are in order along each route. Sorted by the middle of their interval, the last of each route before an ID is the
-    nearest. Where IDs have sequence numbers, these are the order.
+    nearest. If IDs have sequence numbers, these are the order.
 
     Args:
         repeated: Result of :func:`repeated`.
@@ -129,8 +129,8 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
 def between(pairs: DataFrame) -> DataFrame:
     """The pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
 
-    ``between`` is the largest possible number of IDs that were accepted between the two. Of two lanes it
-    counts all IDs of the first lane after the one, and of the second lane before the other. ``order`` is 1 if
+    ``between`` is the largest possible number of IDs that were accepted between the two. For two lanes it counts all IDs of the first lane
+    after the one, and of the second lane before the other. ``order`` is 1 if
     the earlier one was certainly accepted first, -1 if the later one was, and 0 if no evidence shows it.
     ``exact``: by sequence numbers, so evidence of IDs in between is not needed.
     """

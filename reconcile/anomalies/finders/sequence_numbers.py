@@ -10,8 +10,7 @@ from reconcile.run.frames.journal import emptied_before
 def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
     """IDs of one run whose sequence number another ID of the ring has too, a row each but for the first.
 
-    A ring that was opened in memory only begins its numbers anew. ``events``: :data:`reconcile.spark.schemas.EVENTS`; None = there are
-    none.
+    A ring that was opened in memory only begins its numbers again. ``events``: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
     """
     numbered = emptied_before(ids.where("sequence is not null"), events)
     same = Window.partitionBy("address", "lane", "emptied", "sequence").orderBy(

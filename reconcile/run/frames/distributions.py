@@ -54,7 +54,7 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
 
 def ring_by_lane(resends: DataFrame) -> DataFrame:
-    """Of each lane (``at``): resends, distance p99, and the largest distance (``a`` to ``c``)."""
+    """Return for each lane (``at``): resends, distance p99, and the largest distance (``a`` to ``c``)."""
     summed = _summed(resends, "address", "lane")
     found = summed.groupBy("address", F.col("lane").alias("at")).agg(
         F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")

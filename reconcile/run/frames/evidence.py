@@ -13,7 +13,7 @@ from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUAR
 
 RECORD = ["address", "partition", "offset"]  # of an input record
 PLACE = [*RECORD, "part_number"]
-"""Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
+"""Join key: the place of an input record, or of a part in its value. Part 0 is the record itself."""
 _SORTED = ["offset", "partition", "address", "part_number"]
 """The same; rows are compared by the first, and seldom by the others: an address is that of millions."""
 FIRST = "has_input and (nth is null or nth = 1)"  # of the evidence, each record and each part once
@@ -95,7 +95,7 @@ def _scattered(outputs: DataFrame) -> DataFrame:
 def _parted(both: DataFrame) -> DataFrame:
     """Waiting inputs in rows apart from their outputs, which are newer than the cut of the home lane.
 
-    What that lane judged just before them lies beyond the cut of its own input, and is not judged now either.
+    Records that this lane judged just before them lie beyond the cut of its own input, and are not judged now either.
     """
     waiting = F.coalesce(F.col("has_input") & (F.col("forward_offset") >= F.col("committed")), F.lit(False))
     early = waiting & F.col("fate").isNotNull()

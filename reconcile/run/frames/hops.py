@@ -1,8 +1,8 @@
 """Hops that lanes knew, of records that came over bridges.
 
-A **route** is a bridge, a partition of its source, the input partition where its records arrive, and the lane that judges them. A
-record is a duplicate, whatever IDs it has, if an earlier record of its route has the same hop or confirms it, or if the same hop
-came to its lane by another route. Records of one route are in the order of their input. Between two routes there is no order.
+A **route** is a bridge, a partition of its source, the input partition where its records arrive, and the lane that judges them. A record is
+a duplicate, with any IDs, if an earlier record of its route has the same hop or confirms it. It is a duplicate too if the same hop
+came to its lane by another route. Records of one route are in the order of their input. Two routes have no common order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -160,8 +160,8 @@ def _earlier(window: WindowSpec) -> WindowSpec:
 def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame:
     """Places of the lost inputs of the run.
 
-    ``orphans`` are inputs with IDs that were not accepted and repeat nothing. ``dropping`` tells whether an
-    input without an output may be a duplicate by its ID.
+    ``orphans`` are inputs with IDs that were not accepted and repeat nothing. ``dropping``: an input without an output may be a duplicate
+    by its ID.
     """
     missing = followed.where(
         "not kept and part_number = 0 and whole is null and not waiting and not resent"
@@ -193,7 +193,8 @@ def evidence_of(followed: DataFrame) -> DataFrame:
 def kept_on(followed: DataFrame, most: Column) -> DataFrame:
     """:data:`reconcile.spark.schemas.HOPS`, by which later runs recognize a resend.
 
-    Of each route the largest confirmed hop since its lane last forgot, and the highest ``most`` hops above it: a lane keeps no more.
+    For each route they hold the largest confirmed hop since its lane last forgot, and the highest ``most`` hops above it. A lane keeps the
+    same and no more.
     """
     on = "(capacity is null or capacity > 0)"
     judged = f"kept or ({ONCE} and not waiting and {on})"

@@ -121,12 +121,12 @@ def judged_before(event: Callable[[str], Column], row: str = "") -> Column:
 
 
 def past_events() -> Column:
-    """Of ``events``, those before the row."""
+    """Return the ``events`` before the row."""
     return F.filter("events", lambda event: ~judged_before(event.__getitem__))
 
 
 def future_events() -> Column:
-    """Of ``events``, those after the row."""
+    """Return the ``events`` after the row."""
     return F.filter("events", lambda event: judged_before(event.__getitem__))
 
 

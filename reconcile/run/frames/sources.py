@@ -21,7 +21,7 @@ from ringfence_kafka.protocol import wire_names
 AWAY: Final = -1  # number of an address that is not configured now
 _EVENT_FORMAT: Final = 3
 _FORMAT_LANES: Final = 3
-"""Of an event of an address that sets ``lanes``: ``next`` is by topic and partition."""
+"""Format of an event of an address that sets ``lanes``: ``next`` is by topic and partition."""
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>, "
     "topic_ids map<string,string>, lanes int"
@@ -29,7 +29,7 @@ _EVENT: Final = (
 
 
 _KNOWN: Final = "array<struct<number: int, partitions: int, input: struct<topic: string, id: string>, forward: struct<topic: string, id: string>>>"
-"""What events are compared with, of each address."""
+"""Topics of each address, with which events are compared."""
 
 
 @dataclass(slots=True)
@@ -203,7 +203,7 @@ def _next(topic: str) -> Column:
 
 
 def _nexts() -> Column:
-    """The offsets by partition of an input. What the event does not name, the lane had not read."""
+    """The offsets by partition of an input. Partitions that the event does not name had not been read by the lane."""
     name, lane = F.col("of.input.topic"), F.col("event.lane")
 
     def next_of(partition: Column) -> Column:

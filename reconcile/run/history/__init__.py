@@ -1,1 +1,1 @@
-"""What a run knows of earlier runs, and the offset range that it covers."""
+"""A run's knowledge of earlier runs, and the offset range that it covers."""

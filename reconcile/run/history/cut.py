@@ -1,6 +1,6 @@
 """The cut: offset ranges of a run, from the end of its base to the committed offsets of the workers. Pure.
 
-Outputs are read to their end, which is asked for later, so that they contain all that the commits cover.
+Outputs are read to their end. It is asked for after the commits, so that the outputs contain all covered messages.
 Evidence on inputs beyond the cut is kept for the next run.
 """
 
@@ -109,7 +109,7 @@ class AddressCut:
     quarantine: TopicCut
     duplicates: TopicCut | None
     forward_committed: tuple[int, ...]
-    """What home lanes had consumed of the forward topic; it is read to its end."""
+    """Offsets up to which home lanes had consumed the forward topic; it is read to its end."""
     journal: Sequence[Lost] = ()  # what is gone of the journal, which all addresses share
     targets: Sequence[TopicCut] = ()
     """Accepted topics of other addresses, in which parts of its transactions are."""

@@ -127,7 +127,7 @@ def _forget_results(runs: RunHistory, latest: Sequence[Run], oldest: str) -> Non
 def heirs(last: Run, rings: Mapping[str, Rings], run: Run, address: str, lane: int) -> Sequence[int]:
     """The lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes.
 
-    Where it sets `lanes`, more partitions are not more lanes. Where lanes were regrouped, new ones know the IDs of former ones.
+    If it sets `lanes`, more partitions are not more lanes. After a regrouping, new lanes know the IDs of former ones.
     """
     if (of := rings.get(address)) is not None and (of.fixed or of.regroups):
         return of.heirs(lane)

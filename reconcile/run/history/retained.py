@@ -1,7 +1,7 @@
 """Checks that the files of earlier runs are complete.
 
-Without an earlier accepted ID, its duplicate looks LOST, and an operator who sends it again doubles it. So a
-missing folder is an error, unless it was forgotten on purpose (``nights/000003.forgotten``).
+Without an earlier accepted ID, its duplicate looks LOST, and an operator who sends it again doubles it. Therefore a missing folder is an
+error, unless it was forgotten on purpose (``nights/000003.forgotten``).
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -42,7 +42,7 @@ _DOUBTED: Final = {
 _OF_PARTS: Final = frozenset(
     {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
 )
-"""What an address says of parts that transactions of others have for it."""
+"""Keys of an address that concern its parts in transactions of other addresses."""
 _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.LOST,
     Anomaly.WRONG_VERDICT,
@@ -50,7 +50,7 @@ _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.TORN,
     Anomaly.GAP,
 }
-"""What an output of a deleted topic looks like, taken for one of the topic that has its name now."""
+"""Anomalies that an output of a deleted topic may resemble, if it is taken for one of the topic with that name now."""
 
 
 class Rule(NamedTuple):

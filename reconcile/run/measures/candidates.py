@@ -42,7 +42,7 @@ def counted() -> Iterator[Column]:
 
 
 def sequences() -> Iterator[Column]:
-    """Of one lane: how many IDs have a sequence number, the lowest number, and the highest."""
+    """Yield for one lane: the count of IDs with a sequence number, the lowest number, and the highest."""
     counts = F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()
     number = F.when(counts, F.col("sequence"))
     yield F.count(number).alias("numbered")

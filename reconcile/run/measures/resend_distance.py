@@ -161,7 +161,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
 
     Args:
         rows: Result of :func:`beside`.
-        max_age_ms: Of the address; 0 = no limit.
+        max_age_ms: Maximum ID age of the address; 0 = no limit.
         capacity: The largest ring that it can have had.
     """
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))

@@ -1,1 +1,1 @@
-"""What a run leaves: results, report, and the state for the next run."""
+"""Output of a run: results, report, and the state for the next run."""

@@ -12,7 +12,8 @@ from reconcile.spark.columns import Dialect
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED
 
 READ_MAX: Final = 1_000_000
-"""Where they stand further apart than so many offsets together, a person reads those that matter."""
+"""Most offsets that are read again. If the outputs lie further apart, their IDs stay unnamed, and a person reads the records that
+matter."""
 _PLACE: Final = ("fate", "out_address", "out_partition", "out_offset")
 
 

@@ -64,7 +64,7 @@ def render(
         found: The findings.
         worker: The worker that shows the page.
         own: Its lanes from its ``/health``.
-        fault: Why there is no status.
+        fault: Reason for a missing status.
     """
     return _template().render(
         status=status, found=found, standing=sum(finding.stands for finding in found), worker=worker, own=own, fault=fault,
