@@ -1,8 +1,9 @@
-"""Sends of handlers: each record once, with the acknowledgement of its message, in order, to the place that it asks for."""
+"""Sends of handlers: each record once, with the acknowledgement of its message, in order, to the requested place."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -19,7 +20,7 @@ PARTITIONS = 3
 
 
 def target_of(bootstrap: str, partitions: int = 1, **config: str) -> str:
-    """A new topic."""
+    """Make a new topic, and return its name."""
     name = kafka.unique("sent")
     kafka.create_topics(bootstrap, {name: (partitions, config)})
     return name
@@ -30,7 +31,7 @@ def values(records: list[Got]) -> list[str]:
 
 
 async def reason_of(bench: Bench) -> str:
-    """Of the only dead letter."""
+    """Reason of the only dead letter."""
     (letter,) = await bench.letters()
     return (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
 
@@ -93,7 +94,7 @@ def state_topic(bench: Bench) -> str:
 
 
 async def test_sends_and_progress_are_one_transaction(bootstrap: str) -> None:
-    """What many handlers send and keep is committed at once with the offset: readers see nothing of it before, and then all."""
+    """Sends and states of many handlers are committed at once with the offset: readers see none of them before, and then all."""
     target, groups = target_of(bootstrap), 50
     free, decided = asyncio.Event(), asyncio.Event()
     seen: list[tuple[int, int]] = []
@@ -135,7 +136,7 @@ async def test_sends_and_progress_are_one_transaction(bootstrap: str) -> None:
 
 
 def count_now(bootstrap: str, topic: str, isolation: str) -> int:
-    """How many records of partition 0 a reader of this isolation gets at once."""
+    """Number of records of partition 0 that a reader of this isolation gets at once."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -158,7 +159,7 @@ def count_now(bootstrap: str, topic: str, isolation: str) -> int:
 
 
 async def test_sends_of_a_group_are_in_its_order(bootstrap: str) -> None:
-    """Without a key they go to the partition that the group chooses, so all of a group are in one, in the order of its messages."""
+    """Sends without a key go to their group's partition, so that all of a group are in one, in the order of its messages."""
     target = target_of(bootstrap, PARTITIONS)
 
     async def work(message: Message) -> None:
@@ -184,7 +185,7 @@ async def test_sends_of_a_group_are_in_its_order(bootstrap: str) -> None:
 
 
 async def test_a_record_arrives_as_it_was_sent(bootstrap: str) -> None:
-    """Key, value, headers, timestamp and partition; a key chooses the partition that a Java producer chooses."""
+    """Key, value, headers, timestamp and partition arrive unchanged; a key chooses the partition that a Java producer chooses."""
     target = target_of(bootstrap, PARTITIONS)
     keys = [b"key-%d" % number for number in range(5)]
 
@@ -219,7 +220,7 @@ async def test_a_record_arrives_as_it_was_sent(bootstrap: str) -> None:
 
 
 async def test_a_plain_function_sends_from_its_thread(bootstrap: str) -> None:
-    """It calls the same method, without await, and sets the state."""
+    """A plain function calls the same method, without await, and sets the state."""
     target = target_of(bootstrap)
 
     def work(message: Message) -> None:
@@ -238,7 +239,7 @@ async def test_a_plain_function_sends_from_its_thread(bootstrap: str) -> None:
 
 
 async def test_a_message_takes_nothing_after_its_attempt(bootstrap: str) -> None:
-    """A task that goes on behind the handler's back gets an error, and its record is nowhere."""
+    """A task that outlives its handler gets an error, and its record is nowhere."""
     target = target_of(bootstrap)
     kept: list[Message] = []
 
@@ -272,7 +273,7 @@ async def billed(bootstrap: str) -> AsyncIterator[tuple[Bench, str]]:
 
 
 async def test_ids_to_an_address_follow_from_the_message(billed: tuple[Bench, str]) -> None:
-    """Source and number of the send make the ID, whatever the attempt; an explicit ID, or a header that is one, wins."""
+    """Source and number of the send make the ID, at any attempt; an explicit ID, or a header that is one, wins."""
     bench, billing = billed
 
     async def work(message: Message) -> None:
@@ -292,8 +293,10 @@ async def test_ids_to_an_address_follow_from_the_message(billed: tuple[Bench, st
     await bench.until_next(running, 1)
     await running.stop()
 
-    prefix = f"{bench.settings.app.id}:{bench.group}:orders/1/42".encode()
     found = await bench.read(billing, PARTITIONS)
+    (message,) = await bench.read(bench.accepted, PARTITIONS)
+    digest = crc32(b"0", message.timestamp & 0xFFFFFFFF)
+    prefix = f"{bench.settings.app.id}:{bench.group}:orders/1/42:{digest:08x}".encode()
     assert {record.value: dict(record.headers) for record in found} == {
         b"first": {"x-id": prefix + b":1"},
         b"second": {"x-id": b"mine"},
@@ -305,7 +308,7 @@ async def test_ids_to_an_address_follow_from_the_message(billed: tuple[Bench, st
 
 
 async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
-    """Another consumer that handles the messages again, from another place in the log, sends the same IDs."""
+    """Another consumer that handles the messages again, from another offset, sends the same IDs."""
     bench, billing = billed
 
     async def work(message: Message) -> None:
@@ -342,7 +345,7 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
     ],
 )
 async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, reason: str) -> None:
-    """Nothing of the message is sent, its dead letter has the reason, and other groups go on."""
+    """A message with an invalid send sends nothing, its dead letter has the reason, and other groups continue."""
     target = target_of(bootstrap, PARTITIONS, **{"max.message.bytes": "20000"})
 
     async def work(message: Message) -> None:
@@ -378,7 +381,7 @@ async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, 
 
 
 async def test_a_record_that_just_fits_is_sent(bootstrap: str) -> None:
-    """The bound is the topic's own, less what a record batch takes."""
+    """The bound of a record is the topic's own, less the overhead of a record batch."""
     target = target_of(bootstrap, 1, **{"max.message.bytes": "20000"})
 
     async def work(message: Message) -> None:
