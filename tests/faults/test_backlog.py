@@ -20,7 +20,7 @@ from tests.support.worker import WorkerProcess, configure, wait_for
 MESSAGES = 240_000
 PARTITIONS = 8
 GROUPS = 25
-"""Of each partition."""
+"""For each partition."""
 RESENDS = 0.05
 KILLS = 3
 SEED = 27_113
@@ -28,15 +28,15 @@ BOUND = 16 * 2**20
 LIMIT_S = 240.0
 HANDLED = 8_000
 PADDING = 10_000
-"""Bytes of each: they are several times what the consumer may keep."""
+"""Bytes of each message: they are several times what the consumer may keep."""
 SLOW_S = 1.0
-"""Of a few messages: what is finished above them is written apart from the committed offset."""
+"""For a few slow messages: what is finished above them is written apart from the committed offset."""
 PROCESS_BYTES = 150 * 2**20
-"""What a consumer needs beside its messages, and some: docs/consume.md says about 100 MiB."""
+"""Memory of a consumer beside its messages, with some reserve: docs/consume.md says about 100 MiB."""
 
 
 def _traffic(rng: random.Random, partition: int) -> list[Sent]:
-    """Some of them again, soon enough for the ring."""
+    """Messages, some of which come again soon enough for the ring."""
     sent: list[Sent] = []
     for number in range(MESSAGES // PARTITIONS):
         if sent and rng.random() < RESENDS:
@@ -49,7 +49,7 @@ def _traffic(rng: random.Random, partition: int) -> list[Sent]:
 
 @pytest.mark.long
 def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
-    """Each ID is accepted once and in order, what is under way stays below its bound, and fetching did pause there."""
+    """A killed worker accepts each ID once and in order, keeps what is under way below its bound, and pauses fetching there."""
     rng = random.Random(SEED)
     name = kafka.unique("backlog")
     address: dict[str, Any] = {"name": name, "partitions": PARTITIONS, "id_cache_size": MESSAGES}
@@ -101,9 +101,9 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
-    """Each group goes on at its first message that was not finished and written, in order, and memory stays below its bound.
+    """Each group resumes at its first message that was not finished and written, in order, and memory stays below its bound.
 
-    What may be done again is what ran, and what had ended too shortly before to be written; :mod:`tests.harness.checker.groups`.
+    Messages that ran, or ended too shortly before to be written, may run again; :mod:`tests.harness.checker.groups`.
     """
     name = kafka.unique("backlog-consumed")
     quick = ("--memory", "16", "--session-timeout", "6", "--lease-timeout", "3")
@@ -135,14 +135,14 @@ def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
 
 
 class _Memory:
-    """The most that a consumer kept of messages, and that its process had."""
+    """The most bytes of messages that a consumer kept, and the most memory that its process used."""
 
     def __init__(self, process: ConsumerProcess) -> None:
         self._process = process
         self.kept = self.resident = 0
 
     def look(self) -> bool:
-        """Now; true, so that it may stand in a condition."""
+        """Measure now; true, so that it may stand in a condition."""
         told = self._process.health()[1].get("memory", {})
         assert told.get("limit_bytes", BOUND) == BOUND
         self.kept = max(self.kept, told.get("buffered_bytes", 0))

@@ -55,7 +55,7 @@ class Feed(threading.Thread):
         self.left = self._producer.flush(FLUSH_S)
 
     def hurry(self) -> None:
-        """What is left is sent at once."""
+        """Send what is left at once."""
         self._hurried.set()
 
 
@@ -111,7 +111,7 @@ def _killed_in_the_midst(system: System, rng: random.Random) -> KilledBridge:
 # Beside it, and quicker: test_bridge.py and test_bridge_troubles.py have each of these faults alone.
 @pytest.mark.long
 def test_exactly_five_thousand(tmp_path: Path) -> None:
-    """While they flow the links are cut again and again, and a process of the bridge is killed."""
+    """Exactly 5,000 messages arrive while the links are cut again and again and a process of the bridge is killed."""
     strikes: list[Maker] = [lambda system, rng: CutAgainAndAgain(system, rng, times=3), _killed_in_the_midst]
     _cross(tmp_path, 500, 250, strikes, again=False, seed=1)
 
@@ -119,7 +119,10 @@ def test_exactly_five_thousand(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_exactly_a_hundred_thousand(tmp_path: Path) -> None:
-    """As long as messages flow: cuts, kills of bridge and worker, of both brokers, a process that sleeps and wakes."""
+    """Exactly 100,000 messages arrive over cuts, kills of bridge, worker and both brokers, and a process that sleeps and wakes.
+
+    Strikes go on as long as messages flow.
+    """
     names = [
         "bridge-link-cuts", "bridge-kill", "kill-broker", "kill", "bridge-link-lose-answers", "bridge-kill-at-after-send",
         "bridge-source-killed", "bridge-freeze", "bridge-link-blackhole",

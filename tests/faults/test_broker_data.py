@@ -43,11 +43,11 @@ def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Fl
     ],
 )
 def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, frozen: bool) -> None:
-    """The worker runs while all its broker's logs lose their tail: what was lost is accepted again, new ones too.
+    """A running worker accepts lost records again, and new ones too, after all its broker's logs lost their tail.
 
-    Of four lanes two are idle before the copy is made: their producers have written nothing, so that the broker,
-    afterwards, knows of no sequence number that would be out of order. Of each two one gets the resends alone, and
-    one new messages first. A worker that is frozen meanwhile finds its offsets filled by other messages.
+    Two of the four lanes are idle before the copy is made. Their producers have written nothing, and the broker then knows no sequence
+    number that would be out of order. In each pair, one lane gets the resends alone, and the other gets new messages first. A worker that
+    is frozen meanwhile finds other messages at its offsets.
     """
     cases = [(busy, fresh) for busy in (False, True) for fresh in (False, True)]
     flows, config = _prepare(disturbed, tmp_path, *(f"{busy:d}{fresh:d}" for busy, fresh in cases))
@@ -91,9 +91,9 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
 
 @pytest.mark.long
 def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
-    """The same with the worker down meanwhile, its RocksDB ahead: beyond the changelog's end, or overtaken by it.
+    """The same holds when the worker is down meanwhile and its RocksDB is ahead: beyond the changelog's end, or overtaken by it.
 
-    Regrown by another worker, so that the changelog holds another record where RocksDB's position is.
+    Another worker writes to the changelog before the restart, and the changelog holds another record at RocksDB's position.
     """
     (shorter, regrown), config = _prepare(disturbed, tmp_path, "shorter", "regrown")
     flows = (shorter, regrown)
@@ -132,11 +132,11 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
 
 @pytest.mark.long
 def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Path, transactions: str) -> None:
-    """A changelog that alone lost its tail: no input is lost or accepted twice, and what is forgotten is said.
+    """No input is lost or accepted twice when only the changelog lost its tail, and the log reports what is forgotten.
 
-    Where a transaction has an epoch of its own, brokers take the next one: the lane sees that it stands too early, and goes on with what it
-    knows. Otherwise they miss what went before and refuse it: the lane opens anew from what is there. The input of what was forgotten is
-    committed, so resends of it are new to the lane: they are accepted, once.
+    With an epoch for each transaction, brokers accept the next transaction. The lane sees that the changelog ends too early, and continues
+    with what it knows. Without one, brokers miss the earlier records and refuse the transaction, and the lane opens again from the
+    remaining changelog. The input of the forgotten IDs is committed. Resends of it are new to the lane, which accepts them once.
     """
     (flow,), config = _prepare(disturbed, tmp_path, "a")
     tail = OldCopy(disturbed, tmp_path / "copy", (f"{flow.app_id}-{flow.address}-changelog",))

@@ -26,7 +26,7 @@ LOST = 200
     ],
 )
 def test_rolled_back_broker(tmp_path: Path, kept: int, resent: int) -> None:
-    """What went with the logs' tails and is sent again is accepted: neither skipped nor called a duplicate."""
+    """The worker accepts records that went with the logs' tails and are sent again: it neither skips them nor calls them duplicates."""
     folder, snapshot = tmp_path / "broker", tmp_path / "snapshot"
     records = [Sent(b"%d" % index, b"g", b"%d" % index) for index in range(kept + max(LOST, resent))]
     with EmbeddedBroker(folder) as broker:

@@ -24,12 +24,12 @@ from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 AWAY_S: Final = 10.0
 CPU_SHARE: Final = 0.5
-"""Of a core: each takes a twentieth. A client that connects again without a pause took 0.6 to 0.8."""
+"""Share of a core: each process takes a twentieth. A client that connected again without a pause took 0.6 to 0.8."""
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
-    """While the broker is away the worker is not ready and says so once; then it goes on, exact."""
+    """A worker whose broker is away is not ready and reports it once; then it resumes, exact."""
     count = 5_000
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
@@ -118,7 +118,7 @@ def _moved(folder: Path, port: int) -> Iterator[None]:
 
 
 def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> None:
-    """Each of them goes on by itself, with what was sent after the move; nothing is lost or repeated."""
+    """Worker, consumer and bridge follow a move by themselves and process later messages; nothing is lost or repeated."""
     folder = tmp_path / "broker"
     first = [Sent(b"a%d" % index, b"g%d" % (index % 7), b"%d" % index) for index in range(COUNT)]
     second = [Sent(b"b%d" % index, b"g%d" % (index % 7), b"%d" % (COUNT + index)) for index in range(COUNT)]

@@ -14,7 +14,10 @@ FAULTS = 20
 
 @pytest.mark.long
 def test_a_chain_under_faults(tmp_path: Path) -> None:
-    """Consumers are killed, frozen beyond their lease and fenced, workers and the broker are killed, while messages pass."""
+    """A chain is exact while messages pass and consumers, workers and the broker are killed.
+
+    Consumers are also frozen beyond their lease and fenced.
+    """
     chain = Chain(tmp_path, SEED, MESSAGES)
     try:
         chain.start()

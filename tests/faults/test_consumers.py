@@ -1,6 +1,6 @@
-"""Consumers are killed and frozen, and their broker is: nothing lost, groups in order, nothing done again that was written.
+"""Consumers and their broker are killed or frozen: nothing is lost, groups keep their order, and nothing written is done again.
 
-Judged by :mod:`tests.harness.checker.groups`, which says what a kill excuses.
+:mod:`tests.harness.checker.groups` judges the runs and defines what a kill excuses.
 """
 
 import random
@@ -18,13 +18,13 @@ from tests.support.consumers.processes import consumers, wait_shared
 SEED = 7_919
 KILLS = 2
 MESSAGES = 40_009
-"""More than are sent."""
+"""More messages than are sent."""
 SLOW_S = 6.0
 
 
 @pytest.mark.long
 def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
-    """Whoever is killed, each group goes on at its first message that was not finished and written, in order.
+    """Each group resumes at its first message that was not finished and written, in order, after any kill.
 
     Slow messages hold the committed offset back, so that much of what is finished lies above it.
     """
@@ -63,7 +63,7 @@ def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, Run]]:
-    """What was running in a process when that was killed, and had been for long; and when it was begun again."""
+    """Pairs of a run that a kill ended after it had run for long, and the next run of the same message."""
     return [
         (
             run,
@@ -78,7 +78,7 @@ def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, 
 
 
 def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None:
-    """What was running is begun again as the next attempt; what only waited is begun as the first."""
+    """A message that was running at the kill starts again as the next attempt; one that only waited starts as the first."""
     quick = ("--session-timeout", "6", "--lease-timeout", "3")
     system = System(bootstrap, tmp_path, kafka.unique("attempts"), 1, 3600, options=quick)
     [process] = system.processes
@@ -100,7 +100,7 @@ def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None
 
 
 def _wait_attempts(system: System, attempt: int) -> None:
-    """Until it is written that three messages are in this attempt."""
+    """Wait until the ledger has three messages in this attempt."""
     system.wait(
         lambda: (
             [
@@ -115,7 +115,7 @@ def _wait_attempts(system: System, attempt: int) -> None:
 
 @pytest.mark.long
 def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped past its session and woken, what it acknowledges is of no account: its successor's progress stays."""
+    """A consumer that is stopped past its session and woken does not change its successor's progress with its acknowledgements."""
     system = System(bootstrap, tmp_path, kafka.unique("consumer-frozen"), 2, 0.05)
     sleeper, heir = system.processes
     shape = Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True)

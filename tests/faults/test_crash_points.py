@@ -20,7 +20,7 @@ PARTITIONS = 2
 PARTITIONS_OF_ONE_LANE = 12
 IDS = 3_000
 TRANSACTION_EVERY = 10
-"""Of the IDs: beside the message a transaction, of two parts here and two elsewhere."""
+"""Interval in IDs of the transactions beside the messages; each has two parts here and two elsewhere."""
 ABREAST = 8
 """Points that are tried at a time: each has an application, topics and a worker of its own."""
 
@@ -70,9 +70,9 @@ class Trial:
         return {f"{name}.accepted": self._partitions for name in (self.name, self._targets)}
 
     def send(self, first: int, last: int) -> None:
-        """Each ID twice, everything in the first partition: what is at home in the other is forwarded.
+        """Send each ID twice, everything in the first partition: what is at home in the other is forwarded.
 
-        With one lane copies come in other partitions than their originals.
+        With one lane, copies come in other partitions than their originals.
         """
         records = []
         for number in range(first, last):
@@ -100,12 +100,12 @@ class Trial:
         )
 
     def prepare(self) -> None:
-        """Have state and a changelog made, which the worker will find."""
+        """Create state and a changelog for the worker to find."""
         self.worker.start()
         self.send(0, IDS // 3)
 
     def die(self) -> None:
-        """Start the worker again, the point armed and traffic waiting. It left in order, which is quicker."""
+        """Start the worker again, with the point armed and traffic waiting. It left in order, which is quicker."""
         assert self.worker.stop() == 0, self.worker.log()
         self.send(IDS // 3, IDS)
         resized = (
@@ -130,7 +130,7 @@ class Trial:
         self._addresses.settle(lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}")
 
     def judge(self) -> None:
-        """Each ID once, each group in order, each transaction whole."""
+        """Require each ID once, each group in order and each transaction whole."""
         accepted = self._addresses.accepted(self.name)
         plain = [item.id for item in accepted if "_RF_TX_PART" not in dict(item.headers)]
         elsewhere = self._addresses.accepted(self._targets)
@@ -161,9 +161,9 @@ def _abreast(points: Sequence[str]) -> list[Sequence[str]]:
 
 @pytest.mark.parametrize("points", _abreast(_ALL), ids="+".join)
 def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
-    """Wherever a kill strikes a lane, each ID is accepted once, in order, when it comes back; transactions whole.
+    """Each ID is accepted once, in order, and transactions are whole, after a kill at any point of a lane.
 
-    Who reads committed data meanwhile never finds one in part where nothing is under way.
+    A reader of committed data never finds a transaction in part when nothing is under way.
     """
     _require_exact(bootstrap, tmp_path, points)
 
@@ -171,7 +171,7 @@ def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]
 @pytest.mark.long
 @pytest.mark.parametrize("points", _abreast(_OF_ONE_LANE), ids="+".join)
 def test_one_lane_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
-    """The same of a lane of twelve partitions, in which copies of an ID come in two of them."""
+    """The same holds for a lane of twelve partitions, in which copies of an ID come in two of them."""
     _require_exact(bootstrap, tmp_path, points, PARTITIONS_OF_ONE_LANE, 1)
 
 

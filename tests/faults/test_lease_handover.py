@@ -13,11 +13,11 @@ from tests.support.consumers.processes import ConsumerProcess, consumers, wait_s
 
 SEED = 6_151
 SESSION_S = 6
-"""The least that a broker allows."""
+"""The least session timeout that a broker allows."""
 LEASE_S = 10
-"""More than a session, so that waiting for the one is not taken for waiting for the other."""
+"""More than a session, so that a wait for the lease is not taken for a wait for the session."""
 REFRESHED_S = 1.5
-"""A holder at work has written so long ago at most; from there on its lease runs."""
+"""The longest time since the last write of a holder at work; its lease runs from that write."""
 
 
 def _system(
@@ -35,7 +35,7 @@ def _traffic(system: System, messages: int, group_size: int) -> dict[str, int]:
 
 
 def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[float, float]]:
-    """By partition that the heir got: the last end of the others, and the first begin of its own."""
+    """By partition that the successor got: the last end of the others, and the first begin of its own."""
     found = {}
     for partition in {run.partition for run in runs if run.pid == heir.pid}:
         first = min(run.begin for run in runs if (run.partition, run.pid) == (partition, heir.pid))
@@ -45,7 +45,7 @@ def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[floa
 
 
 def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
-    """One comes, the other leaves: nothing is repeated, tokens rise, and no lease that was released is waited for."""
+    """A clean handover repeats nothing, tokens rise, and nobody waits for a released lease, whether a consumer joins or leaves."""
     system = _system(bootstrap, tmp_path, "clean", 0.02, 60)
     first, second = system.processes
     made = generate(Shape(messages=60_000, group_size=17, interleave=7), SEED)
@@ -77,7 +77,7 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
-    """What runs while its partition goes to another ends there, and counts; the next of its group begins afterwards."""
+    """A handler that runs while its partition moves ends there and counts; the next message of its group starts afterwards."""
     slow_s = 20.0
     system = _system(bootstrap, tmp_path, "slow", slow_s, 60)
     first, second = system.processes
@@ -85,7 +85,7 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     waited: dict[str, str] = {}
 
     def waiting() -> bool:
-        """The first one is told of its own assignment a moment earlier or later."""
+        """The first consumer learns its own assignment a moment earlier or later."""
         told = second.health()[1].get("waiting", {})
         waited.update({number: text for number, text in told.items() if "draining" in text})
         return bool(waited)
@@ -113,7 +113,7 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
-    """Nobody begins what a killed one held before its lease has run out; then what it had not acknowledged comes again."""
+    """Nobody starts a killed holder's messages before its lease has run out; then what it had not acknowledged comes again."""
     system = _system(bootstrap, tmp_path, "killed", 1.0, LEASE_S)
     first, second = system.processes
     with consumers(first, second):

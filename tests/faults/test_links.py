@@ -21,7 +21,7 @@ SOON_S = 0.3
 
 
 class _Echo(socketserver.BaseRequestHandler):
-    """Notes what arrives and sends it back."""
+    """A server that keeps what arrives and sends it back."""
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):
@@ -132,7 +132,7 @@ def test_delay_is_each_way(link: TcpProxy, client: socket.socket) -> None:
 
 
 def test_narrow_lets_so_much_pass(link: TcpProxy, client: socket.socket) -> None:
-    """What passes takes its time, and all of it comes."""
+    """Data takes its time through a narrow link, and all of it arrives."""
     sent = b"".join(b"%08d" % index for index in range(5_000))
     link.narrow(200_000)
     began = time.monotonic()
@@ -148,7 +148,7 @@ def test_narrow_lets_so_much_pass(link: TcpProxy, client: socket.socket) -> None
 def test_blackhole_keeps_connections_and_drops_all(
     server: _Server, link: TcpProxy, client: socket.socket
 ) -> None:
-    """Nothing passes and nobody is told, also when one side ends; healed, the torn connection is reset."""
+    """A black hole passes nothing and reports nothing, even when one side ends; once healed, it resets the torn connection."""
     link.blackhole()
     client.sendall(b"never")
     with _connect(link) as other:
@@ -170,7 +170,7 @@ def test_blackhole_keeps_connections_and_drops_all(
 
 
 def test_hold_delivers_late(server: _Server, link: TcpProxy, client: socket.socket) -> None:
-    """What was held arrives when the link is opened, complete, although its sender is gone."""
+    """Held data arrives complete when the link is opened, although its sender is gone."""
     link.hold()
     client.sendall(b" late")
     wait_for(lambda: link.bytes_withheld == 5, lambda: str(link.bytes_withheld), LIMIT_S)
@@ -200,7 +200,7 @@ SENT = Sent(None, b"key", b"x" * 10_000)
 
 @pytest.mark.long
 def test_clients_stay_on_their_link(linked: LinkedBroker) -> None:
-    """What a client sends goes through its link and no other one, before and after the broker was killed."""
+    """A client's data goes only through its own link, before and after the broker was killed."""
     name = kafka.unique("linked")
     kafka.create_topics(linked.bootstrap, {name: (1, {})})
     carried = []

@@ -1,4 +1,4 @@
-"""Replays of a batch: a failed output is no duplicate of itself, nor is a lost answer."""
+"""Replays of a batch: neither a failed output nor a lost answer makes a record a duplicate of itself."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ BATCH = [
     Sent(b"large", b"group", b"x" * 2 * SMALL_BYTES),
 ]
 DUE = [*range(10), *range(12, 23)]
-"""Offsets of what is to be accepted."""
+"""Offsets of the records that are to be accepted."""
 
 TRANSACTION_LIMIT_S = 3.0
 DISCARD_LIMIT_S = 1.0
@@ -37,7 +37,7 @@ DISCARD_LIMIT_S = 1.0
 
 @pytest.fixture
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane gives a transaction up sooner than in earnest; nothing else differs."""
+    """A lane abandons a transaction sooner than in production; nothing else differs."""
     monkeypatch.setattr(transactions, "TRANSACTION_LIMIT_S", TRANSACTION_LIMIT_S)
     monkeypatch.setattr(transactional, "DISCARD_TIMEOUT_S", DISCARD_LIMIT_S)
 
@@ -62,19 +62,19 @@ class Strike:
             self._done = True
 
     async def failed(self) -> str:
-        """Wait until the lane has given the batch up; returns why."""
+        """Wait until the lane has given the batch up, and return the reason."""
         await until(self._reopening.reached.is_set, lambda: _state(self._lane), LIMIT_S)
         return self._lane.reason
 
     def release(self) -> None:
-        """Let the lane open again, and strike no more."""
+        """Let the lane open again, and do not strike again."""
         for item in self._remove:
             item()
         self._reopening.open()
 
 
 async def _redelivered(lanes: Bench, where: str) -> Lane:
-    """The batch once more, to a lane opened anew: on the same disk, or on another worker's."""
+    """Deliver the batch again to a reopened lane, on the same disk or on another worker's."""
     lane = await lanes.opened("one" if where == "disk" else "another worker")
     await lane.offer(await lanes.fetch(0, len(BATCH)))
     return lane
@@ -85,7 +85,7 @@ async def _through(lane: Lane) -> None:
 
 
 async def _judge(lanes: Bench, lane: Lane) -> None:
-    """Each input once, in order; what comes again later is known."""
+    """Require each input once, in order, and later copies of an ID as duplicates."""
     lanes.send(*BATCH)
     await lanes.feed(lane, len(BATCH), 2 * len(BATCH))
 
@@ -104,9 +104,9 @@ def _state(lane: Lane) -> str:
 async def test_failed_output_is_no_duplicate_of_itself(
     linked: LinkedBroker, tmp_path: Path, how: str, where: str
 ) -> None:
-    """What failed after the ring was consulted is accepted when it comes again, once, wherever that is.
+    """A record whose output failed after the ring was consulted is accepted once when it comes again, on any worker.
 
-    The output is refused by the broker, or the link is cut between the sends and the commit.
+    The broker refuses the output, or the link is cut between the sends and the commit.
     """
     link = linked.links[0]
     cut_before = link.connections_cut
@@ -140,7 +140,7 @@ async def test_failed_output_is_no_duplicate_of_itself(
 @pytest.mark.usefixtures("_short_limits")
 @pytest.mark.parametrize("then", ["silence", "cut", "cut and healed at once"])
 async def test_lost_answer_to_a_commit_is_no_failure(linked: LinkedBroker, tmp_path: Path, then: str) -> None:
-    """A lane whose commit reached the broker while its answer was lost accepts the batch no second time."""
+    """A lane whose commit reached the broker does not accept the batch again, although the answer was lost."""
     link = linked.links[0]
     async with bench(linked.bootstrap, tmp_path) as lanes:
         lane, strike = await _committed_unheard(lanes, link)

@@ -29,7 +29,7 @@ THERE = range(2)
 GONE = range(2, 4)
 COUNT = 60
 DOUBTS_MAX = 20
-"""A few when the disk fails. One for each time that aiokafka asks for metadata would be hundreds."""
+"""A few doubts when the disk fails. One for each time that aiokafka asks for metadata would be hundreds."""
 SECOND = {
     "log.dirs": "data,data2",
     "metadata.log.dir": "data",
@@ -39,7 +39,7 @@ SECOND = {
 
 
 class Disks:
-    """A broker whose second disk can fail. What was made before it got that lies on the first."""
+    """A broker whose second disk can fail. Partitions that were made before the second disk existed lie on the first."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class Disks:
         self.bootstrap = self._broker.bootstrap_servers
 
     def second(self) -> None:
-        """Partitions that are made from now on lie on the second."""
+        """Add the second disk, which gets all partitions that are made from now on."""
         self._broker.stop()
         lines = (self._folder / "data" / "meta.properties").read_text().splitlines()
         name = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, "data2").bytes).decode().rstrip("=")
@@ -67,7 +67,7 @@ class Disks:
         wait_for(lambda: self._leaderless(topic) == set(gone), lambda: str(self._leaderless(topic)))
 
     def repair(self, topic: str) -> None:
-        """The second disk is back after a restart of the broker."""
+        """Restart the broker with the second disk repaired."""
         self._broker.stop()
         disk = self._folder / "data2"
         disk.unlink()
@@ -93,10 +93,10 @@ def disks(tmp_path: Path) -> Iterator[Disks]:
 
 
 class Doubts:
-    """Counts them, of who is of this kind."""
+    """Counter of the doubts that objects of one kind have."""
 
     def __init__(self, kind: Any, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """``kind`` is of this module; it learns soon where leaders are."""
+        """``kind`` is a class of ``module``, which updates its metadata after 300 ms."""
         monkeypatch.setattr(module, "METADATA_AGE_MS", 300)
         self.count = 0
         doubt = kind._doubt
@@ -109,7 +109,7 @@ class Doubts:
 
 
 async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that comes to partitions whose leader is there is handled."""
+    """A consumer handles all messages of the partitions that have a leader."""
     handler, doubts = Recorder(), Doubts(consumer.GroupConsumer, consumer, monkeypatch)
     async with consuming(disks.bootstrap, len(THERE)) as bench:
         first = await bench.start(handler)
@@ -140,7 +140,7 @@ async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytes
 def test_bridge_goes_on_with_the_others(
     disks: Disks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of the others is forwarded; what is told of them is what is so, and of those without a leader that nobody knows."""
+    """A bridge forwards all messages of partitions with a leader and reports their lag; for the others it reports an error."""
     doubts = Doubts(Bridge, source, monkeypatch)
     given = processes.prepare(Two(disks.bootstrap, disks.bootstrap), tmp_path, source_partitions=len(THERE))
     with processes.quick(given.config):
@@ -175,7 +175,7 @@ def test_bridge_goes_on_with_the_others(
 
 @pytest.mark.long
 def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
-    """The lane of another input flows, also after the worker was started again."""
+    """The lane of another input flows, also after a restart of the worker."""
     name = kafka.unique("leaderless")
     there, gone = f"{name}-there", f"{name}-gone"
     config = configure(
@@ -206,9 +206,9 @@ def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) -> None:
-    """One lane has four partitions, and one of them has no leader: what comes in the others is judged against all.
+    """A lane of four partitions, one of them without a leader, judges records of the others against its whole ring.
 
-    A worker that starts again does the same, and goes on with all of them when the leader is back.
+    A worker that starts again does the same, and resumes all partitions when the leader is back.
     """
     name = kafka.unique("quarter")
     config = configure(tmp_path, disks.bootstrap, name, [{"name": name, "partitions": 3, "lanes": 1}])
@@ -217,7 +217,7 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
     kafka.grow_topic(disks.bootstrap, name, 4)
 
     def send(first: int, partitions: Collection[int]) -> None:
-        """Ten IDs, the same in each partition."""
+        """Send ten IDs, the same in each partition."""
         for partition in partitions:
             records = [Sent(b"id-%d" % number, b"g%d" % partition) for number in range(first, first + 10)]
             kafka.send(disks.bootstrap, name, records, partition)
@@ -255,7 +255,7 @@ def test_a_lane_goes_on_with_its_other_partitions(disks: Disks, tmp_path: Path) 
 
 
 def _accepted(disks: Disks, address: str, number: int) -> None:
-    """The message of this number goes through the address."""
+    """Wait until the message of this number goes through the address."""
     kafka.send(disks.bootstrap, address, [Sent(b"id-%d" % number, b"g", b"%d" % number)])
     wait_for(
         lambda: len(kafka.read_all(disks.bootstrap, f"{address}.accepted", 1)) == number + 1,
@@ -271,7 +271,7 @@ RESTARTS = 4
 
 @pytest.mark.long
 def test_leaders_that_are_not_there_yet(tmp_path: Path) -> None:
-    """Are waited for: the night needs not be run again."""
+    """The reconciliation waits for leaders, and its run need not be repeated."""
     with EmbeddedBroker(tmp_path / "broker") as broker:
         kafka.settle(broker.bootstrap_servers)
         kafka.create_topics(broker.bootstrap_servers, {TOPIC: (len(PLACES), {})})

@@ -1,4 +1,4 @@
-"""Workers that are killed again and again, or sleep past their session: exact at the end."""
+"""Workers that are killed again and again, or sleep past their session: the output is exact at the end."""
 
 import random
 import signal
@@ -39,7 +39,7 @@ def _partition(record: Sent) -> int:
 
 
 def _judge(inputs: list[Got], outputs: list[Got], topic: str) -> dict[str, int]:
-    """What is wrong: the input is the witness, and the first of each ID is due exactly once, in order."""
+    """Count the errors of a run: the input is the witness, and the first record of each ID is due exactly once, in order."""
     due: list[Got] = []
     seen = set()
     for input_ in inputs:
@@ -60,7 +60,7 @@ def _judge(inputs: list[Got], outputs: list[Got], topic: str) -> dict[str, int]:
 
 @pytest.mark.long
 def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
-    """Whatever a kill interrupts, each ID is accepted once, messages without one too, groups in order."""
+    """Each ID and each message without one is accepted once after any kill, and groups keep their order."""
     generator = random.Random(SEED)
     name = kafka.unique("kills")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
@@ -100,7 +100,7 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _produce(bootstrap: str, topic: str, traffic: list[Sent]) -> None:
-    """Slowly enough that the kills fall into it."""
+    """Send the traffic slowly enough that the kills fall into it."""
     step = 2_000
     for begin in range(0, len(traffic), step):
         for partition in range(PARTITIONS):
@@ -123,7 +123,7 @@ def _state(bootstrap: str, name: str, workers: list[WorkerProcess]) -> str:
 
 
 def test_judge_sees_what_is_wrong() -> None:
-    """The judge of this file is no yes-man: it finds what is lost, doubled, made up and swapped."""
+    """The judge of this file finds what is lost, doubled, made up and swapped."""
 
     def record(offset: int, identifier: bytes) -> Got:
         return Got(
@@ -141,7 +141,7 @@ def test_judge_sees_what_is_wrong() -> None:
 
 
 def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped, replaced and woken, a worker neither repeats nor loses anything, and joins the group again."""
+    """A worker that is stopped, replaced and woken neither repeats nor loses anything, and joins the group again."""
     name = kafka.unique("zombie")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     count = 3_000

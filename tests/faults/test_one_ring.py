@@ -1,4 +1,4 @@
-"""An address with one lane has one ring: copies of an ID in other partitions meet it, whoever is killed meanwhile."""
+"""An address with one lane has one ring: copies of an ID in other partitions meet it, even when workers are killed."""
 
 import contextlib
 import random
@@ -21,13 +21,13 @@ PRODUCERS = 3
 GROUPS = 60
 KILLS = 6
 AHEAD_MAX = 600
-"""Producers are so far ahead of the lane at most, so that all kills fall into their traffic."""
+"""The most by which producers are ahead of the lane, so that all kills fall into their traffic."""
 FLUSHED = 20
 SESSION = {"RINGFENCE_APP__SESSION_TIMEOUT": "6"}
 
 
 class Producers:
-    """Each of them sends each ID once, in an order and under groups of its own, while the lane keeps up."""
+    """Producers that each send each ID once, in an order and under groups of their own, while the lane keeps up."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap, self._topic = bootstrap, topic
@@ -41,11 +41,11 @@ class Producers:
 
     @property
     def partitions(self) -> int:
-        """How many there are of the input, as far as producers know."""
+        """Number of input partitions, as far as producers know."""
         return self._partitions
 
     def spread(self, partitions: int) -> None:
-        """The input has so many partitions from now on."""
+        """Send to this many input partitions from now on."""
         self._partitions = partitions
 
     def start(self) -> None:
@@ -53,13 +53,13 @@ class Producers:
             thread.start()
 
     def follow(self, done: int) -> None:
-        """So many are processed."""
+        """Note how many messages are processed."""
         with self._allowed:
             self._done = done
             self._allowed.notify_all()
 
     def end(self) -> None:
-        """Wait for those that run; whoever waits for the lane gives up."""
+        """Wait for the producers that run; those that wait for the lane give up."""
         with self._allowed:
             self._ended = True
             self._allowed.notify_all()
@@ -102,7 +102,7 @@ class Address:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Processes and producers, until the producers are through."""
+        """Run the processes and the producers until the producers have finished."""
         try:
             for worker in self.workers:
                 worker.start()
@@ -126,7 +126,7 @@ class Address:
         wait_for(reached, self.logs)
 
     def owners(self) -> list[WorkerProcess]:
-        """Workers that say that the lane is open."""
+        """Workers that report the lane as open."""
         return [
             worker
             for worker in self.workers
@@ -162,7 +162,7 @@ class Address:
 
 @pytest.mark.long
 def test_one_ring_over_kills(bootstrap: str, tmp_path: Path) -> None:
-    """Each ID is accepted once over the whole address, each duplicate names where, and a run finds nothing."""
+    """Each ID is accepted once over the whole address, each duplicate names its original, and a run finds nothing."""
     address = Address(bootstrap, tmp_path, kafka.unique("one-ring"))
     with address.running():
         for number in range(KILLS):
@@ -175,7 +175,7 @@ def test_one_ring_over_kills(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_growth_under_traffic(bootstrap: str, tmp_path: Path) -> None:
-    """The input grows from four to eight partitions, and nobody stops: the lane gets the new ones, and knows their IDs."""
+    """The lane gets the new partitions and knows their IDs when the input grows from four to eight under traffic."""
     address = Address(bootstrap, tmp_path, kafka.unique("grown-ring"))
     with address.running():
         address.reach(IDS * PRODUCERS // 4)
@@ -188,7 +188,7 @@ def test_growth_under_traffic(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _wrong(topic: str, inputs: list[Got], accepted: list[Got], diverted: list[Got]) -> list[str]:
-    """What is wrong, a line each; the input is the witness, and _RF_SEQ says in which order its partitions were read."""
+    """List the errors of a run, a line each; the input is the witness, and _RF_SEQ gives the order in which its partitions were read."""
     found = []
     if sorted(_place(topic, item) for item in inputs) != sorted(
         item.source for item in [*accepted, *diverted]

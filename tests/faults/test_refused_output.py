@@ -1,4 +1,4 @@
-"""What a worker writes to is deleted, too small or forbidden: it waits, says why, and goes on."""
+"""A topic that a worker writes to is deleted, too small or forbidden: the worker waits, reports the reason, and resumes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -19,7 +19,7 @@ FEW: Final = 500
 
 
 class Scene:
-    """A worker with two lanes: one output is struck; the other lane flows."""
+    """A worker with two lanes: one loses its output; the other lane flows."""
 
     def __init__(self, bootstrap: str, app_id: str, names: tuple[str, str], process: WorkerProcess) -> None:
         self.worker = process
@@ -33,7 +33,7 @@ class Scene:
             flow.settle(self.worker)
 
     def suffer(self, nemesis: Nemesis, *reasons: str) -> str:
-        """Strike; the struck lane says why it waits, and the other flows meanwhile. Returns the reason."""
+        """Strike and return the reason: the struck lane reports why it waits, and the other flows meanwhile."""
         with striking(nemesis):
             for flow in (self.struck, self.other):
                 flow.resend(0, FEW)
@@ -48,7 +48,7 @@ class Scene:
         return reason
 
     def recovered(self) -> list[bytes | None]:
-        """What was accepted in the end, when the worker is ready again."""
+        """Return all that the struck lane has accepted once the worker is ready again."""
         accepted = self.struck.settle(self.worker)
         self.worker.wait_ready()
 
@@ -58,7 +58,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Scene]]:
-    """Makes scenes of one worker: each pair of lanes of its own."""
+    """A factory of scenes of one worker: each scene has a pair of lanes of its own."""
     app_id = kafka.unique("refused")
     names = [(f"{app_id}-{name}", f"{app_id}-{name}-other") for name in "ab"]
     addresses = [{"name": name, "partitions": 1} for pair in names for name in pair]
@@ -70,12 +70,12 @@ def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def bootstrap(broker: object) -> str:
-    """As the function's fixture, for a module."""
+    """The function-scoped fixture of the same name, for a module."""
     return str(broker.bootstrap_servers)  # type: ignore[attr-defined]
 
 
 def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> None:
-    """The lane waits for its topic and names it, others flow; created again it gets all that is due since."""
+    """The lane waits for its topic and names it while others flow; the topic, created again, gets all that is due since."""
     scene = plain()
     scene.begin()
     topic = f"{scene.struck.address}.accepted"
@@ -91,7 +91,7 @@ def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> N
 
 
 def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -> None:
-    """A limit that shrinks under a running worker: what no longer fits goes to quarantine, the rest flows, in order."""
+    """A record that no longer fits a limit lowered under a running worker goes to quarantine; the rest flows, in order."""
     scene = plain()
     scene.begin()
     flow = scene.struck
@@ -122,7 +122,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
-    """What a worker needs, a right of its own for each thing that may be revoked."""
+    """The rights that a worker needs, one for each action that may be revoked."""
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     rights: list[Right] = [
         (topic, app_id, prefix, AclOperation.DESCRIBE_CONFIGS),
@@ -146,7 +146,7 @@ def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
 def guarded(
     secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Scene, list[Right]]]:
-    """A worker with no right too many."""
+    """A worker that has only the rights that it needs."""
     app_id = kafka.unique("guarded")
     names = (f"{app_id}-struck", f"{app_id}-other")
     target = f"{app_id}-target"
@@ -169,7 +169,7 @@ def guarded(
 def _revoked(
     secured: SecuredBroker, scene: Scene, rights: list[Right], kind: ResourceType, what: str
 ) -> RevokedRight:
-    """Takes away the one right on this that a lane needs to write."""
+    """Revoke the one right on this resource that a lane needs to write."""
     name = (
         f"{scene.struck.address}{what}"
         if what == ".accepted"
@@ -190,7 +190,7 @@ def _revoked(
 def test_right_to_write_revoked(
     secured: SecuredBroker, guarded: tuple[Scene, list[Right]], kind: ResourceType, what: str, said: str
 ) -> None:
-    """Without the right the lane waits and says which it lacks, others flow; granted again it goes on, exact."""
+    """A lane without the right to write waits and names the right while others flow; granted again, it resumes, exact."""
     scene, rights = guarded
     nemesis = _revoked(secured, scene, rights, kind, what)
     reason = scene.suffer(nemesis, said)
@@ -201,7 +201,7 @@ def test_right_to_write_revoked(
 
 
 def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
-    """The right to write where parts of its transactions go: the lane waits with all that follows; then each is there once."""
+    """A lane that may not write the parts of its transactions waits; once it may, each part is there once."""
     scene, rights = guarded
     target = f"{scene.app_id}-target"
     (right,) = [right for right in rights if right[1] == f"{target}.accepted"]
@@ -228,7 +228,7 @@ def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Sce
 
 
 def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
-    """Without the right to read its input a lane waits, the worker says why and lives on; granted again it goes on."""
+    """A lane that may not read its input waits, and the worker reports why and keeps running; granted again, it resumes."""
     scene, rights = guarded
     name = scene.struck.address
     (right,) = [right for right in rights if right[:2] == (ResourceType.TOPIC, name)]
@@ -249,7 +249,7 @@ def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, lis
 
 
 def test_right_on_the_group_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
-    """A worker that may not use its group any more stops in order, with one line that names the way out, and 2."""
+    """A worker that may not use its group any more stops in order with exit status 2, and one line names the remedy."""
     scene, rights = guarded
     process = scene.worker
     (right,) = [right for right in rights if right[0] == ResourceType.GROUP]

@@ -1,4 +1,4 @@
-"""A topic that refuses to be written to while transactions run: what else is in such a transaction is nowhere."""
+"""A topic refuses writes while transactions run: nothing else of such a transaction is visible in any topic."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.support.lanes import until
 LANES: Final = 48
 """Enough of them keep the broker busy, so that markers come a while after the commit was answered."""
 RECORDS: Final = 200
-"""In each batch."""
+"""Records in each batch."""
 WRITTEN: Final = 3
 """Transactions of each lane before a refusal."""
 ROUNDS: Final = 3
@@ -56,7 +56,7 @@ def _refused(bootstrap: str, topic: str) -> Iterator[None]:
 
 
 class Lane:
-    """Writes the same numbers to the same partition of two topics, a transaction each, until it is stopped."""
+    """A writer of the same numbers to the same partition of two topics, a transaction for each number, until it is stopped."""
 
     def __init__(self, bootstrap: str, topics: tuple[str, str], partition: int) -> None:
         self._kafka = KafkaSettings(bootstrap_servers=bootstrap)
@@ -117,7 +117,7 @@ async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
 
 
 async def _more(lanes: list[Lane], what: str, count: int) -> None:
-    """Wait until each lane has so many more than now."""
+    """Wait until each lane has written this many more than now."""
     then = [getattr(lane, what) + count for lane in lanes]
     await until(
         lambda: all(getattr(lane, what) >= least for lane, least in zip(lanes, then, strict=True)),

@@ -29,7 +29,7 @@ from tests.harness import rounds
     ],
 )
 def test_round(seed: int, nemeses: list[str], workload: str) -> None:
-    """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
+    """A round loses, doubles, tears, reorders or forgets nothing, and every fault really struck."""
     verdict = rounds.run(seed, nemeses, workload=workload)
 
     assert not verdict.faults, verdict.report()

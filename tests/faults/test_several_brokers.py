@@ -16,7 +16,7 @@ from tests.support.consumers.processes import consumers, wait_shared
 pytestmark = [pytest.mark.long, pytest.mark.alone]
 SEED = 7_919
 MESSAGES = 40_009
-"""More than are sent."""
+"""More messages than are sent."""
 OFFSETS = "__consumer_offsets"
 
 
@@ -28,7 +28,7 @@ OFFSETS = "__consumer_offsets"
     ],
 )
 def test_round(seed: int, nemeses: list[str]) -> None:
-    """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
+    """A round loses, doubles, tears, reorders or forgets nothing, and every fault really struck."""
     verdict = rounds.run(seed, nemeses, brokers=COUNT)
 
     assert not verdict.faults, verdict.report()
@@ -36,7 +36,7 @@ def test_round(seed: int, nemeses: list[str]) -> None:
 
 
 def test_consumers_while_leaders_change(tmp_path: Path) -> None:
-    """Of the input, of the ledger, of the group's coordinator: no message is done again for it."""
+    """No message is done again when the leaders of the input, the ledger and the group's coordinator change."""
     with several(tmp_path / "brokers") as cluster:
         kafka.settle(cluster.bootstrap_servers)
         system = System(cluster.bootstrap_servers, tmp_path, "leaders", 2, 0.05)
@@ -70,7 +70,7 @@ def test_consumers_while_leaders_change(tmp_path: Path) -> None:
 
 
 def _killed(cluster: Several, topic: str) -> None:
-    """Who leads most of it; it comes back when others lead."""
+    """Kill the broker that leads most of the topic; it comes back when others lead."""
     node = cluster.busiest([topic])
     node.kill()
     cluster.wait_led(node)
@@ -78,7 +78,7 @@ def _killed(cluster: Several, topic: str) -> None:
 
 
 def _frozen(cluster: Several, topic: str) -> None:
-    """Who leads most of it, until others do; it wakes as a leader that it is no longer."""
+    """Freeze the broker that leads most of the topic until others lead; it wakes and still takes itself for the leader."""
     node = cluster.busiest([topic])
     node.pause()
     cluster.wait_led(node)

@@ -1,6 +1,6 @@
-"""The state directory of a worker is deleted, damaged, sealed, of another time, or on a full disk.
+"""The state directory of a worker is deleted, damaged, read-only, from an earlier time, or on a full disk.
 
-RocksDB is a cache: whatever befalls it, nothing is lost, doubled or reordered, and the changelog brings it back.
+RocksDB is a cache: any damage to it loses, doubles or reorders nothing, and the changelog restores it.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
 SEED: Final = 4_711
 MANY: Final = 36_000
-"""With long IDs: more than fits into RocksDB's buffer, so that files are made."""
+"""Number of long IDs: more than RocksDB's buffer holds, so that it writes files."""
 LONG: Final = 250
 FEW: Final = 500
 
@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def folder(self) -> Path:
-        """State of the lane that is struck."""
+        """State folder of the lane that is struck."""
         return self.data / "w" / self.lane
 
     @property
@@ -57,7 +57,7 @@ class Scene:
         self.worker.wait_ready()
 
     def exact(self) -> None:
-        """Both lanes know all that they accepted, and accepted it once and in order."""
+        """Require that both lanes know all that they accepted, and accepted it once and in order."""
         for flow in (self.struck, self.other):
             accepted = flow.settle(self.worker)
 
@@ -66,7 +66,7 @@ class Scene:
 
 @pytest.fixture
 def scene(bootstrap: str, tmp_path: Path) -> Iterator[Scene]:
-    """A worker that is to be started."""
+    """A worker that is not started yet."""
     name = kafka.unique("state")
     names = [f"{name}-struck", f"{name}-other"]
     addresses = [{"name": name, "partitions": 1, "id_cache_size": 200_000} for name in names]
@@ -91,7 +91,7 @@ def _begin(scene: Scene) -> None:
 
 
 def _go_on(scene: Scene, count: int = FEW, padding: int = 0) -> None:
-    """More, between resends of all that went before."""
+    """Send more messages, between resends of all earlier ones."""
     for flow in (scene.struck, scene.other):
         flow.resend(0, FEW)
         flow.send(count, padding)
@@ -106,12 +106,12 @@ WHILE_DOWN: Final[tuple[tuple[str, Damage], ...]] = (
     ("MANIFEST-*", "garble"),
     ("CURRENT", "truncate"),
 )
-"""Files, and what is done to them."""
+"""Files, and the damage to them."""
 
 
 @pytest.mark.long
 def test_struck_while_down(scene: Scene) -> None:
-    """Whatever is deleted, damaged or of another version: the worker starts, without help, and knows all IDs."""
+    """The worker starts without help and knows all IDs after its state was deleted, damaged or written by another version."""
     _begin(scene)
     scene.restart()
     where = (scene.worker, scene.folder)
@@ -143,7 +143,7 @@ def test_struck_while_down(scene: Scene) -> None:
 
 @pytest.mark.long
 def test_deleted_under_a_running_worker(scene: Scene) -> None:
-    """Deleted while in use: the next file that RocksDB makes fails, the lane rebuilds by itself and goes on."""
+    """The lane rebuilds a state directory that is deleted while in use, as soon as RocksDB cannot create its next file."""
     _begin(scene)
     with striking(DeletedState(scene.worker, scene.folder, down=False)) as nemesis:
         _go_on(scene, MANY, LONG)
@@ -162,7 +162,7 @@ def test_deleted_under_a_running_worker(scene: Scene) -> None:
 
 @pytest.mark.long
 def test_damaged_under_a_running_worker(scene: Scene) -> None:
-    """All files damaged while in use: the lane goes on or rebuilds, health answers, and a restart is exact too."""
+    """The lane continues or rebuilds after all files are damaged while in use, health answers, and a restart is exact too."""
     _begin(scene)
     scene.restart()
     _go_on(scene)
@@ -184,7 +184,7 @@ def test_damaged_under_a_running_worker(scene: Scene) -> None:
 
 
 def _in_memory(scene: Scene) -> str:
-    """Wait until the lane that is struck keeps its state in memory, and return the fault as status has it."""
+    """Wait until the struck lane keeps its state in memory, and return the fault as status shows it."""
     text = f"lane {scene.lane} keeps its state in memory"
     wait_for(lambda: text in scene.worker.log(), scene.worker.log)
     health = scene.worker.health()[1]
@@ -193,7 +193,7 @@ def _in_memory(scene: Scene) -> str:
 
 
 def test_read_only_at_the_start(scene: Scene) -> None:
-    """A worker that is alone keeps the state of such a lane in memory, and says so. The next opening on disk misses nothing."""
+    """A worker that is alone keeps the state of a read-only lane in memory and reports it. The next opening on disk misses nothing."""
     _begin(scene)
     assert scene.worker.stop() == 0
     with striking(ReadOnlyState(scene.folder)) as nemesis:
@@ -218,7 +218,7 @@ def test_read_only_at_the_start(scene: Scene) -> None:
 
 
 def test_one_disk_is_one_finding(scene: Scene) -> None:
-    """The folders of both lanes are sealed: status has one note, which names both lanes, and nothing stands."""
+    """Status has one note that names both lanes when the folders of both are read-only, and both lanes flow."""
     _begin(scene)
     assert scene.worker.stop() == 0
     lanes = sorted(f"{flow.address}-0" for flow in (scene.struck, scene.other))
@@ -238,7 +238,7 @@ def test_one_disk_is_one_finding(scene: Scene) -> None:
 
 
 def test_read_only_under_a_running_worker(scene: Scene) -> None:
-    """Sealed while in use: as soon as RocksDB needs a file the lane goes on in memory."""
+    """A lane whose folder becomes read-only while in use continues in memory as soon as RocksDB needs a file."""
     _begin(scene)
     with striking(ReadOnlyState(scene.folder)) as nemesis:
         _go_on(scene, MANY, LONG)
@@ -256,7 +256,7 @@ def test_read_only_under_a_running_worker(scene: Scene) -> None:
 
 @pytest.mark.long
 def test_full_disk(scene: Scene) -> None:
-    """No room is left under a running worker: it goes on in memory, and after a restart with room on the disk."""
+    """A running worker on a full disk continues in memory, and continues on disk after a restart with room."""
     disk = FullDisk(scene.worker, scene.data)
     try:
         _begin(scene)
@@ -279,7 +279,7 @@ def test_full_disk(scene: Scene) -> None:
 
 @pytest.mark.long
 def test_another_worker_gets_the_lanes(scene: Scene) -> None:
-    """After a minute lanes that cannot be opened go to a worker that can, and a minute after the repair they are shared again."""
+    """Lanes that cannot be opened go to a worker that can open them after a minute; a minute after the repair they are shared again."""
     _begin(scene)
     other = WorkerProcess(scene.config, "other")
     try:

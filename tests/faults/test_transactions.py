@@ -1,4 +1,4 @@
-"""Transactions through what befalls a worker between them, in the middle of them, and between a resend and its original."""
+"""Transactions under faults of a worker: between them, in the middle of them, and between a resend and its original."""
 
 import shutil
 import signal
@@ -17,7 +17,7 @@ from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, w
 
 PARTS = 50
 PARTS_A_TRANSACTION = 20_000
-"""That one Kafka transaction has at most."""
+"""The most parts that one Kafka transaction has."""
 FROZEN_POINTS = ("before-send", "mid-send", "after-send", "before-commit", "after-commit", "before-store")
 
 
@@ -55,7 +55,7 @@ class Scene:
         kafka.send(self.bootstrap, self.name, records)
 
     def values(self, process: WorkerProcess) -> tuple[list[bytes | None], list[bytes | None]]:
-        """What was accepted here and there, once all is through."""
+        """Return the values that were accepted here and there, once all messages are processed."""
         self.addresses.settle(process.log)
         here, there = (self.addresses.accepted(name) for name in (self.name, self.target))
         return [item.value for item in here], [item.value for item in there]
@@ -68,7 +68,7 @@ def _due(*numbers: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def test_between_a_transaction_and_its_resend(bootstrap: str, tmp_path: Path) -> None:
-    """Restarts and lost disks forget nothing; `rings clear`, and a ring that shrank, forget what they were told to."""
+    """Restarts and lost disks forget no ID; `rings clear` and a smaller ring forget exactly the IDs that they should."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("resend"))
     first, second, third = (scene.transaction(index) for index in range(3))
     with worker(scene.config, "w") as process:
@@ -90,7 +90,7 @@ def test_between_a_transaction_and_its_resend(bootstrap: str, tmp_path: Path) ->
 
 
 def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
-    """Whoever is taken from the list gets nothing any more; put back with other partitions he stops the address, which says why."""
+    """An address that leaves the list gets nothing more; put back with other partitions, it stops the sending address, which reports why."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("listed"))
     process = WorkerProcess(scene.config, "w")
     try:
@@ -137,7 +137,7 @@ def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
 def test_killed_between_the_cuts(
     bootstrap: str, tmp_path: Path, envelopes: int, kills: tuple[str, ...]
 ) -> None:
-    """A batch with too many parts becomes several transactions; killed between them, each envelope is whole, once, in order."""
+    """A batch with too many parts becomes several transactions; after a kill between them, each envelope is whole, once, in order."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("cut"))
     process = WorkerProcess(scene.config, "w")
     records = [
@@ -181,7 +181,7 @@ def test_killed_between_the_cuts(
     ids=["mid-send", "all"],
 )
 def test_frozen_and_replaced(bootstrap: str, tmp_path: Path, points: tuple[str, ...]) -> None:
-    """Frozen in the middle of a transaction, replaced and woken, a worker tears nothing, and doubles nothing."""
+    """A worker that is frozen in the middle of a transaction, replaced and woken tears nothing, and doubles nothing."""
     scenes = [Scene(bootstrap, _made(tmp_path / point), kafka.unique(f"frozen-{point}")) for point in points]
     sleepers = [WorkerProcess(scene.config, "sleeper") for scene in scenes]
     heirs = [WorkerProcess(scene.config, "heir") for scene in scenes]

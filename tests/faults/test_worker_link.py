@@ -18,13 +18,13 @@ from tests.support.worker import Running, WorkerProcess, configure, wait_for
 SEED = 20_112
 PARTITIONS = 4
 STEP = 50
-"""Records that are sent to each partition at a time."""
+"""Records in each send to a partition."""
 PAUSE_S = 0.1
 LIMIT_S = 240.0
 
 
 class Traffic:
-    """Sends to all partitions until it is stopped: records without an ID, records with one, and resends."""
+    """Sender to all partitions until it is stopped: records without an ID, records with one, and resends."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.due: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
@@ -40,7 +40,7 @@ class Traffic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more; all that was sent has arrived. May be repeated."""
+        """Send no more, and wait until all that was sent has arrived. May be repeated."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(LIMIT_S)
@@ -54,7 +54,7 @@ class Traffic:
             producer.flush(LIMIT_S)
 
     def _next(self, partition: int) -> Sent:
-        """One group a partition, so that all its records keep their order wherever the group is at home."""
+        """Choose one group for each partition, so that all its records keep their order at any home."""
         due, known = self.due[partition], self._with_id[partition]
         if known and self._random.random() < 0.2:
             return self._random.choice(known[-2_000:])
@@ -105,30 +105,30 @@ class Pair:
         self.other.destroy()
 
     def wait_shared(self) -> None:
-        """Until both are ready, with half of the lanes each."""
+        """Wait until both are ready, with half of the lanes each."""
         half = PARTITIONS // 2
         self.wait(lambda: self._ready(self.struck, half) and self._ready(self.other, half))
 
     def wait_taken_over(self) -> None:
-        """Until the other worker is ready with all lanes."""
+        """Wait until the other worker is ready with all lanes."""
         self.wait(lambda: self._ready(self.other, PARTITIONS))
 
     def wait_progress(self, worker: WorkerProcess) -> None:
-        """Until a worker's lanes have gone on."""
+        """Wait until a worker's lanes have made progress."""
         goal = self._progress(worker) + 20 * STEP
         self.wait(lambda: self._progress(worker) >= goal)
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition; without it, tell what the workers say."""
+        """Wait for a condition; on a timeout, report what the workers show."""
         wait_for(condition, self._state, LIMIT_S)
 
     def troubles(self) -> int:
-        """How often the first worker's lanes were closed or failed."""
+        """Number of times that the first worker's lanes were closed or failed."""
         log = self.struck.log()
         return log.count("rebalance: ") + log.count("retrying in") + log.count("fenced")
 
     def judge(self) -> None:
-        """Every input accepted once, in order, with its own source, and nothing else; both workers still there."""
+        """Require every input accepted once, in order, with its own source, and nothing else; both workers still run."""
         self.wait_progress(self.struck)
         self._traffic.stop()
         got = Running(self._bootstrap, self.other, self._addresses, self.name).settled(self.name)
@@ -158,7 +158,7 @@ class Pair:
 
 @pytest.mark.long
 def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:
-    """A worker whose connections are reset and refused says so and goes on later; the other never waits for it."""
+    """A worker whose connections are reset and refused reports it and resumes later; the other never waits for it."""
     with Pair(linked, tmp_path) as pair:
         before = pair.link.connections_cut
         pair.link.cut()
@@ -191,7 +191,7 @@ def test_delayed(linked: LinkedBroker, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["blackhole", pytest.param("hold", marks=pytest.mark.long)])
 def test_silent_past_the_session(linked: LinkedBroker, tmp_path: Path, how: str) -> None:
-    """A worker whose link falls silent loses its lanes; healed, it changes nothing and gets its share again.
+    """A worker whose link falls silent loses its lanes; once healed, it changes nothing and gets its share again.
 
     With ``hold``, all that it had sent arrives at the broker after the other has taken over.
     """

@@ -13,7 +13,7 @@ from tests.support.worker import Running, configure, worker
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """A source, which is the run's broker, and a target."""
+    """A source, which is the test run's broker, and a target."""
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 

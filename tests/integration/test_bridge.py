@@ -1,4 +1,4 @@
-"""A bridge between two clusters: what comes out, and what does not come out twice. The target's input is judged by the rule of hops."""
+"""A bridge between two clusters: its output, and its duplicates. The rule of hops judges the target's input."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
 
 
 def test_offset_set_back(two: Two, tmp_path: Path) -> None:
-    """B1: 100 of 1,000 are forwarded, the group's offset is set to 0: exactly the other 900 pass, in order."""
+    """B1: exactly the other 900 messages pass, in order, when the group's offset is set to 0 after 100 of 1,000."""
     given = prepare(two, tmp_path)
     sent = messages(1_000)
     given.send(sent[:100])
@@ -83,7 +83,7 @@ def _long(point: str) -> Any:
     [_long("before-send"), _long("mid-send"), _long("after-send"), _long("before-commit"), "after-commit"],
 )
 def test_killed(two: Two, tmp_path: Path, point: str) -> None:
-    """B3: killed at each point; the next process goes on, nothing is lost, nothing passes twice."""
+    """B3: the bridge is killed at each point; the next process continues, nothing is lost, nothing passes twice."""
     given = prepare(two, tmp_path, window=100)
     given.send(messages(400))
     process = processes.BridgeProcess(given.config, given.name)
@@ -100,7 +100,7 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
 
 
 def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
-    """Aborted transactions and markers at the end leave no lag; what was aborted is not forwarded."""
+    """Aborted transactions and markers at the end leave no lag; aborted records are not forwarded."""
     given = prepare(two, tmp_path)
     kafka.send_in_transaction(two.source, given.topic, messages(5), commit=True)
     kafka.send_in_transaction(two.source, given.topic, messages(5, first=5), commit=False)
@@ -113,7 +113,7 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
 
 
 def test_too_large(two: Two, tmp_path: Path) -> None:
-    """B12: what the target does not take goes to quarantine there, by size and digest where it must; the rest flows."""
+    """B12: a message that is too large for the target goes to quarantine there, by size and digest if necessary; the rest flows."""
     given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
     given.send([*messages(5), Sent(b"large", b"g1", b"x" * 50_000), *messages(5, first=5)])
     with processes.bridge(given.config, given.name) as process:
@@ -130,7 +130,7 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
 
 
 def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:
-    """The target is asked again before a message is refused for its size: the bridge looked before the limit was raised."""
+    """The bridge asks the target again before it refuses a message for its size: it looked before the limit was raised."""
     given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
     given.send(messages(5))
     with processes.bridge(given.config, given.name):
@@ -144,7 +144,10 @@ def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:
 
 
 def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
-    """Too large for the quarantine, too: its partition waits and says so, others flow; when the target takes it, all goes on."""
+    """A message that is too large even for the quarantine stops its partition, which reports it; others flow.
+
+    When the target takes it, all continue.
+    """
     given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})
     kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
     large = Sent(b"large", b"g1", b"7" * 50_000)
@@ -173,7 +176,7 @@ def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
 
 
 def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
-    """What only the broker knows, such as a timestamp, is found among hundreds and set aside."""
+    """The bridge finds, among hundreds, a record that only the broker refuses, for example for its timestamp, and sets it aside."""
     given = prepare(two, tmp_path, settings={"message.timestamp.before.max.ms": "3600000"})
     now = round(time.time() * 1000)
     records = [Sent(b"%d" % index, b"g", b"%d" % index, timestamp=now) for index in range(300)]
@@ -189,7 +192,7 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
 
 
 def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
-    """B12: it cannot be written as it is: to quarantine, with the reason."""
+    """B12: a record whose header name is not UTF-8 goes to quarantine, with the reason."""
     given = prepare(two, tmp_path)
     given.send(messages(3))
     asyncio.run(unusual.send(two.source, given.topic, [unusual.MALFORMED]))
@@ -203,7 +206,7 @@ def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
 
 
 def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
-    """Only what has one of the values is forwarded, with what is to be added; the rest is confirmed and counted."""
+    """The bridge forwards only records with one of the values, with the added headers; it confirms and counts the rest."""
     given = prepare(
         two, tmp_path, filter_header="land", filter_values=["fr", "be"], add_headers={"by": "bridge"}
     )
@@ -221,7 +224,7 @@ def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
 
 
 def test_drain(two: Two, tmp_path: Path) -> None:
-    """--drain forwards what is there, stops exactly there, and ends."""
+    """--drain forwards the present messages, stops exactly there, and ends."""
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(500), 0)
     kafka.send_in_transaction(two.source, given.topic, messages(10, first=500), commit=True, partition=1)
@@ -237,7 +240,7 @@ def test_drain(two: Two, tmp_path: Path) -> None:
 
 
 def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
-    """A partition that goes no further ends the drain with its reason, when all others are drained."""
+    """A partition that makes no progress ends the drain with its reason, when all others are drained."""
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(10), 0)
     given.send(messages(10, first=10), 1)
@@ -253,7 +256,7 @@ def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
 
 
 async def _commit_as_bridge(bootstrap: str, given: Set, partition: int, offset: int) -> None:
-    """Commit an offset with a note, which confluent_kafka does not send."""
+    """Commit an offset with metadata, which confluent_kafka does not send."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -266,7 +269,7 @@ async def _commit_as_bridge(bootstrap: str, given: Set, partition: int, offset: 
 
 
 async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
-    """It has ended when all partitions are where they were to stop, whoever has them. A source that is not there is an error."""
+    """A drain has ended when all partitions are at their goals, in any process. A missing source is an error."""
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(10), 0)
     given.send(messages(20), 1)
@@ -284,7 +287,7 @@ async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
 
 
 def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
-    """Messages wait and nobody forwards them: status says so, for people too, and its exit code is 1."""
+    """Status reports messages that wait while no bridge forwards them, for people too, and its exit code is 1."""
     given = prepare(two, tmp_path)
     with processes.bridge(given.config, given.name) as process:
         given.send(messages(10))
@@ -300,7 +303,10 @@ def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
 
 
 def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
-    """With messages that it had not handed on: ``bridge status`` and ``status`` find it, and one that somebody has put back they do not."""
+    """``bridge status`` and ``status`` find a bridge that left the configuration with unforwarded messages.
+
+    They do not report one that somebody has put back.
+    """
     given = prepare(two, tmp_path)
     with processes.bridge(given.config, given.name) as process:
         given.send(messages(10))
@@ -345,7 +351,7 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
 
 
 def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
-    """Missing at the start: one line that says what to do, exit code 2."""
+    """A target topic that is missing at the start gives one line with the remedy, and exit code 2."""
     given = prepare(two, tmp_path)
     kafka.delete_topics(two.target, [given.address])
     done = run_verb("bridge", "--config", str(given.config), check=False)
@@ -366,7 +372,7 @@ def test_source_topic_missing(two: Two, tmp_path: Path) -> None:
 
 
 def test_names(two: Two, tmp_path: Path) -> None:
-    """An unknown name is told with those that there are; without bridges it says so."""
+    """The error for an unknown name lists the known names, and names the lack of bridges if there are none."""
     given = prepare(two, tmp_path)
     done = run_verb("bridge", "other", "--config", str(given.config), check=False)
 
@@ -379,7 +385,10 @@ def test_names(two: Two, tmp_path: Path) -> None:
 def test_processes_with_another_filter(
     two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
-    """The second forwards nothing and names the difference, whenever it looks; when the first has ended it begins by itself."""
+    """A second process with another filter forwards nothing and names the difference at each look.
+
+    When the first has ended it begins by itself.
+    """
     given = prepare(two, tmp_path, source_partitions=2, filter_header="land", filter_values=["fr"])
     newer = tmp_path / "newer.toml"
     newer.write_text(given.config.read_text().replace('["fr"]', '["be"]'))
@@ -431,7 +440,7 @@ def test_processes_with_another_filter(
 
 
 def _alike_at_first(unlike: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-    """As if both had looked before either had joined."""
+    """Let both look before either has joined."""
     asked = 0
 
     async def looked(*arguments: Any) -> str:

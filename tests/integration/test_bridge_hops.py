@@ -1,4 +1,4 @@
-"""Hops of bridges at a real worker: each passes once, whatever happens to its state."""
+"""Hops of bridges at a real worker: each passes once, whatever happens to the worker's state."""
 
 import json
 import random
@@ -62,7 +62,7 @@ def _metric(running: Running, name: str, address: str) -> float:
 
 
 def test_messages_without_ids(running: Running) -> None:
-    """A resend without a duplicate ID of its own is dropped, and counted; what is accepted names the members that it passed."""
+    """A resend without a duplicate ID of its own is dropped, and counted; an accepted record names its passed members."""
     first = [crossed(index, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for index in range(10)]
     running.outcome("hops-no-ids", first)
     got = running.outcome("hops-no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
@@ -77,7 +77,7 @@ def test_messages_without_ids(running: Running) -> None:
 
 
 def test_ids_of_users(running: Running) -> None:
-    """They count where the bridge does not say otherwise, once its hop is new. Duplicates by a hop are diverted without an original."""
+    """User IDs of a new hop count unless the bridge ignores them. Duplicates by a hop are diverted without an original."""
     got = running.outcome(
         "hops-ids",
         [
@@ -101,7 +101,7 @@ def test_ids_of_users(running: Running) -> None:
 
 
 def test_malformed(running: Running) -> None:
-    """What no bridge writes goes to quarantine with the reason; it confirms nothing, and everything else flows."""
+    """A hop that no bridge would write goes to quarantine with the reason; it confirms nothing, and everything else flows."""
     got = running.outcome(
         "hops-malformed",
         [
@@ -125,7 +125,10 @@ def test_malformed(running: Running) -> None:
 
 @pytest.mark.long
 def test_misplaced_and_killed(running: Running) -> None:
-    """A bridge with another partitioner: three quarters are forwarded while later records, placed rightly, confirm them. None is lost."""
+    """No record is lost when a bridge has another partitioner and lanes forward three quarters of its records.
+
+    Later records, placed rightly, confirm them meanwhile.
+    """
     dice = random.Random(5)
     count, groups = 3_000, [b"group-%d" % index for index in range(20)]
     place = {group: dice.randrange(4) for group in groups}
@@ -160,7 +163,7 @@ def test_misplaced_and_killed(running: Running) -> None:
 
 
 def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
-    """A lost disk forgets nothing; ``rings clear`` does, from one point on, a restart included, and leaves IDs alone; the verbs tell."""
+    """A lost disk forgets no hop; ``rings clear`` forgets them from one point on, over a restart too, and keeps IDs; the verbs show it."""
     name = kafka.unique("hops-state")
     lost, cleared = f"{name}-lost", f"{name}-cleared"
     addresses = [{"name": name, "partitions": 1} for name in (lost, cleared)]
@@ -195,7 +198,7 @@ def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _require_told(config: Path, name: str, other: Source) -> None:
-    """What the verbs tell: 9 is above the floor, which is 9; of another source there is one."""
+    """Require the verbs' output: 9 is above the floor, which is 9; another source has one hop."""
     bridged = f"BRIDGE.{name}"
     shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
     found = [
@@ -221,7 +224,7 @@ def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:
 
 @pytest.mark.long
 def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
-    """Without ``persist_id_cache`` it is forgotten with the process, and nothing of it is in the changelog."""
+    """Hops without ``persist_id_cache`` end with the process, and the changelog has none of them."""
     name = kafka.unique("hops-memory")
     addresses = [{"name": name, "partitions": 1, "persist_id_cache": False}]
     config = configure(tmp_path, bootstrap, name, addresses)
@@ -271,7 +274,10 @@ def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
 def test_clear_waits_for_what_is_unread(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands in the input or the forward topic would tell lanes again what was confirmed: nothing is cleared, unless one insists."""
+    """Nothing is cleared while the input or the forward topic has unread hops, unless one insists.
+
+    Unread hops would give the lanes the old confirmations again.
+    """
     name = kafka.unique("hops-unread")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     settings, bridged, forward = load(config), f"BRIDGE.{name}", wire_names.forward_topic(name, name)
@@ -303,7 +309,7 @@ def test_clear_waits_for_what_is_unread(
 
 
 def test_home_of_what_has_no_group(running: Running) -> None:
-    """A hop without a group and an ID that counts meets its resend in one lane, into whatever partition each was put."""
+    """A hop without a group, whose ID counts, meets its resend in one lane, in whichever partitions they were put."""
     records = [Sent(None, None, b"%d" % index, hop(index)) for index in range(20)]
     records += [Sent(at_home(0, 2), None, b"%d" % index, (*hop(index), IGNORE)) for index in range(20, 40)]
     running.outcome("hops-homes", records, 0)

@@ -17,7 +17,7 @@ TOPIC: Final = ResourceType.TOPIC
 
 
 def _rights(name: str) -> dict[str, Right]:
-    """What docs/security.md lists, by what it is for."""
+    """Rights that docs/security.md lists, by purpose."""
     return {
         "source": (TOPIC, f"{name}-source", LITERAL, AclOperation.READ),
         "group": (ResourceType.GROUP, f"{name}-app-bridge-{name}", LITERAL, AclOperation.READ),
@@ -43,7 +43,7 @@ def _configure(secured: SecuredBroker, folder: Path, name: str, source: Access, 
 
 
 def _forwards(secured: SecuredBroker, config: Path, name: str, environment: dict[str, str]) -> str:
-    """Runs it until all is there; returns its log."""
+    """Run the bridge until all is forwarded; return its log."""
     kafka.send(
         secured.plaintext, f"{name}-source", [*messages(50), messages(1)[0]._replace(value=b"x" * 900_000)]
     )
@@ -59,7 +59,7 @@ def _forwards(secured: SecuredBroker, config: Path, name: str, environment: dict
 
 
 def test_tls_to_a_login(secured: SecuredBroker, tmp_path: Path) -> None:
-    """B16: a client certificate at the source, a password at the target; it is nowhere in the log."""
+    """B16: a client certificate at the source and a password at the target work; the password is nowhere in the log."""
     name = kafka.unique("b16")
     config = _configure(secured, tmp_path, name, secured.tls, secured.scram)
     log = _forwards(secured, config, name, dict(secured.scram.environment))
@@ -69,7 +69,7 @@ def test_tls_to_a_login(secured: SecuredBroker, tmp_path: Path) -> None:
 
 
 def test_least_rights(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what docs/security.md lists, and nothing else, it forwards, and status tells how far it is."""
+    """A bridge with only the rights of docs/security.md forwards, and status shows its position."""
     name = kafka.unique("least")
     secured.add_user(name, _rights(name).values())
     access = secured.scram.with_user(name)
@@ -96,7 +96,7 @@ def test_least_rights(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytes
 def test_missing_right(
     secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, said: str
 ) -> None:
-    """Each right that is missing is named before anything is read, and the exit code is 2."""
+    """The bridge names each missing right before it reads anything, and its exit code is 2."""
     name = kafka.unique("lacking")
     secured.add_user(name, [right for what, right in _rights(name).items() if what != lacking])
     access = secured.scram.with_user(name)
@@ -109,7 +109,7 @@ def test_missing_right(
 
 
 def test_wrong_password(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no cluster that is away: it says so, without the password, and ends."""
+    """A bridge with a wrong password reports that, without the password, and ends: it does not take the cluster for away."""
     name = kafka.unique("wrong")
     config = _configure(secured, tmp_path, name, secured.tls, secured.scram)
     monkeypatch.setenv(PASSWORD_VARIABLE, "not-the-horse")

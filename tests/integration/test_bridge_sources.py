@@ -1,4 +1,4 @@
-"""What may happen to a bridge's source: created again, cut, deleted, set back; what passes at the target is each message once, in order."""
+"""Faults of a bridge's source: created again, cut, deleted, set back; each message passes once, in order, at the target."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.worker import wait_for
 
 @pytest.mark.long
 def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
-    """B11: the source is deleted and created again: its messages are others, and all are forwarded, also where it began at the latest."""
+    """B11: the bridge forwards all messages of a source that is deleted and created again, also one that began with 'latest'."""
     given = prepare(two, tmp_path, start="latest")
     with processes.bridge(given.config, given.name):
         given.send(messages(100))
@@ -31,7 +31,7 @@ def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
 
 
 def test_latest(two: Two, tmp_path: Path) -> None:
-    """It begins with what comes from then on, and that is written down at once."""
+    """A bridge with 'latest' begins with later messages, and writes its position down at once."""
     given = prepare(two, tmp_path, start="latest")
     given.send(messages(30))
     with processes.quick(given.config):
@@ -44,7 +44,7 @@ def test_latest(two: Two, tmp_path: Path) -> None:
 
 
 def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a committed offset nobody knows whether it ran before: what it leaves out stands in its log, and how to get it."""
+    """The log names the skipped messages and the command to get them: without a committed offset an earlier run is unknown."""
     given = prepare(two, tmp_path, start="latest")
     given.send(messages(30))
     with processes.quick(given.config):
@@ -54,7 +54,7 @@ def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogC
 
 @pytest.mark.long
 def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
-    """A bridge with 'latest' is away for longer than brokers keep offsets of a group without members: nothing is skipped."""
+    """A bridge with 'latest' skips nothing after an absence longer than brokers keep offsets of a group without members."""
     forgetful = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
     with EmbeddedBroker(tmp_path / "broker", properties=processes.FOREVER | forgetful) as broker:
         here = Two(broker.bootstrap_servers, broker.bootstrap_servers)
@@ -77,7 +77,7 @@ def test_offsets_outlive_the_brokers_retention(tmp_path: Path) -> None:
 
 
 def test_partition_added(two: Two, tmp_path: Path) -> None:
-    """Under 'latest' too a partition that is added is forwarded from its beginning."""
+    """A partition that is added is forwarded from its beginning, even under 'latest'."""
     given = prepare(two, tmp_path, start="latest")
     with processes.quick(given.config):
         given.settled([0])
@@ -90,7 +90,7 @@ def test_partition_added(two: Two, tmp_path: Path) -> None:
 
 
 def test_gap(two: Two, tmp_path: Path) -> None:
-    """B11: retention took what was not forwarded yet: it says so, counts it, and goes on."""
+    """B11: a bridge reports and counts messages that retention deleted before they were forwarded, and continues."""
     given = prepare(two, tmp_path)
     given.send(messages(50))
     with processes.quick(given.config):
@@ -116,7 +116,7 @@ def _delete_records(bootstrap: str, topic: str, before: int) -> None:
 
 
 def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
-    """B11: without its offsets it begins at the start, and what comes again is known."""
+    """B11: a bridge without its offsets begins at the start, and the target knows the repeated messages."""
     given = prepare(two, tmp_path)
     given.send(messages(60))
     with processes.quick(given.config):
@@ -134,7 +134,10 @@ def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
 
 
 def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
-    """The log ends before what was confirmed: it stops, status says so too, others go on. Grown beyond, it still stands; set, it goes on."""
+    """A partition whose log ends before its confirmed offset stops, status reports it, and others continue.
+
+    Grown beyond that offset, the partition still waits; once its offset is set, it continues.
+    """
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(10), 0)
     kafka.commit(two.source, given.group, given.topic, 50)

@@ -1,4 +1,4 @@
-"""Bridges with workers at their ends: what comes out of the target's lane is what the source has, once."""
+"""Bridges with workers at their ends: the target's lane gives each message of the source once."""
 
 import asyncio
 import signal
@@ -20,14 +20,14 @@ from tests.support.worker import configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
 MORE = 4
-"""Of the address whose bridge goes by the wrong partitioner."""
+"""Partitions of the address whose bridge has the wrong partitioner."""
 BOTH_LIMIT_S = 20.0
 SIZES = {"plain": 2_000, "off": 0}
 
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """Workers at both; the source is the run's broker. The addresses ``there`` and ``back`` make a circle."""
+    """Workers at both clusters; the source is the test run's broker. The addresses ``there`` and ``back`` make a circle."""
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
         extras: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ def _group(name: str) -> str:
 
 
 def _accepted(bootstrap: str, address: str, count: int, partitions: int = PARTITIONS) -> list[Got]:
-    """What the lanes have accepted, once what came and what they forwarded is processed."""
+    """Return the accepted records, once all inputs and forwarded records are processed."""
     waiting = [address, f"to-worker-{address}-forward"]
     wait_for(
         lambda: (
@@ -79,7 +79,10 @@ def _require_exact(got: list[Got], count: int) -> None:
 
 @pytest.mark.parametrize("address", SIZES)
 def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
-    """B1, B7, B8: 100 of 1,000 are forwarded, the group's offset is set to 0: exactly the others follow; with detection off all pass again."""
+    """B1, B7, B8: exactly the other 900 messages follow when the group's offset is set to 0 after 100 of 1,000.
+
+    With detection off all pass again.
+    """
     name, topic, target = f"back-{address}", f"back-source-{address}", f"to-worker-{address}"
     kafka.create_topics(two.source, {topic: (1, {})})
     sent = [message._replace(id=None) for message in messages(1_000)]
@@ -110,9 +113,9 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
     ids=["check", "ignore", "drop", "forward"],
 )
 def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: list[int]) -> None:
-    """B6: from here to there and back. IDs that are not looked at pass again, as often as they come; those that are, are duplicates here.
+    """B6: ignored IDs pass again, as often as they come, from here to there and back; IDs that count are duplicates here.
 
-    With ``returns`` that is told, or nothing comes back.
+    With ``returns``, the log reports the returned messages, or nothing comes back.
     """
     name = keys.get("returns", keys["user_ids"])
     address = f"to-worker-{name}"
@@ -160,7 +163,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
 
 
 def test_envelopes(two: Two, tmp_path: Path) -> None:
-    """B14: through the input's bridge transactions stay whole, set back or not."""
+    """B14: transactions stay whole through the input's bridge, set back or not."""
     name, topic, address = "envelopes", "envelopes-source", "to-worker-parts"
     kafka.create_topics(two.source, {topic: (1, {})})
     sent = [
@@ -197,7 +200,7 @@ class Both:
 
 
 async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
-    """B2: two instances of one bridge hold each message until both have it, and again until both have sent it."""
+    """B2: each message passes once when two instances of one bridge hold it together, and wait again until both have sent it."""
     name, topic, address, count = "twice", "twice-source", "to-worker-twice", 60
     kafka.create_topics(two.source, {topic: (1, {})})
     kafka.send(two.source, topic, [message._replace(id=None) for message in messages(count)])
@@ -231,7 +234,10 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["set back", pytest.param("killed", marks=pytest.mark.long)])
 def test_wrong_partitioner(two: Two, tmp_path: Path, how: str) -> None:
-    """B10: lanes forward most of what the bridge puts; it is killed with messages on their way, or its offset is set back. None is lost or doubled."""
+    """B10: nothing is lost or doubled when lanes forward most of a bridge's records.
+
+    The bridge is killed with messages on their way, or its offset is set back.
+    """
     name, address, count = f"wrong-{how.replace(' ', '-')}", f"to-worker-{how.replace(' ', '-')}", 3_000
     topic = f"{name}-source"
     kafka.create_topics(two.source, {topic: (2, {})})
@@ -270,7 +276,7 @@ def _kill_on_the_way(config: Path, name: str, nth: int = 20) -> None:
 
 
 def test_one_lane(two: Two, tmp_path: Path) -> None:
-    """A resend comes under another group to another partition: the ring of the address knows it. The bridge is killed while it sends."""
+    """The ring of the address knows a resend under another group in another partition. The bridge is killed while it sends."""
     name, address, count = "one-lane", "to-worker-one-lane", 600
     topic = f"{name}-source"
     kafka.create_topics(two.source, {topic: (2, {})})

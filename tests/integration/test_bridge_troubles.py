@@ -1,4 +1,4 @@
-"""What may happen to a bridge's source, target and processes; what passes at the target is each message once, in order."""
+"""Faults of a bridge's source, target and processes: each message passes once, in order, at the target."""
 
 import asyncio
 import signal
@@ -31,7 +31,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
 
 @pytest.fixture
 def two(broker: object, bootstrap: str, linked: LinkedBroker) -> Iterator[Two]:
-    """The run's broker is the source."""
+    """Source and target; the test run's broker is the source."""
     linked.heal()
     yield Two(bootstrap, linked.bootstrap)
     linked.heal()
@@ -48,7 +48,7 @@ def _passed(given: Set, count: int) -> None:
 async def test_order_of_groups_under_retries(
     two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B13: producers die of what comes too late, or of lost answers, in turn: 50 groups arrive in order, each message once."""
+    """B13: 50 groups arrive in order, each message once, when producers die of late requests and lost answers in turn."""
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     given = prepare(two, tmp_path, source_partitions=2, target=linked.links[0].bootstrap, window=200)
     link = linked.links[0]
@@ -81,7 +81,7 @@ async def test_target_silent_past_time_outs(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B5, with shorter time-outs: the target falls silent for longer than requests, producers, sessions and idle consumers may take."""
+    """B5, with shorter time-outs: a target may be silent for longer than requests, producers, sessions and idle consumers last."""
     monkeypatch.setattr("ringfence_kafka.auth.client_options.REQUEST_TIMEOUT_MS", 1_000)
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.START_LIMIT_S", 1.0)
@@ -111,7 +111,10 @@ async def test_target_silent_past_time_outs(
 async def test_standby_meets_an_error(
     two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who has no partitions, and is refused by the group once, says so, joins again, and takes over. Nobody leaves because nobody asks it."""
+    """A standby without partitions reports a refusal by the group, joins again, and takes over.
+
+    No member leaves because nobody polls it.
+    """
     monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 1_500)
     given = prepare(two, tmp_path)
     given.send(messages(10))
@@ -143,7 +146,7 @@ async def test_standby_meets_an_error(
 async def test_unforeseen(
     two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What nobody has foreseen is a fault of this bridge, with its trace once, and tried again; no message is skipped."""
+    """An unexpected error is logged once with its trace as a fault of this bridge, and tried again; no message is skipped."""
     given = prepare(two, tmp_path)
     given.send(messages(10))
     failing = ["before-send"] * 3 + ["joined"] * 3
@@ -181,7 +184,7 @@ def _shared_out(found: Sequence[Bridge]) -> list[int]:
 
 @pytest.mark.long
 def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """B5: the target's broker is frozen, then down, for longer than a request, a producer and a session may take. Nothing but lag."""
+    """B5: a target that is frozen, then down, past every time-out of requests, producers and sessions causes nothing but lag."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
     with processes.bridge(given.config, given.name) as process:
         given.send(messages(100))
@@ -214,7 +217,7 @@ def _shown_fault(process: processes.BridgeProcess, name: str) -> str:
 
 @pytest.mark.long
 def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """B4: stopped before a cycle goes out; another takes over and forwards all; woken, what it had in hand is known."""
+    """B4: the target knows the messages that a frozen bridge sends when it wakes after another has taken over."""
     given = prepare(two, tmp_path, window=100)
     given.send(messages(2_000))
     first = processes.BridgeProcess(given.config, "first")
@@ -235,7 +238,7 @@ def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path:
 
 
 async def test_partitions_change_hands(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """Who gives partitions away waits for what is under way: nothing is sent twice when a second one comes and goes."""
+    """A bridge that gives partitions away waits for its sends: nothing is sent twice when a second one comes and goes."""
     given = prepare(two, tmp_path, source_partitions=4, target=linked.links[0].bootstrap, window=20)
     async with processes.in_this_process(given.config) as (first,):
         await until(lambda: first.state.ready, lambda: str(first.state.reasons))
@@ -258,7 +261,7 @@ def _counted(bridge: Bridge, what: str) -> int:
 
 
 def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """It is no error: messages wait, health names it; when it is there they are forwarded."""
+    """Messages wait, and health names the reason, while the target is away at the start; later they are forwarded."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap)
     given.send(messages(50))
     linked.links[0].cut()
@@ -277,7 +280,7 @@ def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) ->
 
 
 def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """A target that takes connections and says nothing: its pages answer, and it can be asked to stop."""
+    """A bridge whose target accepts connections and does not answer still serves its pages, and can be stopped."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap)
     linked.links[0].hold()
     process = processes.BridgeProcess(given.config, given.name)
@@ -295,7 +298,7 @@ def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path:
 async def test_without_detection(
     two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B9: no hops; producers die of a link that breaks: nothing is lost, and what is sent again comes twice."""
+    """B9: nothing is lost without hops when producers die of a link that breaks, and a record that is sent again comes twice."""
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     link = linked.links[0]
     given = prepare(two, tmp_path, target=link.bootstrap, use_duplicate_detection=False, window=100)

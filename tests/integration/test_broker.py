@@ -74,7 +74,7 @@ def test_a_restart_keeps_everything(own: EmbeddedBroker, end: Callable[[Embedded
 
 
 def test_a_second_object_takes_over_the_folder(own: EmbeddedBroker) -> None:
-    """Data belongs to the folder: another object, here on another port, goes on with it."""
+    """Data belongs to the folder: another object, here on another port, continues with it."""
     _write(own, "kept", b"before")
     own.stop()
 
@@ -102,7 +102,7 @@ def test_pause_and_resume(own: EmbeddedBroker) -> None:
 
 
 def test_port_in_use(tmp_path: Path) -> None:
-    """A port on which something listens: the error names it and the way out, and nothing is left running."""
+    """The error for a port in use names it and the remedy, and nothing is left running."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         broker = EmbeddedBroker(tmp_path, port)
@@ -114,7 +114,7 @@ def test_port_in_use(tmp_path: Path) -> None:
 
 
 def test_folder_in_use(broker: EmbeddedBroker) -> None:
-    """A second broker in one folder: the error names the folder and the process that has it, which goes on."""
+    """The error for a second broker in one folder names the folder and the first process, which continues."""
     with pytest.raises(PrerequisiteError, match=rf"{broker.directory} .*\(process {broker.pid}\)"):
         EmbeddedBroker(broker.directory).start()
 
@@ -124,7 +124,7 @@ def test_folder_in_use(broker: EmbeddedBroker) -> None:
 
 
 def test_folder_of_a_later_version(tmp_path: Path) -> None:
-    """Its metadata cannot be read: the error names both versions. The folder of an earlier one is taken, and goes on as its."""
+    """The error for a folder of a later version names both versions. The folder of an earlier version is used, and stays of that version."""
     with EmbeddedBroker(tmp_path) as broker:
         version = broker.version
     note = tmp_path / "kafka.version"
@@ -140,7 +140,7 @@ def test_folder_of_a_later_version(tmp_path: Path) -> None:
 
 
 def test_folder_not_writable(tmp_path: Path) -> None:
-    """A folder that cannot be made: the error names it."""
+    """The error for a folder that cannot be made names it."""
     (tmp_path / "file").touch()
 
     with pytest.raises(PrerequisiteError, match=f"{tmp_path}/file.*--dir"):
@@ -156,7 +156,7 @@ def test_folder_not_writable(tmp_path: Path) -> None:
     ],
 )
 def test_early_end(tmp_path: Path, arguments: dict[str, object], said: str) -> None:
-    """A broker that ends while it starts: the error shows what Java or Kafka said, and nothing is left running."""
+    """The error of a broker that ends while it starts shows the output of Java or Kafka, and nothing is left running."""
     broker = EmbeddedBroker(tmp_path, **arguments)  # type: ignore[arg-type]
 
     with pytest.raises(PrerequisiteError, match=said):
@@ -166,7 +166,7 @@ def test_early_end(tmp_path: Path, arguments: dict[str, object], said: str) -> N
 
 
 def test_no_answer_in_time(tmp_path: Path) -> None:
-    """A broker that takes too long: the error says how long was waited, and the process is gone."""
+    """The error for a broker that takes too long names the time waited, and the process is gone."""
     broker = EmbeddedBroker(tmp_path)
 
     with pytest.raises(PrerequisiteError, match=r"did not answer at .* within 0\.1 s"):
@@ -176,7 +176,7 @@ def test_no_answer_in_time(tmp_path: Path) -> None:
 
 
 def test_properties(tmp_path: Path) -> None:
-    """They are in force, whatever characters they have; one that Kafka does not know is told from the others."""
+    """The given properties are in force, whatever characters they have; the check finds one that Kafka does not know."""
     given = {
         "log.retention.ms": "61000",
         "sasl.kerberos.kinit.cmd": "C:\\tools\\größe -x",
@@ -206,7 +206,7 @@ def test_properties(tmp_path: Path) -> None:
     ],
 )
 def test_a_property_that_is_refused(tmp_path: Path, given: str, said: str) -> None:
-    """One line with Kafka's own reason, or the name that was meant; exit code 2, and no broker is left."""
+    """A refused property gives one line with Kafka's own reason, or the name that was meant; exit code 2, and no broker is left."""
     with _broker_command(tmp_path, "--property", given) as command:
         out, errors = command.communicate(timeout=LIMIT_S)
 
@@ -216,7 +216,7 @@ def test_a_property_that_is_refused(tmp_path: Path, given: str, said: str) -> No
 
 
 def test_version_that_nobody_knows(tmp_path: Path) -> None:
-    """One line with those that are known; exit code 2, and no folder is made."""
+    """An unknown version gives one line with the known ones; exit code 2, and no folder is made."""
     with _broker_command(tmp_path / "broker", "--kafka-version", "3.8.1") as command:
         out, errors = command.communicate(timeout=LIMIT_S)
 
@@ -246,7 +246,7 @@ def _broker_command(directory: Path, *options: str, **environment: str) -> Itera
 
 
 def _ready(command: subprocess.Popen[str]) -> psutil.Process:
-    """The Java process of a command that has said that it is ready."""
+    """Return the Java process of a command that has reported that it is ready."""
     assert command.stdout is not None
     line = command.stdout.readline()
     assert line.startswith(f"Kafka {jars.chosen_version()} answers at 127.0.0.1:"), command.communicate(
@@ -283,7 +283,7 @@ def test_broker_dies_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_command_tells_of_a_dead_broker(tmp_path: Path) -> None:
-    """A broker that dies under the command: exit code 2 and the end of its log, not a silent wait."""
+    """A broker that dies under the command gives exit code 2 and the end of its log, not a silent wait."""
     with _broker_command(tmp_path) as command:
         _ready(command).kill()
 
@@ -295,7 +295,7 @@ def test_command_tells_of_a_dead_broker(tmp_path: Path) -> None:
 
 
 def test_no_java(tmp_path: Path) -> None:
-    """Without Java the command says what to install: exit code 2 and no traceback."""
+    """The command names the package to install if Java is missing: exit code 2 and no traceback."""
     environment = {"PATH": "", "JAVA_HOME": ""}
     with _broker_command(tmp_path, **environment) as command:
         _, errors = command.communicate(timeout=LIMIT_S)

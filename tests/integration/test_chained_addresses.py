@@ -23,16 +23,16 @@ def _through(bootstrap: str, topic: str) -> None:
 
 
 def _ours(record: Got) -> dict[str, bytes | None]:
-    """Headers of Ringfence's; each stands there once."""
+    """Headers of Ringfence's; each appears once."""
     found = [header for header in record.headers if header[0].startswith("_RF_")]
     assert len(found) == len(dict(found))
     return dict(found)
 
 
 def test_a_chain(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """The second address judges what the first accepts, and names its own input; headers of the first step are gone.
+    """The second address judges the output of the first, and names its own input; headers of the first step are gone.
 
-    Nobody but workers writes the topic between them: send, redrive and growth are refused, and say where else.
+    Only workers write the topic between them: send, redrive and growth are refused, and name the other place.
     """
     config = configure(tmp_path, broker.bootstrap_servers, APP, ADDRESSES)
     part = ("customer", b"c")

@@ -35,7 +35,7 @@ MEMBERS = ("berlin", "paris", "rome")
 def clusters(
     broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, EmbeddedBroker]]:
-    """The run's broker is berlin; the others start at the same time."""
+    """Three clusters: the test run's broker is berlin; the others start at the same time."""
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
         others = {
             name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=processes.FOREVER)
@@ -60,7 +60,7 @@ class Connected:
         workers: bool = True,
         **keys: Any,
     ) -> None:
-        """``members``: as each member's configuration lists them. Without ``workers`` what is accepted is sent by the test."""
+        """``members``: as each member's configuration lists them. Without ``workers`` the test sends the accepted records itself."""
         self.address = address
         self.servers = {name: cluster.bootstrap_servers for name, cluster in clusters.items()}
         self._folder = folder
@@ -100,21 +100,21 @@ class Connected:
         return config
 
     def start(self, *names: str) -> None:
-        """Bridges of these members, or of all."""
+        """Start the bridges of these members, or of all."""
         for name in names or self.bridges:
             self.bridges[name].start()
         for name in names or self.bridges:
             self.bridges[name].wait_ready()
 
     def send(self, member: str, count: int, first: int = 0, topic: str = "") -> None:
-        """To a member's input, or to another topic, keyed."""
+        """Send keyed messages to a member's input, or to another topic."""
         sent = messages(count, first=first)
         for partition in range(PARTITIONS):
             at_home = [item for item in sent if _home(item.key or b"") == partition]
             kafka.send(self.servers[member], topic or self.address, at_home, partition)
 
     def arrived(self, member: str, address: str) -> list[int]:
-        """Values that bridges have brought into an address, without what its lanes would drop."""
+        """Values that bridges have brought into an address, except those that its lanes would drop."""
         return numbers(processes.passed(kafka.read_all(self.servers[member], address, PARTITIONS)))
 
     def accepted(self, member: str, address: str = "") -> list[int]:
@@ -129,9 +129,9 @@ class Connected:
         )
 
     def idle(self, *names: str) -> None:
-        """Until nothing is under way: no bridge of these members, or of any, has anything to do, and no lane of any.
+        """Wait until nothing is under way: no bridge of these members, or of any, has work, and no lane of any.
 
-        What was read first stands as it was when the last of them has nothing to do: so nothing came in between.
+        The ends that were read first are unchanged when the last of them has no work: nothing came in between.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -148,7 +148,7 @@ class Connected:
         return "\n".join(bridge.log() for bridge in self.bridges.values() if bridge.log_file.exists())
 
     def _topics(self) -> Iterator[tuple[str, str]]:
-        """Those that lanes read, each with its server."""
+        """Topics that lanes read, each with its server."""
         for name in self._workers:
             for address in self._addresses:
                 yield self.servers[name], address
@@ -158,7 +158,7 @@ class Connected:
         return [kafka.end_offsets(server, topic, PARTITIONS) for server, topic in self._topics()]
 
     def judged(self) -> None:
-        """Until the lanes of all members are through; where no bridge runs, nothing comes any more."""
+        """Wait until the lanes of all members have no work; without running bridges nothing comes any more."""
         wait_for(
             lambda: all(
                 kafka.consumed(server, self._app_id, topic, PARTITIONS) for server, topic in self._topics()
@@ -171,7 +171,7 @@ class Connected:
         return f"app-{self.address}"
 
     def __enter__(self) -> Self:
-        """Topics and workers; whatever fails on the way, nothing is left running."""
+        """Make topics and start workers; if anything fails on the way, nothing is left running."""
         with self._stack:
             for name, config in self._configs.items():
                 run_verb("topics", "create", "--config", str(config))
@@ -199,7 +199,7 @@ def _home(key: bytes) -> int:
 
 @pytest.mark.long
 def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L1: each member has all, none twice, no echo."""
+    """L1: each member has all messages, none twice, with no echo."""
     with Connected(clusters, tmp_path, kafka.unique("all")) as connected:
         connected.start()
         for number, name in enumerate(MEMBERS):
@@ -235,7 +235,7 @@ def test_member_down(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("max_hops", [1, 2])
 def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: int) -> None:
-    """L2: berlin knows paris alone, which knows rome. With two hops rome has what berlin sent, with one it has not."""
+    """L2: berlin knows only paris, which knows rome. With two hops rome gets berlin's messages, with one it does not."""
     chain = {"berlin": MEMBERS[:2], "rome": MEMBERS[1:]}
     with Connected(clusters, tmp_path, kafka.unique("hops"), chain, max_hops=max_hops) as connected:
         connected.start()
@@ -258,7 +258,7 @@ def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: in
 
 
 def test_strict_shares(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L3: each group comes to one member, in one copy. L5: other members are refused, in a line that names the way out."""
+    """L3: each group comes to one member, in one copy. L5: a change of members is refused, in a line that names the remedy."""
     address = kafka.unique("shares")
     shared = f"{address}.shared"
     with Connected(clusters, tmp_path, address, workers=False, load_balancing="strict") as connected:
@@ -286,7 +286,7 @@ def test_strict_shares(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> N
 
 
 async def _with_old_members(config: Path, name: str) -> None:
-    """A bridge that slept while its members were changed asks who they are, at the first partition, and when it wakes."""
+    """Check that a bridge that slept during a change of members asks for them, at the first partition, and when it wakes."""
     (plan,) = plans(load(config), [name])
     old, permit = Map(1, MEMBERS[:2]), Permit(plan, drain=False)
     bridge = Bridge(plan, "woken", permit=permit)
@@ -305,7 +305,7 @@ async def _with_old_members(config: Path, name: str) -> None:
 
 @pytest.mark.long
 def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L3, L5: each group on one member, one copy; other members are refused until all is drained, and then exact."""
+    """L3, L5: each group comes to one member, in one copy; a change of members is refused until all is drained, and then exact."""
     address = kafka.unique("strict")
     shared = f"{address}.shared"
     with Connected(clusters, tmp_path, address, load_balancing="strict") as connected:
@@ -347,7 +347,7 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_strict_member_lost(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L5: another member's cluster stands in for one that is lost: it gets what waited for that, once, and then the members may change."""
+    """L5: another cluster replaces a lost member's and gets its waiting messages once; then the members may change."""
     address = kafka.unique("lost")
     shared, topic = f"{address}.shared", f"{address}.accepted"
     with Connected(clusters, tmp_path, address, workers=False, load_balancing="strict") as connected:

@@ -1,4 +1,4 @@
-"""``ringfence consume``, as a user runs it: several processes, real traffic, judged by what handlers wrote down."""
+"""``ringfence consume``, as a user runs it: several processes and real traffic; the notes of handlers are judged."""
 
 import json
 import re
@@ -33,12 +33,12 @@ PARTITIONS = 4
 
 
 def runs_in(file: Path, label: str = "") -> list[Run]:
-    """Of groups whose name begins so."""
+    """Runs of groups whose names have this prefix."""
     return [run for run in parse(noted(file)) if run.label.startswith(label)]
 
 
 def wait_handled(file: Path, label: str, count: int, *processes: ConsumerProcess) -> None:
-    """Until so many messages came to their end."""
+    """Wait until this many messages have ended."""
     wait_for(
         lambda: sum(run.end is not None for run in runs_in(file, label)) >= count,
         lambda: (
@@ -50,7 +50,7 @@ def wait_handled(file: Path, label: str, count: int, *processes: ConsumerProcess
 
 
 def wait_no_lag(bootstrap: str, group: str, topic: str, partitions: int = PARTITIONS) -> None:
-    """Until the group's offset is at the end of the log, markers of transactions included."""
+    """Wait until the group's offset is at the end of the log, markers of transactions included."""
     wait_for(
         lambda: (
             [max(0, number) for number in kafka.committed(bootstrap, group, topic, partitions)]
@@ -74,7 +74,7 @@ class Pair:
     address: str
     processes: list[ConsumerProcess]
     handled: Mapping[str, Path]
-    """By consumer group."""
+    """Files of handled messages, by consumer group."""
 
     def wait_handled(self, label: str, count: int) -> None:
         for file in self.handled.values():
@@ -83,7 +83,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(broker: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """For tests that take nothing but messages; each sends groups of its own."""
+    """Consumer groups for tests that only take messages; each test sends groups of its own."""
     bootstrap = broker.bootstrap_servers  # type: ignore[attr-defined]
     folder, name = tmp_path_factory.mktemp("consume"), kafka.unique("consumed")
     config = configure(folder, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
@@ -110,7 +110,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_each_consumer_group_gets_everything_in_order(pair: Pair, kind: str) -> None:
-    """Whatever the groups are like, each consumer group handles every message once, and each group in order."""
+    """Each consumer group handles every message once, and each group in order, whatever the groups look like."""
     messages = generate(SHAPES[kind], SEED, kind)
 
     accept(pair.bootstrap, pair.address, messages)
@@ -123,7 +123,7 @@ def test_each_consumer_group_gets_everything_in_order(pair: Pair, kind: str) -> 
 
 
 def test_lag_is_zero_behind_transactions(pair: Pair) -> None:
-    """Committed offsets pass the control records: the end of the log is reached. What was aborted is never handled."""
+    """Committed offsets pass control records and reach the end of the log. Aborted messages are never handled."""
     messages = generate(Shape(messages=503), SEED, "transacted")
 
     accept_in_transactions(pair.bootstrap, pair.address, messages)
@@ -150,7 +150,7 @@ def test_groups_share_nothing(pair: Pair) -> None:
 
 
 def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> None:
-    """Sent, accepted once and handled: a coroutine or a plain function gets the message as it was published."""
+    """A coroutine or a plain function gets the message as it was published: sent, accepted once and handled."""
     name = kafka.unique("published")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     lines = [
@@ -237,7 +237,7 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
     codes = []
 
     def wait_working(*those: ConsumerProcess) -> None:
-        """Until they share all partitions, and each has done something."""
+        """Wait until they share all partitions, and each has done something."""
         wait_shared(*those, partitions=PARTITIONS)
         wait_for(
             lambda: (
@@ -274,13 +274,13 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
 
 
 def _last_words(bootstrap: str, name: str) -> dict[int, bool]:
-    """Whether the last holder of each partition said that it had left."""
+    """Whether the last holder of each partition released it."""
     written = progress_written(bootstrap, name, f"{name}-group", f"{name}.accepted")
     return {item.partition: item.progress.released for item in written}
 
 
 def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
-    """What runs comes to its end and is written, what waits is left to the next, which begins there."""
+    """Running messages end and are written after SIGTERM; waiting messages are left to the next consumer, which begins there."""
     name = kafka.unique("leaves")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     messages = [GroupMessage("g", index, last=index == 4) for index in range(5)]
@@ -305,7 +305,7 @@ def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_sigterm_while_it_waits_for_others(bootstrap: str, tmp_path: Path) -> None:
-    """Who waits for a partition in which another's handlers still run does not wait for them when it is asked to stop."""
+    """A consumer that waits for another's running handlers in a partition stops at once when it is asked to."""
     name = kafka.unique("waits")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     slow = ConsumerProcess(config, "c1", name, f"{name}-group", environment={"HANDLING_SECONDS": "25"})
@@ -323,7 +323,7 @@ def test_sigterm_while_it_waits_for_others(bootstrap: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("handler", ["never_ends", "never_ends_in_thread"])
 def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: Path, handler: str) -> None:
-    """The process ends without it, whether it is a thread or a coroutine that goes on when it is cancelled."""
+    """The process ends without its handler, whether it is a thread or a coroutine that ignores its cancellation."""
     name = kafka.unique("ends")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     process = ConsumerProcess(config, "c", name, f"{name}-group", "--drain-timeout", "0.1", handler=handler)
@@ -352,7 +352,7 @@ def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: 
     ],
 )
 def test_handler_that_cannot_be_loaded(tmp_path: Path, handler: str, complaint: str) -> None:
-    """One line that names the handler and what is wrong with it, before any broker is asked."""
+    """A handler that cannot be loaded gives one line with its name and error, before any broker is asked."""
     ended = run_verb(
         "consume", "orders", "--handler", handler, "--consumer-group", "g", "--config", str(_offline(tmp_path)),
         check=False,
@@ -379,7 +379,7 @@ def test_broker_away(tmp_path: Path) -> None:
 
 
 def test_consumer_group_of_the_workers(tmp_path: Path) -> None:
-    """Workers are a consumer group themselves, under the app's ID: nobody can join them to consume."""
+    """A consumer cannot join the workers' own consumer group, which has the app's ID."""
     code, said = _consume(_offline(tmp_path), "orders", "--consumer-group", "orders")
 
     assert code == 2
@@ -415,7 +415,7 @@ def test_consumer_group_of_another_kind(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_session_timeout_that_brokers_do_not_take(bootstrap: str, tmp_path: Path) -> None:
-    """Longer than the brokers allow: the error names their bounds."""
+    """The error for a session time-out beyond the brokers' bounds names the bounds."""
     name = kafka.unique("session")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
 
@@ -429,7 +429,7 @@ def test_session_timeout_that_brokers_do_not_take(bootstrap: str, tmp_path: Path
 
 
 def test_missing_topic(bootstrap: str, tmp_path: Path) -> None:
-    """A topic that is missing is not made by chance: it is named, with the way out."""
+    """A missing topic is not made by chance: the error names it and the remedy."""
     name = kafka.unique("topicless")
     config = _config(tmp_path, bootstrap, name)
 
@@ -443,7 +443,7 @@ def test_missing_topic(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_web_port_taken(tmp_path: Path) -> None:
-    """Who asked for a port gets it or an error that says what to do."""
+    """A taken port gives an error that names the remedy."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = _consume(_offline(tmp_path), "orders", "--web-port", str(port))
@@ -457,7 +457,7 @@ def test_web_port_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_ended_before_it_holds_anything(bootstrap: str, tmp_path: Path, number: signal.Signals) -> None:
-    """They end it as SIGTERM does, also while nothing is there to consume."""
+    """Every stop signal ends a consumer as SIGTERM does, even when nothing is there to consume."""
     name = kafka.unique("interrupted")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     process = ConsumerProcess(config, "c", name, f"{name}-group")
@@ -468,7 +468,7 @@ def test_ended_before_it_holds_anything(bootstrap: str, tmp_path: Path, number: 
 
 
 def _consume(config: Path, address: str, *options: str) -> tuple[int, str]:
-    """Exit code, and the last that it says."""
+    """Return the exit code and the last line of the output."""
     ended = run_verb(
         "consume", address, "--handler", "tests.support.handlers:record", "--consumer-group", "g", *options,
         "--config", str(config), check=False,

@@ -17,7 +17,7 @@ from tests.support.lanes import until
 
 
 async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A stop waits for what runs, begins nothing more, not even what is held already, and says that all has ended."""
+    """A stop waits for running messages, begins no others, not even held ones, and reports that all have ended."""
     caplog.set_level(logging.INFO)
     free = asyncio.Event()
 
@@ -41,7 +41,7 @@ async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None
 
 
 async def test_drain_ends(bootstrap: str) -> None:
-    """What does not end within the drain time-out is cancelled; when that has ended it, nothing is held any more."""
+    """Messages that do not end within the drain time-out are cancelled; when they have ended, nothing is held any more."""
     cancelled = asyncio.Event()
 
     async def wait(message: Message) -> None:
@@ -108,14 +108,17 @@ async def _start(bench: Bench, count: int) -> list[Running]:
 
 
 async def _nobody(_self: object, *_arguments: object) -> None:
-    """As if no member were there yet."""
+    """Find no member, as if none were there yet."""
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 async def test_members_of_another_app(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
-    """Who keeps leases elsewhere would run the same messages at once: it ends, whenever it looks, and who is in goes on."""
+    """A consumer whose leases are in another app ends at any of its checks, and the members continue.
+
+    It would run the same messages at the same time.
+    """
     async with consuming(bootstrap, 2) as bench:
         [running] = await _start(bench, 1)
         await _until_each([running], 2)
@@ -133,12 +136,12 @@ async def test_members_of_another_app(
 
 
 async def _alike(_self: object, *_arguments: object) -> str:
-    """As if no member were there yet."""
+    """Find no member, as if none were there yet."""
     return ""
 
 
 async def test_members_of_another_kind(bootstrap: str) -> None:
-    """A consumer with another assignor, which knows no leases, does not join; the members go on."""
+    """A consumer with another assignor, which knows no leases, does not join; the members continue."""
     async with consuming(bootstrap, 4) as bench:
         [running] = await _start(bench, 1)
         await _until_each([running], 4)
@@ -157,7 +160,10 @@ async def test_members_of_another_kind(bootstrap: str) -> None:
 async def test_members_with_another_way_of_dead_letters(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
-    """A consumer that flows would pass messages that another parks: it ends, and its error names both values."""
+    """A consumer whose dead letters flow ends beside one that parks them, and its error names both values.
+
+    It would pass messages that the other one parks.
+    """
     async with consuming(bootstrap, 2) as bench:
         running = await bench.start(Recorder(), on_dead_letter="park")
         await _until_each([running], 2)

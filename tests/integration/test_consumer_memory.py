@@ -1,4 +1,4 @@
-"""Backlogs of a consumer: its memory is bounded, and records outside of it are not lost."""
+"""Backlogs of a consumer: its memory is bounded, and no record outside of it is lost."""
 
 import asyncio
 import gc
@@ -57,7 +57,7 @@ async def _parked(bench: Bench, handler: Recorder, *messages: Sent) -> Running:
 
 @pytest.mark.parametrize("stuck_at", [0, 5])
 async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
-    """A group of which one message never ends, whichever, and a backlog far above the window: 1,000 others flow by it."""
+    """1,000 other groups flow by a group with a message that never ends, whichever it is, under a backlog far above the window."""
     stuck = Stuck(stuck_at)
     handler = Recorder(stuck)
     async with consuming(bootstrap) as bench:
@@ -85,7 +85,10 @@ async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
 
 
 async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower that does not have it yet, or no more, answers that it is out of range: the leader has it, and it is handled."""
+    """A parked message is handled from the leader if a follower answers that its offset is out of range.
+
+    The follower does not have it yet, or no more.
+    """
     answers = 0
 
     class NearestFirst(AIOKafkaConsumer):  # type: ignore[misc]
@@ -111,7 +114,7 @@ async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: 
 
 
 async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When what is parked cannot be read, its group waits; whatever else runs of the partition runs on."""
+    """A group whose parked messages cannot be read waits; all else of the partition runs on."""
     stuck, other = Stuck(0), Stuck(60)
     original = ParkedReader._stretch
     failures = 0
@@ -165,7 +168,7 @@ def _fill(bench: Bench, partitions: int, each: int, size: int = BYTES) -> None:
 
 @pytest.fixture
 def most(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The most that was there at once: what is kept, and what was fetched."""
+    """The most bytes that were kept and fetched at once."""
     found = [0]
     take = FetchLoop._take
 
@@ -179,7 +182,7 @@ def most(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_bound_of_the_process(bootstrap: str, most: list[int]) -> None:
-    """A backlog of fifty MiB in twenty partitions, and sixteen to keep: each message is handled once, each group in order."""
+    """A consumer that may keep 16 MiB handles fifty MiB in twenty partitions: each message once, each group in order."""
     free = asyncio.Event()
 
     async def work(message: Message) -> None:
@@ -207,7 +210,7 @@ async def test_bound_of_the_process(bootstrap: str, most: list[int]) -> None:
 
 
 async def test_nothing_is_left_behind(bootstrap: str) -> None:
-    """What was fetched of partitions that had to wait is gone at once, not when Python looks for cycles of objects."""
+    """Fetched records of waiting partitions are freed at once, not when Python looks for cycles of objects."""
     free = asyncio.Event()
 
     async def work(message: Message) -> None:

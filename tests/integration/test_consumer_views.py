@@ -25,7 +25,7 @@ LONG = 50
 
 
 async def test_health(bootstrap: str) -> None:
-    """A consumer lives before it is ready; it is ready when what it was assigned is open, and says how far it is."""
+    """A consumer lives before it is ready; it is ready when its assigned partitions are open, and reports its progress."""
     gate = Gate()
     handler = Recorder()
     async with consuming(bootstrap) as bench:
@@ -53,7 +53,7 @@ async def test_health(bootstrap: str) -> None:
 
 
 async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
-    """What stands from there on is handled as if nobody had asked; what was first when somebody looked is skipped, or nothing is."""
+    """Messages from the given offset on are handled as usual; a skip takes the head that somebody saw, or nothing."""
 
     async def fail(message: Message) -> None:
         if message.value == b"poison":
@@ -84,7 +84,7 @@ async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
     ids=str,
 )  # fmt: skip
 async def test_bad_request(body: Any) -> None:
-    """What cannot be understood is answered with what is wanted; nothing is dropped."""
+    """A request that cannot be parsed is answered with the expected form; nothing is dropped."""
     listener = socket.create_server(("127.0.0.1", 0))
     settings = validate({"addresses": [{"name": "orders"}]})
     nobody = GroupConsumer(settings, settings.addresses[0], "group", Recorder())  # not even asked
@@ -97,7 +97,7 @@ async def test_bad_request(body: Any) -> None:
 
 
 async def test_not_held(bootstrap: str) -> None:
-    """A partition that is somewhere else cannot be changed here."""
+    """A partition that is held elsewhere cannot be changed here."""
     async with consuming(bootstrap) as bench:
         running = await bench.start(Recorder())
         async with pages_of(running) as pages:
@@ -132,7 +132,7 @@ class Scene:
             )  # fmt: skip
 
     def consumer(self, name: str) -> ConsumerProcess:
-        """It drains for as long as the test lasts, and its lease lasts as long."""
+        """Start a consumer that drains, and whose lease lasts, as long as the test."""
         return ConsumerProcess(
             self.config, name, self.name, self.group, "--drain-timeout", "90", "--lease-timeout", "90",
             "--session-timeout", SESSION_S, handler="refuse_or_hold",
@@ -151,7 +151,7 @@ class Scene:
 
 @pytest.mark.long
 def test_held_draining_waiting_gone(bootstrap: str, tmp_path: Path) -> None:
-    """A row a partition says who holds it, how far, who waits for it, and whether its holder is still a member."""
+    """The row of each partition shows its holder, its progress, who waits for it, and whether its holder is still a member."""
     scene = Scene(bootstrap, tmp_path)
     first, second = scene.consumer("first"), scene.consumer("second")
     try:
@@ -195,7 +195,7 @@ def _all(scene: Scene, **wanted: object) -> bool:
 
 
 def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
-    """After a stop in order a partition is released and nobody's; a group that never was is exit code 1, with the way out."""
+    """A partition is released and has no holder after a stop in order; an unknown group is exit code 1, with the remedy."""
     scene = Scene(bootstrap, tmp_path)
     nothing = scene.verb()
     unknown = scene.verb(scene.name, "--consumer-group", "nobody", code=1)
@@ -219,7 +219,7 @@ def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_unreadable_record(bootstrap: str, tmp_path: Path) -> None:
-    """A record of another version is a row that says so, beside the others; exit code 1."""
+    """A record of another version is a row that reports it, beside the others; exit code 1."""
     scene = Scene(bootstrap, tmp_path)
     key = json.dumps([scene.group, f"{scene.name}.accepted", 1], separators=(",", ":")).encode()
     kafka.create_topics(bootstrap, {f"{scene.name}-progress": (1, {"cleanup.policy": "compact"})})

@@ -67,7 +67,7 @@ async def test_beneath_a_running_lane(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_written_before_anybody_noticed(bootstrap: str, tmp_path: Path) -> None:
-    """The lane has written into the new changelog already: older and newer IDs are in it afterwards."""
+    """The changelog has older and newer IDs after a lane has written into the new one before anybody noticed."""
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened("disk")
         await _resent(lanes, lane, 0, 10)
@@ -81,7 +81,7 @@ async def test_written_before_anybody_noticed(bootstrap: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("resident_ids_max", [1_000_000, 0])
 async def test_while_no_worker_runs(bootstrap: str, tmp_path: Path, resident_ids_max: int) -> None:
-    """The next start finds an empty changelog. A worker without the folder says that the IDs are lost."""
+    """The next start finds an empty changelog. A worker without the folder reports that the IDs are lost."""
     async with bench(bootstrap, tmp_path, id_cache_size=7) as lanes:
         await _filled(lanes)
         _recreate(lanes)
@@ -134,7 +134,7 @@ async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path)
 
 
 async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog: Any) -> None:
-    """A ring that another worker has begun is not mixed with an older one; the log counts what is forgotten."""
+    """A ring that another worker has begun is not mixed with an older one; the log counts the forgotten IDs."""
     async with bench(bootstrap, tmp_path) as lanes:
         await _filled(lanes)
         _recreate(lanes)

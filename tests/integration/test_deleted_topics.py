@@ -63,7 +63,7 @@ async def test_no_progress_topic_before_the_first_consumer(bootstrap: str) -> No
 
 
 def test_status_names_a_deleted_progress_topic(bootstrap: str, tmp_path: Path) -> None:
-    """It stands: exit code 1, with the command that helps."""
+    """Status reports a deleted progress topic with exit code 1 and the command that helps."""
     name = kafka.unique("deleted")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     kafka.create_topics(bootstrap, {f"{name}.dlq": (1, {})})
@@ -76,7 +76,10 @@ def test_status_names_a_deleted_progress_topic(bootstrap: str, tmp_path: Path) -
 
 
 def test_accepted_topic_after_growth(bootstrap: str, tmp_path: Path) -> None:
-    """It gets the partitions that its lanes have recorded, and not those of the input: workers refuse any other count."""
+    """A deleted accepted topic gets the partitions that its lanes have recorded, not those of the input.
+
+    Workers refuse any other count.
+    """
     name = kafka.unique("regrown")
     addresses = [{"name": name, "partitions": 2}]
     config = configure(tmp_path, bootstrap, name, addresses)

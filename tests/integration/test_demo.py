@@ -76,7 +76,10 @@ def _totals(output: str, name: str = "total") -> dict[str, int]:
 
 
 def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
-    """Exit code 0, no fault in the table, resends across the kill; no process stays behind, and no folder but the report."""
+    """A short demo has exit code 0, no fault in the table, and resends across the kill.
+
+    No process stays behind, and no folder but the report.
+    """
     assert demo.end() == 0, demo.output
     totals = _totals(demo.output)
     assert totals["sent"] == 20_000
@@ -116,7 +119,10 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_RINGS], indirect=True)
 def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
-    """A demo that could not fail would prove nothing: exit code 1, doubled, the worker's log, the evidence kept."""
+    """A worker that lets duplicates pass gives exit code 1, doubled, with the worker's log, and keeps the evidence.
+
+    A demo that could not fail would prove nothing.
+    """
     assert demo.end() == 1, demo.output
     totals = _totals(demo.output)
     for plain in (_totals(demo.output, name) for name in ("orders", "payments")):
@@ -133,7 +139,7 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_STATE], indirect=True)
 def test_a_handler_that_forgets(demo: RunningDemo) -> None:
-    """Totals in the memory of a process are wrong after its death: exit code 1, and each wrong line by its name."""
+    """Totals in a process's memory are wrong after its death, which gives exit code 1 and each wrong line by its name."""
     assert demo.end() == 1, demo.output
     assert [_totals(demo.output)[name] for name in COLUMNS[3:]] == [0, 0, 0, 0, 0]
     assert re.search(r"0 lost, 0 doubled, 0 out of order, [1-9][\d,]* wrong\.?$", demo.output, re.MULTILINE)
@@ -146,7 +152,7 @@ def test_a_handler_that_forgets(demo: RunningDemo) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_A_WORKER], indirect=True)
 def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
-    """Exit code 2, what the worker logged, and where all of it is."""
+    """A worker that does not start gives exit code 2, its log, and the place of all of it."""
     assert demo.end() == 2, demo.output
     assert "the worker did not come up: fix what its log names" in demo.output
     assert "worker worker of demo starts" in demo.output
@@ -164,7 +170,7 @@ def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
     ],
 )
 def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> None:
-    """Ctrl-C and SIGTERM end it whatever it is about: no process and no folder stays behind."""
+    """Ctrl-C and SIGTERM end the demo at any step: no process and no folder stays behind."""
     demo.wait_for(lambda: moment in demo.output)
 
     demo.signal(number)
@@ -188,7 +194,7 @@ INPUTS: Final = [
 def _check(
     bootstrap: str, accepted: Sequence[int], *, spoil: bool = False
 ) -> tuple[int, dict[str, int], str]:
-    """Write the inputs and an output for each named one; returns exit code, total row, all that it printed."""
+    """Write the inputs and an output for each named one; return exit code, total row, and the whole output."""
     topic = kafka.unique("demo-check")
     kafka.create_topics(bootstrap, {topic: (1, {}), f"{topic}.accepted": (1, {})})
     now = int(time.time() * 1000)
@@ -216,7 +222,7 @@ def _check(
 
 
 def test_check_exact(bootstrap: str) -> None:
-    """What a faultless worker writes passes; what it aborted does not count."""
+    """The output of a faultless worker passes; aborted records do not count."""
     code, totals, _ = _check(bootstrap, [0, 1, 2, 3])
 
     assert code == 0
@@ -233,7 +239,7 @@ def test_check_exact(bootstrap: str) -> None:
     ],
 )
 def test_check_tampered(bootstrap: str, accepted: list[int], column: str, said: str) -> None:
-    """One fault: exit code 1, its column and no other, and the record by its name."""
+    """One fault gives exit code 1, its column and no other, and the record by its name."""
     code, totals, output = _check(bootstrap, accepted)
 
     assert code == 1
@@ -250,7 +256,7 @@ def test_check_changed(bootstrap: str) -> None:
 
 
 def test_check_without_topics(bootstrap: str) -> None:
-    """What cannot be read is not judged: exit code 2."""
+    """Topics that cannot be read are not judged: exit code 2."""
     done = subprocess.run(
         [sys.executable, "-m", "app.check", "--bootstrap", bootstrap, "--topics", "no=where"],
         capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The demo of a bridge as a person runs it: it is exact, it sees what is not, and it leaves nothing behind."""
+"""The demo of a bridge as a person runs it: it is exact, it finds errors, and it leaves nothing behind."""
 
 import re
 import signal
@@ -52,7 +52,7 @@ def _count(pattern: str, output: str) -> int:
 
 @pytest.mark.long
 def test_a_short_demo(demo: RunningDemo) -> None:
-    """Exit code 0, nothing lost or doubled, each message forwarded; no process and no folder stays behind.
+    """A short demo has exit code 0, nothing lost or doubled, and each message forwarded; no process and no folder stays behind.
 
     How many records the bridge wrote again depends on the moments of its deaths.
     """
@@ -73,7 +73,10 @@ def test_a_short_demo(demo: RunningDemo) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_MEMORY], indirect=True)
 def test_a_target_without_memory(demo: RunningDemo) -> None:
-    """A demo that could not fail would prove nothing: exit code 1, doubled, the evidence kept."""
+    """A target without memory gives exit code 1, doubled, and keeps the evidence.
+
+    A demo that could not fail would prove nothing.
+    """
     demo.wait_for(lambda: "bridge started again" in demo.output or demo.ended)
 
     assert demo.end() == 1, demo.output
@@ -92,7 +95,7 @@ def test_a_target_without_memory(demo: RunningDemo) -> None:
     ],
 )
 def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> None:
-    """Ctrl-C and SIGTERM end it whatever it is about: no process and no folder stays behind."""
+    """Ctrl-C and SIGTERM end the demo at any step: no process and no folder stays behind."""
     demo.wait_for(lambda: moment in demo.output)
 
     demo.signal(number)

@@ -1,4 +1,4 @@
-"""``ringfence dlq``: dead letters are done once more by their own consumer group, once, and in no one else's sight."""
+"""``ringfence dlq``: their own consumer group handles dead letters again, once, and no other group sees them."""
 
 import json
 import re
@@ -79,7 +79,7 @@ class Scene:
         return verbs.drop(self.topic, selection, dry_run=False, yes=True)
 
     def finished(self) -> int:
-        """By the last record, and when nothing is owed; else -1."""
+        """Position of the last record when nothing is owed; else -1."""
         written = latest_written(self.bootstrap, self.name, self.group, self.accepted).get(0)
         return -1 if written is None or written.progress.again else written.progress.next
 
@@ -96,7 +96,10 @@ def _groups(scene: Scene, verb: str, *arguments: str) -> str:
 def test_done_once_more(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a consumer and without one: each is done once, whatever ends the redrive; what fails again is a new dead letter."""
+    """Each dead letter is handled again once, beside a consumer or without one, however the redrive ends.
+
+    One that fails again is a new dead letter.
+    """
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer()
     with consumers(process):
@@ -155,7 +158,7 @@ def test_done_once_more(
 
 
 def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A group waits behind its dead letter, also over a killed consumer, until it is redriven or dropped; then it goes on in order."""
+    """A group waits behind its dead letter, also over a killed consumer, until it is redriven or dropped; then it continues in order."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--on-dead-letter", "park")
     with consumers(process):
@@ -190,7 +193,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_dropped_while_parked_and_nobody_consumes(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
-    """Its group waits no more at once, and a redrive has it done when a consumer comes."""
+    """The group of a dropped message stops waiting at once, and a later consumer handles its redriven message."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--on-dead-letter", "park")
     with consumers(process):
@@ -245,7 +248,7 @@ def test_forgotten_group_keeps_its_dead_letters(
 
 
 def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Path) -> None:
-    """What comes behind it in its group can be dropped though nobody can read it any more."""
+    """Messages behind a parked one can be dropped although retention has deleted it."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--on-dead-letter", "park")
     with consumers(process):
@@ -260,7 +263,7 @@ def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Pat
 
 
 def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Left are those whose place has another message, or none, that do not say where it is, and that go round."""
+    """A redrive leaves a dead letter without a place, one whose place has another message or none, and one that goes round."""
     scene = Scene(bootstrap, tmp_path)
     accepted = kafka.read_all(bootstrap, scene.accepted, 1)
 

@@ -1,4 +1,4 @@
-"""Markers of transactions that the broker's cleaner has emptied: all who read a compacted log go on behind them."""
+"""Markers of transactions that the broker's cleaner has emptied: every reader of a compacted log continues behind them."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,10 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroke
 
 
 async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who wrote the first records is gone: of its transactions the cleaner leaves the last marker, without a record in it."""
+    """Readers continue behind a marker whose transaction has no records left.
+
+    The cleaner keeps the last marker of a producer that is gone.
+    """
     features.require(cleaning.bootstrap_servers, transaction_v2_requests.FEATURE)
     topic = kafka.unique("emptied")
     kafka.create_topics(cleaning.bootstrap_servers, {topic: (1, COMPACTED)})

@@ -17,7 +17,7 @@ KILLS = 4
 
 @pytest.mark.long
 def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
-    """Killed again and again, consumers repeat messages, and no account counts one twice or misses one."""
+    """No account counts a message twice or misses one, although killed consumers repeat messages."""
     name = kafka.unique("once")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     database = tmp_path / "once.db"
@@ -60,7 +60,7 @@ OPTIONS = ("--session-timeout", "6", "--lease-timeout", "3", "--drain-timeout", 
 
 
 def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """The next holder's effects are there once; the stopped one's, which comes after them, is refused and says why."""
+    """The next holder's effects are there once; a later effect of the stopped holder is refused, with the reason."""
     name = kafka.unique("fenced")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     database, opened, shut = tmp_path / "fenced.db", tmp_path / "opened", tmp_path / "shut"

@@ -25,7 +25,7 @@ UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(30)]
 
 @asynccontextmanager
 async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
-    """While the progress of a partition cannot be written."""
+    """Context in which the progress of a partition cannot be written."""
 
     async def fail(point: str, lane: str) -> None:
         raise OSError("planted")
@@ -35,7 +35,7 @@ async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
 
 
 def covers(running: Running, partition: int) -> bool:
-    """Whether messages of it may be begun."""
+    """Whether its messages may begin."""
     return running.consumer.partitions[partition].writer.covers()
 
 
@@ -44,7 +44,7 @@ def done_of(handler: Recorder, partition: int) -> list[int]:
 
 
 async def test_one_sick_partition(bootstrap: str) -> None:
-    """While one partition cannot be written, all of another is handled, although the sick one has more to do than there are handlers."""
+    """All of one partition is handled while another cannot be written, although that one has more messages than there are handlers."""
     handler = Recorder()
     async with consuming(bootstrap, 2) as bench:
         running = await bench.start(handler, concurrency=2)
@@ -82,7 +82,7 @@ async def _rejects_bad(message: Message) -> None:
 
 
 async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is made again while the consumer runs; until then all other groups go on, of the same partition too."""
+    """The consumer makes a deleted dead-letter topic again; until then all other groups continue, of the same partition too."""
     caplog.set_level(logging.INFO)
     handler = Recorder(_rejects_bad)
     async with consuming(bootstrap, 2) as bench:
@@ -115,7 +115,7 @@ async def _partition_of(bench: Bench, key: bytes) -> int:
 
 
 async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For as long as it lasts: their groups wait, others go on, health says it; a restart brings them again and loses none."""
+    """Groups whose dead letters are refused wait, others continue, and health reports it; a restart repeats them and loses none."""
     handler = Recorder(_rejects_bad)
     original = DeadLetters.outgoing
 
@@ -150,7 +150,7 @@ async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPa
 
 
 async def _send_unreadable(bench: Bench, partition: int) -> None:
-    """A message with a header name that is not UTF-8, as other clients write it."""
+    """Send a message with a header name that is not UTF-8, as other clients write it."""
     async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
         batch = producer.create_batch()
         batch.append(timestamp=None, key=b"g", value=b"v", headers=[("ZZ", b"")])
@@ -163,7 +163,7 @@ async def _send_unreadable(bench: Bench, partition: int) -> None:
 
 
 async def test_record_that_cannot_be_read(bootstrap: str) -> None:
-    """Its partition waits and says why; of the others, fetched together with it, nothing is passed over."""
+    """The partition of an unreadable record waits and reports why; other partitions of the same fetch miss nothing."""
     handler = Recorder()
     async with consuming(bootstrap, 2) as bench:
         bench.send(*numbered(b"a", 40), partition=0)
@@ -214,7 +214,7 @@ class _Fails:
 
 
 async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
-    """Forty groups that are retried without a pause; healthy ones find a slot whenever they come."""
+    """Healthy groups always find a slot beside forty groups that are retried without a pause."""
     fails = _Fails(pause=0.05)
     handler = Recorder(fails)
     async with consuming(bootstrap) as bench:
@@ -229,7 +229,7 @@ async def test_retries_have_half_of_the_slots(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("sick", [1, 20, 180])
 async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
-    """Some of 200 groups fail for ever. All others are handled, and each sick message becomes a dead letter after its attempts."""
+    """All healthy messages of 200 groups are handled, and each sick message becomes a dead letter after its attempts."""
     handler = Recorder(_Fails())
     async with consuming(bootstrap) as bench:
         messages = [*_sick(sick), *_well(200 - sick)]
@@ -246,7 +246,7 @@ async def test_share_of_sick_groups(bootstrap: str, sick: int) -> None:
 
 
 async def test_parked_groups_make_room(bootstrap: str) -> None:
-    """Many more groups wait behind their dead letters than records are kept; healthy ones pass, and a redrive finds its message."""
+    """Healthy groups pass many more parked groups than records are kept, and a redrive finds its message."""
     parked = 150
 
     async def work(message: Message) -> Any:

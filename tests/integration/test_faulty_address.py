@@ -1,4 +1,4 @@
-"""A fault of one address's topics: it is said in one way everywhere, that address stops, the others go on."""
+"""A fault of one address's topics: all views report it alike, that address stops, the others continue."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ class Scene:
         self.lanes = Lanes(settings, cluster)
 
     async def assign(self, **faults: Any) -> None:
-        """Give it all partitions. ``faults``: as :class:`AddressFaults` takes them."""
+        """Assign all partitions. ``faults``: as :class:`AddressFaults` takes them."""
         self.lanes = Lanes(self.settings, self.cluster, AddressFaults(self.settings, self.cluster, **faults))
         app_id = self.settings.app.id
         await self.lanes.assigned(
@@ -114,7 +114,7 @@ async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_grown_input(bootstrap: str, scene: Scene) -> None:
-    """It is refused with its true lag, the other address runs; created again as it was, it goes on by itself."""
+    """A lane with a grown input is refused with its true lag while the other address runs; recreated as before, it resumes by itself."""
     for name in (scene.sound, scene.faulty):
         kafka.send(bootstrap, name, [Sent(b"%d" % index, b"g") for index in range(7)])
     await asyncio.to_thread(_grow, bootstrap, scene.faulty, 2)
@@ -143,7 +143,7 @@ async def test_grown_input(bootstrap: str, scene: Scene) -> None:
 
 
 async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """An open lane that loses the ground under it stops, says what ``topics check`` says, and goes on when that is undone."""
+    """An open lane stops when its topic becomes compacted, reports the finding of ``topics check``, and resumes afterwards."""
     accepted = f"{scene.faulty}.accepted"
     await scene.assign()
     await scene.until_state(scene.sound, "open")
@@ -162,7 +162,7 @@ async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene
 
 
 async def test_right_that_is_missing(scene: Scene) -> None:
-    """Known before the start: the address waits, without a fence, until it is granted."""
+    """An address whose missing right is known before the start waits, without a fence, until the right is granted."""
     fault = f"topic {scene.faulty}: this user may not use it as a worker does: allow Read on it"
     denied = {scene.faulty: [fault]}
 
@@ -186,7 +186,7 @@ async def test_right_that_is_missing(scene: Scene) -> None:
 async def test_topics_that_nobody_is_given(
     bootstrap: str, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An address without topics has no lanes anywhere: it is named all the same, once, and so is its return; the journal too."""
+    """An address without topics has no lanes anywhere, but is reported once, and so is its return; the journal too."""
     caplog.set_level("INFO", "ringfence")
     gone = [scene.faulty, f"{scene.settings.app.id}-{scene.faulty}-forward"]
     journal = f"{scene.settings.app.id}-journal"
@@ -210,7 +210,7 @@ async def test_topics_that_nobody_is_given(
 
 
 async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
-    """A lane goes by what its outputs take now: what does not fit is quarantined only as long as it does not."""
+    """A lane follows the present limits of its outputs: a message is quarantined only while it does not fit."""
     accepted = f"{scene.faulty}.accepted"
     await scene.assign()
     (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.faulty}-0"]
@@ -233,7 +233,7 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
 
 @pytest.mark.parametrize("raised", ["accepted", "quarantine"])
 async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, raised: str) -> None:
-    """No message is refused for a limit that holds no longer, nor replaced by its digest, though no watch has seen the change."""
+    """No message is refused, or replaced by its digest, for an outdated limit, even before a watch has seen the change."""
     kafka.alter_topic(bootstrap, f"{scene.faulty}.accepted", "max.message.bytes", "3000")
     kafka.alter_topic(bootstrap, f"{scene.faulty}.quarantine", "max.message.bytes", "3000")
     await scene.assign()
@@ -253,7 +253,7 @@ async def test_size_that_was_raised_a_moment_ago(bootstrap: str, scene: Scene, r
 
 
 async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane whose input is gone is still there, and its lag is unknown, not 0."""
+    """A lane whose input is gone still exists, and its lag is unknown, not 0."""
     monkeypatch.setattr("ringfence_kafka.admin.offsets.REQUEST_TIMEOUT_MS", 500)
     await scene.assign()
     await scene.until_state(scene.faulty, "open")
@@ -268,7 +268,7 @@ async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: 
 
 
 async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) -> None:
-    """A refused lane that was further than the present topic's end has not processed any of it: all of it is its lag."""
+    """The whole present topic is the lag of a refused lane that was beyond its end: the lane has processed none of it."""
     kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % index, b"g") for index in range(7)])
     await scene.cluster.groups.commit(scene.faulty, {0: Committed(7, "")})
     await scene.assign()
@@ -285,7 +285,10 @@ async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) 
 
 
 def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) -> None:
-    """It runs the others, names the fault in log and health; with faults in all addresses it does not start, exit code 1."""
+    """A worker runs the other addresses, and names the fault in log and health.
+
+    With faults in all addresses it does not start, exit code 1.
+    """
     name = kafka.unique("start")
     sound, faulty = f"{name}-sound", f"{name}-faulty"
     config = configure(

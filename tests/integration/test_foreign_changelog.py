@@ -1,4 +1,4 @@
-"""Two applications whose names make the same topics and transactional IDs: the second says so, and disturbs nobody."""
+"""Two applications whose names give the same topics and transactional IDs: the second reports it, and disturbs nobody."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,16 @@ from tests.support.worker import run_verb
 
 @pytest.fixture(autouse=True)
 def told_now() -> Iterator[None]:
-    """What aiokafka leaves of a fenced producer is told after its test; while pytest ends Python 3.11 may stumble over it."""
+    """Collect a fenced producer's leftovers after its test: Python 3.11 may stumble over them while pytest ends."""
     yield
     gc.collect()
 
 
 def _other(lanes: Bench, folder: Path) -> Settings:
-    """Of an application that is called as this one and the first part of its address, with the rest as its address."""
+    """Settings of a second application with the same topic names.
+
+    Its name is this one's with the first part of the address, and its address is the rest.
+    """
     first, _, rest = lanes.name.partition("-")
     return validate(
         {
@@ -44,7 +47,7 @@ def _other(lanes: Bench, folder: Path) -> Settings:
 
 @contextlib.asynccontextmanager
 async def _refused(settings: Settings, *, doubtful: bool) -> AsyncIterator[str]:
-    """A lane that does not open, and has asked several times whether it may now: why."""
+    """Open a lane that stays closed and asks several times whether it may open now; give its reason."""
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         lane = Lane(Opening(settings, settings.addresses[0], 0, cluster, doubtful=doubtful))
         group = Group()
@@ -58,7 +61,7 @@ async def _refused(settings: Settings, *, doubtful: bool) -> AsyncIterator[str]:
 
 
 async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is refused, whatever is asked of it. Who knows beforehand fences nobody, who does not does so once."""
+    """The second application is refused every operation. If it knows first, it fences nobody; otherwise it fences once."""
     monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.05)
     async with bench(bootstrap, tmp_path) as lanes:
         other = _other(lanes, tmp_path)
@@ -90,7 +93,7 @@ def _is_told(text: str, lanes: Bench, other: Settings) -> bool:
 
 
 async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
-    """Whoever looks at rings is told whose they are; nothing of them is cleared, and a worker does not start."""
+    """The verbs for rings name the owner of the rings and clear none, and a worker does not start."""
     async with bench(bootstrap, tmp_path) as lanes:
         other = _other(lanes, tmp_path)
         await topics.ensure(other)

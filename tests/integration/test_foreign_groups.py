@@ -1,4 +1,4 @@
-"""Members of a group that are not Ringfence's: they are named, and their offsets skip nothing."""
+"""Foreign members of a group: they are named, and their offsets skip nothing."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +34,7 @@ def _with_ids(partition: int, begin: int, end: int) -> list[Sent]:
 
 
 async def _handled(running: Running, bench: Bench, count: int) -> list[tuple[int, int]]:
-    """What the handler finished, once it is so much in every partition."""
+    """Wait for this count in every partition, and return the finished messages."""
     for partition in range(bench.partitions):
         await bench.until_next(running, count, partition)
     return sorted(running.handler.done)
@@ -46,7 +46,7 @@ def _everything(bench: Bench, count: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
 async def test_a_member_of_the_new_protocol_skips_nothing(bootstrap: str, *, epochs: bool) -> None:
-    """The broker gives it half of the partitions. It commits what it reads there; handlers get that all the same, once."""
+    """Handlers get every message once, although a foreign member reads and commits half of the partitions."""
     async with consuming(bootstrap, 4) as bench:
         for partition in range(4):
             bench.send(*numbered(b"g", 10), partition=partition)
@@ -70,7 +70,7 @@ async def test_a_member_of_the_new_protocol_skips_nothing(bootstrap: str, *, epo
 
 @pytest.mark.parametrize("protocol", ["consumer", "range"])
 async def test_a_foreign_consumer_that_came_and_went(bootstrap: str, protocol: str) -> None:
-    """While none of ours ran it read and committed all: handlers go on where their progress is."""
+    """Handlers resume at their own progress after a foreign consumer read and committed all while none of ours ran."""
     async with consuming(bootstrap, 2) as bench:
         for partition in range(2):
             bench.send(*numbered(b"g", 5), partition=partition)
@@ -88,7 +88,7 @@ async def test_a_foreign_consumer_that_came_and_went(bootstrap: str, protocol: s
 
 
 async def test_a_group_that_is_another_programs(bootstrap: str) -> None:
-    """A classic consumer with another assignor is there first: ours says whose group it is, and ends."""
+    """Our consumer names the group's owner and ends if a classic consumer with another assignor is there first."""
     async with consuming(bootstrap) as bench:
         with foreigner(bootstrap, bench.group, bench.accepted, "range") as other:
             await until(lambda: other.assigned == {0}, lambda: str(other.assigned))
@@ -98,7 +98,7 @@ async def test_a_group_that_is_another_programs(bootstrap: str) -> None:
 
 
 async def test_a_member_of_the_new_protocol_that_was_there_first(bootstrap: str) -> None:
-    """Ours gets in beside it, and names it alone. What it reads from then on is handled all the same."""
+    """Our consumer joins beside a foreign member, names only it, and handles all messages that it reads from then on."""
     async with consuming(bootstrap, 2) as bench:
         with foreigner(bootstrap, bench.group, bench.accepted) as other:
             await until(lambda: other.assigned == {0, 1}, lambda: str(other.assigned))
@@ -119,13 +119,13 @@ async def test_a_member_of_the_new_protocol_that_was_there_first(bootstrap: str)
 
 
 class _Impostor(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """Goes by the name of ours."""
+    """Foreign assignor with the name of ours."""
 
     name = KeepingAssignor.name
 
 
 async def test_a_member_with_the_name_of_our_assignor(bootstrap: str) -> None:
-    """It gets into the group, and is given nothing there."""
+    """A foreign member with the name of our assignor joins the group, and gets no partition."""
     async with consuming(bootstrap, 2) as bench:
         running = await bench.start(Recorder())
         other = AIOKafkaConsumer(
@@ -147,7 +147,10 @@ async def test_a_member_with_the_name_of_our_assignor(bootstrap: str) -> None:
 
 
 def test_a_foreign_consumer_while_no_worker_ran(bootstrap: str, tmp_path: Path) -> None:
-    """It read and committed all of an input. A worker that starts beside it names it, and then accepts every message once."""
+    """A worker that starts beside a foreign consumer names it, and accepts every message once.
+
+    The foreign consumer had read and committed all of an input.
+    """
     name = kafka.unique("foreign")
     config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 2}])
     with worker(config, f"{name}-one") as first:
@@ -181,7 +184,7 @@ def test_a_foreign_consumer_while_no_worker_ran(bootstrap: str, tmp_path: Path) 
 
 
 def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> None:
-    """While no worker runs: what lies below is left out, as ever."""
+    """A worker leaves out messages below an offset that an operator set while no worker ran."""
     name = kafka.unique("moved")
     config = configure(tmp_path, bootstrap, f"{name}-app", [{"name": name, "partitions": 1}])
     kafka.send(bootstrap, name, _with_ids(0, 0, 10))
@@ -198,7 +201,7 @@ def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
 def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: bool) -> None:
-    """It gets half of the source's partitions, reads and commits: the target gets everything, and nothing passes twice."""
+    """The target gets everything once although a foreign member reads and commits half of a bridge's partitions."""
     given = prepare(two, tmp_path, source_partitions=2)
     with processes.bridge(given.config, given.name) as process:
         for partition in range(2):
@@ -222,7 +225,7 @@ def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: 
 
 
 def test_a_foreign_consumer_while_no_bridge_ran(two: Two, tmp_path: Path) -> None:
-    """Nobody remembers how far the bridge was: it begins at the start of the log, and the target drops what it has."""
+    """A bridge whose position is lost begins at the start of the log, and the target drops known messages."""
     given = prepare(two, tmp_path)
     given.send(messages(20))
     with processes.quick(given.config):
@@ -242,7 +245,10 @@ def test_a_foreign_consumer_while_no_bridge_ran(two: Two, tmp_path: Path) -> Non
 
 
 def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> None:
-    """Without duplicate detection a second copy would arrive: it waits, names the command, and goes on when that was given."""
+    """A bridge without duplicate detection waits if its position is lost, names the command, and resumes after it.
+
+    Otherwise a second copy would arrive.
+    """
     given = prepare(two, tmp_path, use_duplicate_detection=False)
     given.send(messages(20))
     with processes.quick(given.config):
@@ -267,7 +273,7 @@ def test_a_bridge_that_cannot_know_where_it_was(two: Two, tmp_path: Path) -> Non
 
 
 async def test_an_operator_sets_the_offset_of_an_empty_group(bootstrap: str) -> None:
-    """Back and forth, as ever: also where a foreign consumer was there before."""
+    """An operator may set the offset of an empty group back and forth, even after a foreign consumer."""
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"g", 10))
         first = await bench.start(Recorder())

@@ -24,7 +24,7 @@ from tests.support.worker import configure, run_verb, wait_for, worker
 
 
 async def test_a_consumer_group_is_forgotten(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not while it has members. Afterwards status and `consumers show` know nothing of it, and the name begins anew."""
+    """A group with members cannot be forgotten. Later, status and `consumers show` do not know it, and the name begins again."""
     async with consuming(bootstrap, 2) as bench:
         for partition in range(2):
             bench.send(*numbered(b"g", 3), partition=partition)
@@ -50,7 +50,7 @@ async def test_a_consumer_group_is_forgotten(bootstrap: str, capsys: pytest.Capt
 
 
 async def test_a_new_group_begins_at_the_end(bootstrap: str) -> None:
-    """In all partitions at the same moment; later starts of the group continue where it is."""
+    """A new group begins at the end of all partitions at the same moment; later starts of the group continue at its position."""
     async with consuming(bootstrap, 2) as bench:
         for partition in range(2):
             bench.send(*numbered(b"g", 5), partition=partition)
@@ -68,7 +68,7 @@ async def test_a_new_group_begins_at_the_end(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, lanes: int) -> None:
-    """With its topics, and the messages that still come for it. One of one lane has no forward topic."""
+    """Status names a removed address with its topics, and the messages that still come for it. One of one lane has no forward topic."""
     app = kafka.unique("removed")
     kept, gone = f"{app}-kept", f"{app}-gone"
     addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1, "lanes": lanes}]
@@ -96,7 +96,7 @@ UNFINISHED = "a lag of 6 offsets, 1 open dead letter, 1 parked group (bad)"
 def test_forget_names_what_is_unfinished(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lag, open dead letters and parked groups stand in the question, and in the line of a script."""
+    """The question, and the line of a script, name lag, open dead letters and parked groups."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--on-dead-letter", "park")
     with consumers(process):

@@ -29,7 +29,7 @@ ADDRESSES: list[dict[str, Any]] = [
 
 
 def publish(running: Running, topic: str, records: list[Sent], **options: Any) -> None:
-    """With a client that chooses the partitions itself."""
+    """Publish with a client that chooses the partitions itself."""
     producer = Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **options})
     for record in records:
         headers: list[tuple[str, str | bytes | None]] = list(record.headers)
@@ -51,7 +51,7 @@ def counted(running: Running, address: str) -> Counter[str]:
 
 
 def traffic(count: int, groups: int) -> list[Sent]:
-    """Two resends of each message, in all."""
+    """Messages with two resends of each, in all."""
     records = [Sent(b"%d" % index, b"group-%d" % (index % groups), b"%d" % index) for index in range(count)]
     return [*records, *records]
 
@@ -71,7 +71,7 @@ def test_java_partitioner_forwards_nothing(running: Running) -> None:
 
 
 def test_librdkafka_partitioner_forwards_nothing(running: Running) -> None:
-    """With partitioner = "crc32" the traffic of librdkafka's default partitioner is at home where it arrives."""
+    """Traffic of librdkafka's default partitioner is at home where it arrives with partitioner = "crc32"."""
     records = traffic(500, 50)
     publish(running, "librdkafka", records)
 
@@ -80,7 +80,7 @@ def test_librdkafka_partitioner_forwards_nothing(running: Running) -> None:
 
 
 def test_other_partitioner_is_brought_home(running: Running) -> None:
-    """Two clients with different partitioners send the same IDs: detected all the same, order kept, remedy named."""
+    """Duplicates of two clients with different partitioners are detected, order is kept, and the remedy is named."""
     records = [Sent(b"%d" % index, b"group-%d" % (index % 50), b"%d" % index) for index in range(2_000)]
     publish(running, "mismatch", records)
     publish(running, "mismatch", records, partitioner="murmur2_random")
@@ -95,7 +95,7 @@ def test_other_partitioner_is_brought_home(running: Running) -> None:
 
 
 def test_null_keys_with_ids(running: Running) -> None:
-    """Without a key the ID decides about the home: resends that were spread over partitions are found."""
+    """The ID decides the home of a message without a key: resends spread over partitions are found."""
     records = [Sent(b"%d" % index, None, b"%d" % index) for index in range(300)]
     for partition in range(PARTITIONS):
         kafka.send(running.bootstrap, "nokeys", records[partition:] + records[:partition], partition)
@@ -105,7 +105,7 @@ def test_null_keys_with_ids(running: Running) -> None:
 
 
 def test_group_header_other_than_key(running: Running) -> None:
-    """Where the group is not the key, its messages go to the group's lane, in the order of one input partition."""
+    """Messages whose group is not the key go to the group's lane, in the order of one input partition."""
     records = [
         Sent(b"%d" % index, b"key-%d" % (index % 3), b"%d" % index, (("GROUP", b"group-%d" % (index % 20)),))
         for index in range(1_000)
@@ -146,7 +146,7 @@ def test_forwarded_record_is_unchanged(running: Running) -> None:
 
 
 def test_forged_forward_goes_to_quarantine(running: Running) -> None:
-    """What somebody else wrote into the forward topic is named in quarantine, and stops nothing."""
+    """A foreign record in the forward topic is named in quarantine, and stops nothing."""
     kafka.send(
         running.bootstrap,
         f"{APP}-forged-forward",
@@ -165,7 +165,7 @@ def test_forged_forward_goes_to_quarantine(running: Running) -> None:
 
 @pytest.mark.long
 def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
-    """SIGKILL again and again while everything is mixed and three quarters are forwarded: exact all the same."""
+    """The output is exact after repeated SIGKILL while everything is mixed and three quarters are forwarded."""
     name = kafka.unique("forward-kill")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     generator = random.Random(7)

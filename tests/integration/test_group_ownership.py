@@ -47,7 +47,7 @@ class Cache:
 
 
 async def test_caches_over_a_rebalance(bootstrap: str) -> None:
-    """Two consumers come and go. Each hears of all groups of a partition before another one handles them."""
+    """Each of two consumers that come and go learns of all lost groups of a partition before another one handles them."""
     async with consuming(bootstrap, PARTITIONS) as bench:
         groups = [kafka.at_home(partition, PARTITIONS) for partition in range(PARTITIONS)]
         each = 0
@@ -106,7 +106,7 @@ async def test_first_here_until_the_first_acknowledgement(bootstrap: str) -> Non
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_lost_after_a_lost_lease(bootstrap: str, kind: str) -> None:
-    """Somebody took the partition: its groups are lost, and first again when it comes back. A plain function runs in a thread."""
+    """The groups of a partition that somebody took are lost, and first again when it comes back. A plain function runs in a thread."""
     lost: list[tuple[set[bytes], bool]] = []
     firsts: list[tuple[int, bool]] = []
 
@@ -136,7 +136,7 @@ async def test_lost_after_a_lost_lease(bootstrap: str, kind: str) -> None:
 
 
 async def test_lost_that_fails_holds_nothing_up(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The partition is given away as if it had returned, and the log says so."""
+    """A failing ``lost`` delays nothing: the partition is given away as if it had returned, and the log reports it."""
 
     async def forget(groups: Collection[bytes]) -> None:
         raise ValueError("no cache")
@@ -154,7 +154,7 @@ async def test_lost_that_fails_holds_nothing_up(bootstrap: str, caplog: pytest.L
 
 
 def test_lost_of_a_module(bootstrap: str, tmp_path: Path) -> None:
-    """The function of that name beside the handler is called, also when the process ends."""
+    """The consumer calls the function ``lost`` beside the handler, also when the process ends."""
     name = kafka.unique("lost")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     process = ConsumerProcess(

@@ -1,4 +1,4 @@
-"""The state of a group: what its last acknowledged message left, exact over failures, takeovers and restarts."""
+"""The state of a group is that of its last acknowledged message, exact over failures, takeovers and restarts."""
 
 import asyncio
 
@@ -27,12 +27,12 @@ def state_topic(bench: Bench) -> str:
 
 
 async def states(bench: Bench) -> dict[bytes | None, bytes | None]:
-    """The last record of each group."""
+    """The last state record of each group."""
     return {record.key: record.value for record in await bench.read(state_topic(bench), bench.partitions)}
 
 
 async def add(message: Message) -> None:
-    """A running total of the group."""
+    """Keep a running total of the group."""
     message.state = b"%d" % (int(message.state or 0) + int(message.value or 0))
 
 
@@ -43,7 +43,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_running_total_over_restarts(bootstrap: str) -> None:
-    """Each holder goes on at what its predecessor left. The topic is compacted and has as many partitions as the accepted one."""
+    """Each holder continues at its predecessor's state. The topic is compacted and has as many partitions as the accepted one."""
     async with consuming(bootstrap, PARTITIONS) as bench:
         for turn in range(3):
             for number, partition in enumerate(range(PARTITIONS)):
@@ -66,9 +66,10 @@ async def test_a_running_total_over_restarts(bootstrap: str) -> None:
 
 
 async def test_more_partitions_are_refused(bootstrap: str) -> None:
-    """Groups whose hash moved would begin without their states, and nobody would see it. Messages wait, and the consumer says why.
+    """Messages wait, and the consumer reports why, when the accepted topic has grown.
 
-    Forgetting the consumer group deletes the topic: a new group of that name begins without states.
+    Groups whose hash moved would begin without their states, and nobody would see it. Forgetting the consumer group deletes the topic: a
+    new group of that name begins without states.
     """
     async with consuming(bootstrap, PARTITIONS) as bench:
         for partition in range(PARTITIONS):
@@ -97,7 +98,7 @@ async def test_more_partitions_are_refused(bootstrap: str) -> None:
 
 
 async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:
-    """Each attempt sees the state that the message before it left."""
+    """Each attempt gets the state of the message before it."""
     seen: list[tuple[int, int, bytes | None]] = []
 
     async def work(message: Message) -> None:
@@ -117,7 +118,7 @@ async def test_a_failed_attempt_changes_no_state(bootstrap: str) -> None:
 
 
 async def test_none_deletes_a_state(bootstrap: str) -> None:
-    """The next message of the group has none, in this process and after a restart, and the topic has a tombstone."""
+    """The next message of the group has no state, in this process and after a restart, and the topic has a tombstone."""
     seen: list[bytes | None] = []
 
     async def work(message: Message) -> None:
@@ -160,7 +161,7 @@ async def test_a_state_that_is_too_large(bootstrap: str) -> None:
 
 
 async def test_a_message_without_a_group_has_no_state(bootstrap: str) -> None:
-    """It reads None; setting one fails the message with a reason."""
+    """A message without a group reads None as its state; setting one fails the message with a reason."""
     seen: list[bytes | None] = []
 
     async def work(message: Message) -> None:
@@ -199,7 +200,7 @@ async def test_who_keeps_no_state_has_no_topic(bootstrap: str) -> None:
 
 @pytest.mark.usefixtures("_forgetful")
 async def test_states_that_are_not_cached_are_read_again(bootstrap: str) -> None:
-    """Whatever was evicted comes from the topic: states of this holder and of its predecessors, and totals stay exact."""
+    """Evicted states of this holder and its predecessors come from the topic, and totals stay exact."""
     async with consuming(bootstrap) as bench:
         groups, each = 20, 6
         records = [Sent(None, record.key, b"1") for record in interleaved(groups, each)]
@@ -257,7 +258,7 @@ async def test_states_outlive_compaction_and_growth_of_their_topic(bootstrap: st
 
 
 async def test_a_state_topic_that_is_not_compacted_is_refused(bootstrap: str) -> None:
-    """Kafka would delete states: the groups wait, and the log says what to do."""
+    """Groups wait if their state topic is not compacted, as Kafka would delete states, and the log names the remedy."""
     async with consuming(bootstrap) as bench:
         kafka.create_topics(bootstrap, {state_topic(bench): (1, {"cleanup.policy": "delete"})})
         handler = Recorder()
@@ -272,7 +273,7 @@ async def test_a_state_topic_that_is_not_compacted_is_refused(bootstrap: str) ->
 
 
 async def test_a_state_topic_that_is_deleted(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its states are gone with it. It is created anew, and messages go on."""
+    """The states of a deleted topic are lost. The consumer creates the topic again, and messages continue."""
     monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
     async with consuming(bootstrap) as bench:
         bench.send(Sent(None, b"group", b"1"))

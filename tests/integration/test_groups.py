@@ -11,7 +11,7 @@ from tests.support.worker import configure, run_verb, wait_for
 
 EACH = 20
 FINE = "hex:66696e65ff"
-"""As verbs name a group whose name is no text."""
+"""Group name that is not text, as verbs write it."""
 GROUPS = (b"bad", b"held", b"fine\xff")
 
 
@@ -59,7 +59,7 @@ class Scene:
 
 
 def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
-    """Depth counts what no handler has finished; skip drops the head that always fails, purge what nobody acquired."""
+    """Depth counts unfinished messages; skip drops a head that always fails, and purge drops messages that no handler has."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--max-attempts", "1000")
     with consumers(process):
@@ -108,9 +108,9 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
-    """A name that is misspelt drops nothing, and says so with exit code 2: it would begin without the messages one day.
+    """A misspelt name drops nothing, and gives exit code 2: otherwise a future group would begin without the messages.
 
-    Known is who has an offset too: somebody has prepared it.
+    A group with an offset is known too: somebody has prepared it.
     """
     scene = Scene(bootstrap, tmp_path)
     arguments = ("held", "--consumer-group", scene.group, "--config", str(scene.config))
@@ -133,7 +133,7 @@ def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
-    """What was dropped while no consumer ran is never handed out; what was not, is."""
+    """Messages dropped while no consumer ran are never handed out; all others are."""
     scene = Scene(bootstrap, tmp_path)
     kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
     before = scene.show()
@@ -159,7 +159,7 @@ def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
-    """A partition that is held and whose holder cannot be asked is left alone, with the way out."""
+    """A held partition whose holder cannot be reached stays unchanged, and the error names the remedy."""
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer("--web-port", "0")
     process.start()
@@ -177,7 +177,7 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) -> None:
-    """A consumer of another group has the dead holder's port: it drops nothing of its own, and says who it is."""
+    """A consumer of another group that has the dead holder's port drops nothing of its own, and identifies itself."""
     scene = Scene(bootstrap, tmp_path)
     dead, other = scene.consumer("--lease-timeout", "120"), scene.consumer(group="other")
     other.port = dead.port

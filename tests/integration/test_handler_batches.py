@@ -57,7 +57,7 @@ async def _states(bench: Bench) -> dict[bytes | None, bytes | None]:
 
 
 async def test_a_batch_has_messages_of_one_group_in_order(bootstrap: str) -> None:
-    """Up to so many, without gaps; each message is in one batch, and everything that they send is there once."""
+    """A batch has up to its maximum without gaps; each message is in one batch, and each send of theirs is there once."""
     async with consuming(bootstrap) as bench:
         handler = Batches(_target(bench))
         bench.send(*interleaved(3, 100))
@@ -74,7 +74,7 @@ async def test_a_batch_has_messages_of_one_group_in_order(bootstrap: str) -> Non
 
 
 async def test_messages_without_a_group_come_alone(bootstrap: str) -> None:
-    """They are in order with nothing, so a list has one."""
+    """Each message without a group comes alone in its list, because it has no order with any other."""
     async with consuming(bootstrap) as bench:
         handler = Batches()
         bench.send(*numbered(None, 20))
@@ -116,7 +116,7 @@ async def test_the_poison_of_a_batch_is_found(bootstrap: str, error: Exception) 
 
 
 async def test_a_released_batch_comes_again(bootstrap: str) -> None:
-    """It is no failure: the same messages come again, at their first attempt."""
+    """A released batch is not a failure: the same messages come again, at their first attempt."""
 
     class Releasing(Batches):
         async def decide(self, messages: Sequence[Message]) -> None:
@@ -136,7 +136,7 @@ async def test_a_released_batch_comes_again(bootstrap: str) -> None:
 
 
 async def test_a_batch_whose_sends_cannot_be_written(bootstrap: str) -> None:
-    """One of its messages sends what the topic does not take: that one becomes a dead letter, and the others are sent."""
+    """A message whose send the topic refuses becomes a dead letter, and the others of its batch are sent."""
 
     class Large(Batches):
         async def decide(self, messages: Sequence[Message]) -> None:
@@ -158,7 +158,7 @@ async def test_a_batch_whose_sends_cannot_be_written(bootstrap: str) -> None:
 
 
 async def test_a_plain_function_takes_batches(bootstrap: str) -> None:
-    """In a thread, as a coroutine function does in the event loop."""
+    """A plain function takes batches in a thread, as a coroutine function does in the event loop."""
     done: list[list[bytes | None]] = []
 
     def work(messages: Sequence[Message]) -> None:
@@ -178,7 +178,7 @@ async def test_a_plain_function_takes_batches(bootstrap: str) -> None:
 
 
 async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
-    """A time-out ends the call: its messages are tried one by one, and only who hangs alone has failed."""
+    """A time-out ends the call, its messages are tried one by one, and only one that hangs alone has failed."""
 
     class Hanging(Batches):
         async def decide(self, messages: Sequence[Message]) -> None:
@@ -200,7 +200,7 @@ async def test_a_cancelled_batch_counts_for_nobody(bootstrap: str) -> None:
 
 @pytest.mark.long
 def test_a_crash_in_a_batch(bootstrap: str, tmp_path: Path) -> None:
-    """Its messages come again, and each is sent once. Messages that were only in the batch do not become dead letters."""
+    """Messages of a crashed batch come again, each is sent once, and those that were only in the batch do not become dead letters."""
     name = kafka.unique("crash")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     target = kafka.unique("batched")

@@ -80,7 +80,7 @@ class Worker:
 
 
 async def test_bench_and_consumer_agree(bootstrap: str) -> None:
-    """In the sends, their partitions, keys, headers and IDs; in the states, the dead letters, and the attempts."""
+    """Bench and consumer agree in the sends, their partitions, keys, headers and IDs; in states, dead letters and attempts."""
     ledger, audit = kafka.unique("ledger"), kafka.unique("audit")
     kafka.create_topics(bootstrap, {ledger: (PARTITIONS, {}), audit: (PARTITIONS, {})})
     worker, model = Worker(ledger, audit), Worker(ledger, audit)
@@ -120,7 +120,7 @@ async def test_bench_and_consumer_agree(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("batch", [3])
 async def test_bench_and_consumer_cut_the_same_batches_of_one_group(bootstrap: str, batch: int) -> None:
-    """When all messages are there before the first call. A failed batch is tried one by one."""
+    """Bench and consumer cut the same batches if all messages are there before the first call. A failed batch is tried one by one."""
     values = ["1", "2", "3", "4", "bad", "6", "7"]
     calls: dict[str, list[list[bytes | None]]] = defaultdict(list)
 

@@ -1,4 +1,4 @@
-"""Handlers that hang or fail all at once because something that they need is away."""
+"""Handlers that hang or fail all at once because they lack a resource."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ RUN = CircuitBreaker(1).run_needed
 
 
 class Hangs:
-    """Hangs at what is worth ``hang``, as its kind does, until the test ends."""
+    """Handler that hangs at the value ``hang``, as its kind does, until the test ends."""
 
     def __init__(self, kind: str) -> None:
         """``kind``: "async" ends when it is cancelled, "stubborn" does not, "thread" cannot."""
@@ -60,7 +60,7 @@ def hanging(group: bytes) -> Sent:
 
 @pytest.mark.parametrize("kind", ["async", "stubborn"])
 async def test_time_limit(bootstrap: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A run that takes too long is a failed attempt, and its place is another's; after the last one it is a dead letter."""
+    """A run that takes too long is a failed attempt and frees its place; after the last one the message is a dead letter."""
     caplog.set_level(logging.ERROR)
     hangs = Hangs(kind)
     async with consuming(bootstrap) as bench:
@@ -86,7 +86,7 @@ async def test_time_limit(bootstrap: str, kind: str, caplog: pytest.LogCaptureFi
 
 
 async def test_cancelled_and_returned(bootstrap: str) -> None:
-    """A handler that takes its cancellation for an end like any other has not done its work."""
+    """A handler that takes its cancellation for a normal end has not done its work."""
 
     async def work(message: Message) -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -103,7 +103,7 @@ async def test_cancelled_and_returned(bootstrap: str) -> None:
 
 
 async def test_time_limit_of_threads(bootstrap: str) -> None:
-    """A thread cannot be ended: its group waits for it, and all others have as many threads as before."""
+    """The group of a hanging thread waits for it, and all others have as many threads as before."""
     hangs = Hangs("thread")
     async with consuming(bootstrap) as bench:
         bench.send(hanging(b"a"), *numbered(b"a", 1), *numbered(b"b", 3))
@@ -125,7 +125,7 @@ async def test_time_limit_of_threads(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("kind", ["async", "stubborn", "thread"])
 async def test_released_and_skipped(bootstrap: str, kind: str) -> None:
-    """An operator ends a run that hangs, and then drops its message: the group goes on, whatever became of the run."""
+    """An operator ends a run that hangs, and then drops its message: the group continues, whatever became of the run."""
     hangs = Hangs(kind)
     async with consuming(bootstrap) as bench:
         bench.send(hanging(b"a"), *numbered(b"a", 2))
@@ -157,7 +157,7 @@ async def test_released_and_skipped(bootstrap: str, kind: str) -> None:
 
 
 async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """While nothing succeeds, little is tried and nothing given up, however few attempts a message has; then all is done."""
+    """A consumer tries little and discards nothing while nothing succeeds, at any limit of attempts; then it handles all."""
     caplog.set_level(logging.INFO)
     up = asyncio.Event()
 
@@ -221,7 +221,7 @@ async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
 
 
 async def test_checked_before_anything_runs(bootstrap: str) -> None:
-    """A program that makes a consumer learns of it there and then."""
+    """A program gets the error when it makes the consumer."""
 
     def handle(message: Message) -> Any:
         yield message

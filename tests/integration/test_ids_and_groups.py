@@ -18,12 +18,12 @@ ADDRESSES: list[dict[str, Any]] = [
 
 
 def offsets(got: list[Got]) -> list[int]:
-    """Input offsets of what was accepted."""
+    """Input offsets of accepted records."""
     return [int(item.source.rsplit("/", 1)[1]) for item in got]
 
 
 def test_id_is_the_key(running: Running) -> None:
-    """duplicate_id_from = "key": the key is the ID; a null or empty key is none; headers do not matter."""
+    """The key is the ID with duplicate_id_from = "key"; a null or empty key is none; headers do not matter."""
     records = [
         Sent(b"x", b"a"),
         Sent(b"y", b"a"),
@@ -39,7 +39,7 @@ def test_id_is_the_key(running: Running) -> None:
 
 
 def test_id_is_the_value(running: Running) -> None:
-    """duplicate_id_from = "value": equal bytes are one message, whatever key and headers; a null or empty value is none."""
+    """Equal values are one message with duplicate_id_from = "value", whatever key and headers; a null or empty value gives none."""
     large = b"x" * 100_000
     records = [
         Sent(b"1", b"g", b"same"), Sent(b"2", b"g", b"same"), Sent(None, b"g", large), Sent(None, b"g", large),
@@ -51,7 +51,7 @@ def test_id_is_the_value(running: Running) -> None:
 
 
 def test_headers_that_repeat_are_null_or_long(running: Running) -> None:
-    """Of a repeated header the last wins; a null one gives way to the second name; long IDs differ in any byte."""
+    """The last of a repeated header wins; a null one gives way to the second name; long IDs differ in any byte."""
     first, second = "_AMQ_DUPL_ID", "_HQ_DUPL_ID"
     records = [
         Sent(headers=((first, b"a"), (first, b"b"))),
@@ -92,14 +92,14 @@ def test_group_is_a_header(running: Running) -> None:
 
 
 def test_default_group_is_configurable(running: Running) -> None:
-    """Qpid: the default group's name can be overridden."""
+    """The name of the default group can be overridden (Qpid)."""
     got = running.outcome("renamed", [Sent(b"1", b"key")])
 
     assert [item.key for item in got] == [b"nobody"]
 
 
 def test_an_old_id_no_longer_counts(running: Running) -> None:
-    """id_max_age: an ID whose original lies further back, by the records' timestamps, is accepted again."""
+    """An ID whose original is older than id_max_age, by the records' timestamps, is accepted again."""
     start = 1_700_000_000_000
     records = [
         Sent(b"a", b"g", timestamp=start),

@@ -41,7 +41,7 @@ print(jars.resolve(bundle=dataclasses.replace(jars.kafka("{KAFKA_VERSION}"), dig
 
 
 def _bundle(version: str = KAFKA_VERSION, **expected: str) -> Bundle:
-    """The broker, with the digests of the mirror's jars; ``expected``: others."""
+    """Return the broker, with the digests of the mirror's jars; ``expected``: other digests."""
     names = {"kafka": f"kafka_2.13-{version}.jar", "log4j": "log4j-slf4j-impl-2.24.3.jar"}
     known = {name: expected.get(key, TINY) for key, name in names.items()}
     return dataclasses.replace(jars.kafka(version), digests=known)
@@ -70,7 +70,7 @@ def mirror(tmp_path: Path) -> dict[str, str]:
 
 
 def test_fetched_once(mirror: dict[str, str]) -> None:
-    """What the mirror has is fetched whole; the second time not even Java is needed; nothing else is left over."""
+    """Jars of the mirror are fetched whole; the second call does not even need Java; nothing else is left over."""
     folder = jars.resolve(mirror, _bundle())
 
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -82,7 +82,7 @@ def test_fetched_once(mirror: dict[str, str]) -> None:
 
 
 def test_two_at_once(mirror: dict[str, str]) -> None:
-    """Of two processes that come at once, both succeed and one fetches."""
+    """Both of two simultaneous processes succeed, and one of them fetches."""
     both = [
         subprocess.Popen(
             [sys.executable, "-c", FETCH],
@@ -102,7 +102,7 @@ def test_two_at_once(mirror: dict[str, str]) -> None:
 
 
 def test_not_to_be_had(mirror: dict[str, str], tmp_path: Path) -> None:
-    """A jar that the mirror lacks: the error has Ivy's words and the way out, and no half folder stays."""
+    """The error for a jar that the mirror lacks has Ivy's words and the remedy, and no half folder stays."""
     next((tmp_path / "mirror").rglob("log4j*.jar")).unlink()
 
     with pytest.raises(PrerequisiteError, match=r"(?s)RINGFENCE_IVY_SETTINGS.*log4j-slf4j-impl"):
@@ -113,7 +113,7 @@ def test_not_to_be_had(mirror: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_another_jar_than_the_known_one(mirror: dict[str, str], tmp_path: Path) -> None:
-    """The mirror serves another jar of that name: it is named, and nothing of it is kept. The real one is fetched the next time."""
+    """A wrong jar of the same name is named and not kept. The real one is fetched the next time."""
     with pytest.raises(PrerequisiteError, match=r"fetched, and kafka_2\.13-4\.1\.0\.jar differ"):
         jars.resolve(mirror, _bundle(kafka="0" * 64))
 
@@ -140,7 +140,7 @@ def test_the_broker_of_the_tests_is_what_is_known() -> None:
 
 @pytest.mark.parametrize(("version", "said"), [("3.8.1", "--kafka-version"), (None, VERSION_VARIABLE)])
 def test_a_version_that_nobody_knows(version: str | None, said: str) -> None:
-    """Nothing is fetched; the error says where the version comes from, and names those that are known."""
+    """An unknown version fetches nothing; the error names its source and the known versions."""
     with pytest.raises(
         PrerequisiteError, match=rf"^{said}: Kafka 3\.8\.1 .*: name one of 3\.9\.1, .*4\.1\.0"
     ):
@@ -148,7 +148,7 @@ def test_a_version_that_nobody_knows(version: str | None, said: str) -> None:
 
 
 def test_which_version() -> None:
-    """The command line, else the environment, else the usual one, which the documents name."""
+    """The version comes from the command line, else the environment, else the default, which the documents name."""
     assert jars.chosen_version("3.9.1", {VERSION_VARIABLE: "4.0.2"}) == "3.9.1"
     assert jars.chosen_version(None, {VERSION_VARIABLE: "4.0.2"}) == "4.0.2"
     assert jars.chosen_version(None, {VERSION_VARIABLE: ""}) == jars.chosen_version(None, {}) == KAFKA_VERSION
@@ -156,7 +156,7 @@ def test_which_version() -> None:
 
 
 def test_versions_in_their_order() -> None:
-    """As numbers, not as text; each has all jars of ours."""
+    """Versions are ordered as numbers, not as text; each has all jars of ours."""
     known = jars.known_versions()
 
     assert known == sorted(known, key=lambda item: [int(part) for part in item.split(".")])

@@ -1,4 +1,4 @@
-"""Lag as operators see it: what kafka-consumer-groups.sh says of workers, consumers and bridges that have done all there is."""
+"""Lag as operators see it in kafka-consumer-groups.sh, for workers, consumers and bridges that have finished all work."""
 
 from pathlib import Path
 

@@ -20,14 +20,14 @@ from tests.support.worker import RingfenceProcess, configure, wait_for, worker
 
 COUNT = 200
 AT_ONCE = 30
-"""More would take longer than a transaction may."""
+"""Records that fit into a transaction's time; more would take longer."""
 POISON = 77
 
 transact = TransactionalProducer.transact
 
 
 def _failing(monkeypatch: pytest.MonkeyPatch, check: Callable[[Sequence[Outgoing], int], None]) -> list[int]:
-    """``check`` is given each transaction's batches, and up to where of the input it goes; returns that of those that pass."""
+    """Call ``check`` with each transaction's batches and its end in the input; return the ends of those that pass."""
     passed: list[int] = []
 
     async def checked(
@@ -47,7 +47,7 @@ def _exact(lanes: Bench, end: int) -> bool:
 
 
 async def test_too_much_for_its_time(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that is slow, or allows this user little: all goes through, in parts."""
+    """All records pass, in parts, through a cluster that is slow, or that allows this user little."""
 
     def too_many(batches: Sequence[Outgoing], end: int) -> None:
         if (
@@ -70,7 +70,7 @@ async def test_too_much_for_its_time(bootstrap: str, tmp_path: Path, monkeypatch
 async def test_what_stands_before_it_flows(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of one record that no attempt gets through the lane says where it stands; only what is behind it waits."""
+    """The lane names the place of one record that fails in every attempt, and only records behind it wait."""
     caplog.set_level("INFO", "ringfence.lane")
 
     def poisoned(batches: Sequence[Outgoing], end: int) -> None:
@@ -105,7 +105,7 @@ def few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _send(lanes: Bench) -> list[bytes]:
-    """Envelopes, and a plain message behind them; returns what is due."""
+    """Send envelopes, and a plain message behind them; return the due output."""
     lanes.send(
         *(
             envelope(
@@ -125,7 +125,7 @@ def _send(lanes: Bench) -> list[bytes]:
 
 
 class FailAt:
-    """Raises when it is reached for these times."""
+    """Fail point that raises at these counts of its calls, where 1 is the first."""
 
     def __init__(self, *times: int) -> None:
         self.reached = 0
@@ -142,7 +142,7 @@ class FailAt:
     "point", ["after-fetch", "mid-send", "before-commit", "after-commit", "before-store", "after-store"]
 )
 async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: str) -> None:
-    """What is left of the batch is kept, and runs before what was queued behind it: exact, wherever it failed, twice."""
+    """The rest of a batch is kept, and runs before the batch behind it: exact, after two failures at any point."""
     async with bench(bootstrap, tmp_path) as lanes:
         due = _send(lanes)
         end = 2 * ENVELOPES + 1
@@ -164,7 +164,7 @@ COUNT, SIZE = 200, 900_000
 OVERSIZED = 150_000_000
 """Bytes of a single record, which is 5 kB on the wire. Read whole, it takes 500 MB."""
 PEAK_BYTES_MAX = 220 * MIB
-"""Of a process with buffers of 128 MiB. Read at once, the batch alone takes twice its 172 MiB."""
+"""Memory of a process with buffers of 128 MiB. Read at once, the batch alone takes twice its 172 MiB."""
 
 
 def _peak(process: RingfenceProcess) -> int:
@@ -175,7 +175,10 @@ def _peak(process: RingfenceProcess) -> int:
 
 @pytest.mark.long
 def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
-    """All records come once. One that no memory is for goes to quarantine, with its size and digest. A second address goes on meanwhile."""
+    """All records come once. One that is too large for memory goes to quarantine, with its size and digest.
+
+    A second address continues meanwhile.
+    """
     name = kafka.unique("large")
     source, beside = f"{name}-source", f"{name}-beside"
     config = configure(

@@ -25,7 +25,7 @@ HOME = [at_home(index, PARTITIONS) for index in range(PARTITIONS)]
 
 
 def _file(config: Path, name: str, **address: object) -> Path:
-    """The same configuration with other keys of its one address."""
+    """Return the same configuration with other keys of its one address."""
     found = config.with_name(f"{name}.toml")
     lines = [f"{key} = {json.dumps(value)}" for key, value in address.items()]
     found.write_text("\n".join([config.read_text(), *lines]) + "\n")
@@ -56,7 +56,7 @@ def _status(config: Path) -> dict[str, Any]:
 
 
 def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Path) -> None:
-    """It names both values and the way out; the other lane goes on, and no message is lost when it ends."""
+    """A worker with an older rule names both values and the remedy; the other lane continues, and no message is lost when it ends."""
     name = kafka.unique("older-rule")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     older = _file(config, "older", duplicate_id_from="value")
@@ -95,7 +95,10 @@ def test_a_worker_with_an_older_rule_opens_no_lane(bootstrap: str, tmp_path: Pat
 
 
 def test_a_size_changes_when_all_live_workers_agree(bootstrap: str, tmp_path: Path) -> None:
-    """Until then each ring keeps the recorded size, and everything names who says what; then it changes without a restart."""
+    """Each ring keeps the recorded size until all live workers agree, and every view shows each worker's size.
+
+    Then it changes without a restart.
+    """
     name = kafka.unique("size")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     large, small = _file(config, "large", id_cache_size=500), _file(config, "small", id_cache_size=5)
@@ -159,7 +162,10 @@ def test_a_rolling_restart_of_static_members_changes_a_size(bootstrap: str, tmp_
 
 
 def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
-    """All workers stopped, then ``rings adopt``: the new file opens the lanes, the old one no more, and no new message is a duplicate."""
+    """The new file opens the lanes, and the old one no more, after all workers are stopped and ``rings adopt`` has run.
+
+    No new message is a duplicate.
+    """
     name = kafka.unique("adopt")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
     other = _file(config, "other", duplicate_id_from="key")
@@ -203,7 +209,10 @@ def test_a_rule_changes_on_purpose(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: Path) -> None:
-    """Verdicts go by the recorded limits, also after a failure; the journal has the size for the reconciliation run; then all change at once."""
+    """Verdicts follow the recorded limits, also after a failure; the journal has the size for the reconciliation run.
+
+    Then all limits change at once.
+    """
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 8), *ids(0, 8), *ids(0, 8))
         one = await lanes.opened("one")
@@ -242,7 +251,7 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
 
 
 class _Metadata:
-    """As a worker of these settings states it when it joins."""
+    """Metadata that a worker of these settings states when it joins."""
 
     def __init__(self, settings: Settings) -> None:
         self.user_data = json.dumps({KEY: encode(_stated(settings, worker="other"))}).encode()

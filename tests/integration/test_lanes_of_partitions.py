@@ -65,7 +65,10 @@ def _judge_everywhere(bootstrap: str, one_ring: str) -> None:
 
 
 def test_another_number_of_lanes_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """No lane of it opens, also none that has judged nothing. The way out is named; with the former number all is accepted."""
+    """No lane of an address opens with another number of lanes, not even an unused one, and the error names the remedy.
+
+    With the former number all is accepted.
+    """
     name, sound = kafka.unique("lanes"), kafka.unique("sound")
     addresses = [{"name": sound, "partitions": 1, "lanes": 1}, {"name": name, "partitions": PARTITIONS}]
     config = configure(tmp_path, bootstrap, name, addresses)

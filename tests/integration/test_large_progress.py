@@ -24,7 +24,7 @@ async def _fails(message: Message) -> None:
 
 
 def _messages(count: int, first: int = 0) -> list[Sent]:
-    """One in two fails, each in a group of its own: a run of finished offsets between any two."""
+    """Messages of which every second fails, each in a group of its own: a run of finished offsets is between any two."""
     return [
         Sent(None, b"%d" % index, b"well" if index % 2 else b"sick") for index in range(first, first + count)
     ]
@@ -41,7 +41,7 @@ async def _until_tried(bench: Bench, messages: int) -> None:
 
 
 async def _taken_over(bootstrap: str, messages: int) -> None:
-    """Half of so many messages fail; a restart repeats none that finished, and forgets no failure."""
+    """Require that a restart repeats no finished message and forgets no failure, when half of this many fail."""
     async with consuming(bootstrap) as bench:
         bench.send(*_messages(messages))
         first = await bench.start(_fails, **OPTIONS)
@@ -73,19 +73,19 @@ async def _taken_over(bootstrap: str, messages: int) -> None:
 
 
 async def test_failing_messages_beyond_a_whole_record(bootstrap: str) -> None:
-    """More failing messages than a whole record names: their holder changes, and nothing is lost or done again."""
+    """Nothing is lost or done again on a change of holder with more failing messages than a whole record names."""
     await _taken_over(bootstrap, 3 * WHOLE_MAX)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_failing_messages_beyond_the_largest_record(bootstrap: str) -> None:
-    """The same with thirty thousand, of which a whole record would be larger than a topic takes."""
+    """The same holds with thirty thousand, of which a whole record would be larger than a topic takes."""
     await _taken_over(bootstrap, 60_000)
 
 
 async def test_killed_holder(bootstrap: str) -> None:
-    """Nobody releases the partition: the next holder finds what was written last."""
+    """The next holder finds the last written progress if nobody releases the partition."""
     messages = 2 * WHOLE_MAX + 2
     async with consuming(bootstrap) as bench:
         bench.send(*_messages(messages))
@@ -107,7 +107,7 @@ async def test_killed_holder(bootstrap: str) -> None:
 
 
 async def test_warns_before_it_is_full(bootstrap: str, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    """Many messages wait: the log warns, and at the bound health says that healthy groups wait too."""
+    """The log warns when many messages wait, and at the bound health reports that healthy groups wait too."""
     monkeypatch.setattr(window, "PARKED_MAX", 200)
     async with consuming(bootstrap) as bench:
         bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(190)))
@@ -135,7 +135,7 @@ def _refusals(caplog: pytest.LogCaptureFixture) -> int:
 
 
 async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The progress topic takes too little while dead letters are written: that topic is named, and no other."""
+    """The error names the progress topic, and no other, if it takes too little while dead letters are written."""
     refused = asyncio.Event()
 
     async def rejects(message: Message) -> None:
@@ -171,7 +171,7 @@ async def test_refused_progress_is_named(bootstrap: str, caplog: pytest.LogCaptu
 
 
 async def test_refused_dead_letter_is_named(bootstrap: str) -> None:
-    """The dead-letter topic takes too little: that topic is named, and progress goes on."""
+    """The error names a dead-letter topic that takes too little, and progress continues."""
 
     async def rejects(message: Message) -> None:
         await asyncio.sleep(0)

@@ -19,7 +19,7 @@ async def _goes_on(lane: Lane, group: Group) -> None:
 
 
 async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
-    """The group does not know us: nothing is begun, and what is open stays so until it does."""
+    """A worker that the group does not know begins nothing, and keeps its open lanes until the group knows it."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane, group = await lanes.opened(), Group()
@@ -39,7 +39,7 @@ async def test_not_confirmed(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) -> None:
-    """Offsets of another topic of that name mean nothing: the lane opens anew and begins at its start."""
+    """A lane opens again at its start after its input was recreated: offsets of the old topic mean nothing."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
@@ -57,7 +57,7 @@ async def test_input_created_again_in_between(bootstrap: str, tmp_path: Path) ->
 
 
 async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> None:
-    """Of a worker's lanes those go on that the new assignment names; the others are closed, and come back anew."""
+    """A worker's lanes that the new assignment names continue; the others are closed, and open again later."""
     async with bench(bootstrap, tmp_path, partitions=2) as lanes:
         both = {(topic, number) for topic in (lanes.name, lanes.forward) for number in (0, 1)}
         worker = Lanes(lanes.settings, lanes.cluster)
@@ -88,7 +88,7 @@ async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> N
 async def test_closed_while_its_changelog_reader_starts(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reader that was being started is stopped: no connection and no task of it lives on."""
+    """A close stops the changelog reader that is starting: no connection and no task of it lives on."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5))
         lane = await lanes.opened()
@@ -129,14 +129,14 @@ async def test_closed_while_its_producer_is_discarded(
 
 
 class _Panic(BaseException):
-    """As RocksDB's bindings panic: no Exception."""
+    """A panic of RocksDB's bindings, which is not an Exception."""
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), _Panic("no space left")])
 async def test_what_is_no_exception_ends_no_lane(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
-    """Something that the lane waited for was cancelled, or a binding panics: nobody has closed the lane, and it goes on."""
+    """A lane continues after a cancelled wait or a panic of a binding, as nobody has closed it."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5))
         lane, group = lanes.lane(), Group()

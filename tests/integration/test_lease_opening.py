@@ -17,7 +17,7 @@ from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 
 
 async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
-    """Who is no member of the group any more does not fence the lane's owner."""
+    """A worker that has left the group does not fence the lane's owner."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         owner = await lanes.opened("owner")
@@ -35,7 +35,7 @@ async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
 async def test_waiting_for_the_group_is_said_once(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is part of every rebalance: one quiet line an assignment, and a warning only when it lasts."""
+    """Each assignment logs one quiet line about the wait for the group, and a warning only if the wait lasts."""
     caplog.set_level("INFO", "ringfence")
 
     def said() -> list[str]:
@@ -62,7 +62,7 @@ async def test_waiting_for_the_group_is_said_once(
 
 
 async def test_membership_lost_during_the_fence(bootstrap: str, tmp_path: Path) -> None:
-    """Membership is asked for again after the fence: lost meanwhile, the lane is not opened."""
+    """The lane stays closed if membership was lost during the fence: the worker asks again after it."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         group, gate = Group(), Gate()
@@ -120,10 +120,9 @@ async def test_fence_ends_an_idle_owner(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_next_and_state_are_read_after_the_fence(bootstrap: str, tmp_path: Path) -> None:
-    """What the former owner commits just before the fence is neither repeated nor forgotten.
+    """Messages that the former owner commits just before the fence are neither repeated nor forgotten.
 
-    Records without an ID would be accepted twice if ``next`` were older than the fence; records with one would
-    be if the ring were.
+    Records without an ID would be accepted twice if ``next`` were older than the fence; records with one would be if the ring were.
     """
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5), *(Sent(None, b"group") for _ in range(5)), *ids(0, 5))
@@ -187,7 +186,7 @@ async def _within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> None:
-    """An assignment that follows another without a revocation waits for the transaction under way, then opens anew."""
+    """An assignment without a revocation before it waits for the transaction under way, then opens the lane again."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         mine = {(lanes.name, 0), (lanes.forward, 0)}
@@ -219,7 +218,7 @@ async def _grow(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -> None:
-    """A topic whose partition count changed stops the lane with the way out."""
+    """A topic whose partition count changed stops the lane, and the error names the remedy."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5))
         lane = await lanes.opened()
@@ -252,7 +251,7 @@ async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["input topic", "accepted topic"])
 async def test_compacted_topic_refuses(bootstrap: str, tmp_path: Path, role: str) -> None:
-    """Compaction deletes messages of a group: the lane stops with the way out, and opens once that was done."""
+    """Compaction deletes messages of a group: the lane stops and names the remedy, and opens once that was done."""
     async with bench(bootstrap, tmp_path) as lanes:
         topic = lanes.settings.addresses[0].topics(lanes.app_id)[role]
         kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
@@ -322,7 +321,7 @@ async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> N
 
 
 async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Path) -> None:
-    """What a later version wrote is not guessed at; the lane stops and says which version to run."""
+    """The lane stops at a record of a later version, without guessing, and names the version to run."""
     async with bench(bootstrap, tmp_path) as lanes:
         producer = Producer({"bootstrap.servers": bootstrap})
         producer.produce(lanes.changelog, key=b"\x00", value=b'{"format":4}', partition=0)
@@ -337,7 +336,7 @@ async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Pa
 async def test_fence_that_does_not_come(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transactional ID whose last transaction hangs: the lane says which, and what to look at."""
+    """The lane names a transactional ID whose last transaction hangs, and the command to examine it."""
     monkeypatch.setattr("agents.lane.open.FENCE_LIMIT_S", 0.0)
     async with bench(bootstrap, tmp_path) as lanes:
         lane = lanes.lane()

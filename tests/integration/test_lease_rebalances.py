@@ -28,7 +28,7 @@ SEED = 3_571
 
 
 async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
-    """All records of a partition, with their time in ms; what compaction took is missing."""
+    """All records of a partition, with their time in ms; compacted ones are missing."""
     key = progress_record.encode_key(bench.group, bench.accepted, partition)
     got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
     return [
@@ -46,7 +46,7 @@ async def _until_ended(journal: Journal, count: int, *running: Running, limit_s:
 
 
 async def test_taken_while_suspended(bootstrap: str) -> None:
-    """Whose partition somebody took in a rebalance begins nothing more under the old token, though it is assigned again."""
+    """A consumer whose partition somebody took in a rebalance begins nothing under the old token, though it is assigned again."""
     free = asyncio.Event()
 
     async def work(message: Message) -> None:
@@ -73,9 +73,9 @@ async def test_taken_while_suspended(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("fenced", [False, True], ids=["undisturbed", "fenced-in-vain"])
 async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None:
-    """What a holder that lost its partition acknowledges counts; who gets it begins after that, and waits for it alone.
+    """Acknowledgements of a draining holder count; the next holder begins after them, and waits for that partition alone.
 
-    Also where somebody who was late fences it, and writes nothing.
+    The same holds if a late third one fences the holder, and writes nothing.
     """
     free = asyncio.Event()
     journal = Journal()
@@ -114,7 +114,7 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
 
 
 async def test_thread_is_told(bootstrap: str) -> None:
-    """A thread cannot be cancelled: its message says that the partition was lost. What it then does counts for nothing."""
+    """A thread cannot be cancelled: its message says that the partition was lost, and its later actions count for nothing."""
     seen: list[tuple[int, bool]] = []
     begun = threading.Event()
 
@@ -143,7 +143,7 @@ async def test_thread_is_told(bootstrap: str) -> None:
 
 
 def _refreshes(written: list[tuple[int, Progress]]) -> list[int]:
-    """Of records that say nothing new: how many ms after the last one they came."""
+    """Milliseconds from each record to the next one that only refreshes it."""
     found = []
     for (before, earlier), (now, later) in itertools.pairwise(written):
         if replace(later, beat=earlier.beat, reserved=earlier.reserved) == earlier:
@@ -152,7 +152,7 @@ def _refreshes(written: list[tuple[int, Progress]]) -> list[int]:
 
 
 async def test_one_refresh_a_second(bootstrap: str) -> None:
-    """While something runs its holder says once a second that it lives; where nothing runs it says nothing."""
+    """A holder refreshes its lease once a second while something runs; otherwise it writes nothing."""
 
     async def work(message: Message) -> None:
         await asyncio.sleep(3.5)
@@ -179,7 +179,7 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
 
 
 async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator that cannot say whether we are a member has not said that we are none: it is asked again."""
+    """The consumer asks again if the coordinator cannot confirm its membership: that is not a denial."""
     original = GroupCoordinator._send_req
     planted = 0
 
@@ -203,9 +203,9 @@ async def test_coordinator_away_while_opening(bootstrap: str, monkeypatch: pytes
 
 
 async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
-    """What waits to be tried again waits on where its partition comes back: neither does it come early, nor while nothing may."""
+    """Messages that wait for a retry keep their delay over a rebalance: they come neither early, nor while the partition is away."""
     delays = {0: 1.0, 1: 1.0, 2: 0.05}
-    """Of a message that fails before, of one that fails meanwhile, of one whose delay ends meanwhile."""
+    """Delays of messages that fail before, fail meanwhile, and whose delay ends meanwhile."""
     failed: dict[int, float] = {}
     again: dict[int, float] = {}
     free = asyncio.Event()

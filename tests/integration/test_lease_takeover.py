@@ -1,4 +1,4 @@
-"""Takeover of a lease: who waits for it, how long, and what its holder may still do."""
+"""Takeover of a lease: its waiting consumers, the time that they wait, and the remaining rights of its holder."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ UNGROUPED = [Sent(None, None, b"%d" % index) for index in range(5)]
 
 @pytest.fixture
 def wall_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On: what would shorten the time of who waits."""
+    """Let the wall clock jump forward, which would shorten a waiting consumer's time."""
     monkeypatch.setattr(clock, "time", JumpingClock(3600))
 
 
 async def _made(bench: Bench) -> None:
-    """The topics, as the first consumer makes them."""
+    """Make the topics, as the first consumer does."""
     running = await bench.start(Recorder())
     await running.stop()
 
@@ -45,7 +45,7 @@ async def _outsider(bootstrap: str) -> AsyncIterator[tuple[Bench, Outsider]]:
 
 
 async def _waits(running: Running, text: str = "") -> None:
-    """Until it says that it waits for the holder of partition 0."""
+    """Wait until the consumer reports that it waits for the holder of partition 0."""
     await until(
         lambda: text in running.consumer.reasons.get(0, "nothing"), lambda: str(running.consumer.reasons)
     )
@@ -56,7 +56,7 @@ async def _begins(handler: Recorder) -> None:
 
 
 async def test_last_attempts_of_suspects(bootstrap: str) -> None:
-    """What may have ended its process is tried a last time beside nothing else that may have; what is new runs beside it."""
+    """Messages that may have ended their process get their last attempt one at a time; new messages run beside it."""
     together: list[set[int]] = []
     running_now: set[int] = set()
     suspects = set(range(5))
@@ -98,7 +98,7 @@ async def test_last_attempts_of_suspects(bootstrap: str) -> None:
 async def test_silent_holder(
     bootstrap: str, wall_clock_jumps: None, count: int, limit: float, idle: float
 ) -> None:
-    """A holder that says nothing is waited for, for the shorter time where it was at rest; the wall clock does not count."""
+    """A silent holder is waited for, for the shorter time if it was at rest; the wall clock does not count."""
     handler = Recorder()
     async with _outsider(bootstrap) as (bench, outsider):
         begun = time.monotonic()
@@ -115,7 +115,7 @@ async def test_silent_holder(
 
 
 async def test_rebalances_while_one_waits(bootstrap: str) -> None:
-    """Rebalances and failed looks that come more often than the time-out do not keep a silent holder's partition from being taken."""
+    """A silent holder's partition is taken although rebalances and failed looks come more often than the time-out."""
     handler = Recorder()
     looks = 0
 
@@ -141,7 +141,7 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
 
 
 async def test_released_while_one_waits(bootstrap: str) -> None:
-    """What a draining holder acknowledges counts, and when it releases the partition nothing more is waited for."""
+    """Acknowledgements of a draining holder count, and the wait ends when it releases the partition."""
     handler = Recorder()
     async with _outsider(bootstrap) as (bench, outsider):
         await outsider.write(commit=True, state=DRAINING, token=4, delivered=3, reserved=5, running=2)
@@ -156,7 +156,7 @@ async def test_released_while_one_waits(bootstrap: str) -> None:
 
 
 async def test_read_again_after_the_fence(bootstrap: str) -> None:
-    """What the former holder writes between the last look and the fence counts: it is not done again."""
+    """Messages that the former holder finishes between the last look and the fence are not done again."""
     handler = Recorder()
     async with _outsider(bootstrap) as (bench, outsider):
         await outsider.write(token=4, delivered=4, reserved=5)
@@ -174,7 +174,7 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
 
 
 async def test_renewed_before_the_fence(bootstrap: str) -> None:
-    """A lease that its holder renews between the last look and the fence is waited for anew: its token stays the holder's."""
+    """A lease that its holder renews between the last look and the fence is waited for again: its token stays the holder's."""
     handler = Recorder()
     async with _outsider(bootstrap) as (bench, outsider):
         await outsider.write(token=4, delivered=4, reserved=5)
@@ -198,7 +198,7 @@ async def test_renewed_before_the_fence(bootstrap: str) -> None:
 
 
 async def test_late_write_is_refused(bootstrap: str) -> None:
-    """From the fence on nothing that the former holder writes counts, and the first word of the next one is its name."""
+    """No write of the former holder counts after the fence, and the next one's first record has its name."""
     handler = Recorder()
     refused = False
     async with _outsider(bootstrap) as (bench, outsider):
@@ -221,7 +221,7 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
 
 
 async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
-    """A lease that was free is looked at again after a queue of those who fence: its holder may have woken meanwhile."""
+    """A free lease is read again after a queue for the fence: its holder may have woken meanwhile."""
     handler = Recorder()
     async with _outsider(bootstrap) as (bench, outsider):
         await outsider.write(token=7, delivered=2, reserved=5)
@@ -248,12 +248,12 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
 
 @pytest.fixture
 def wall_clock_jumps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Back: what would lengthen the time of who holds."""
+    """Let the wall clock jump back, which would lengthen a holder's time."""
     monkeypatch.setattr(clock, "time", JumpingClock(-3600))
 
 
 async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps_back: None) -> None:
-    """It begins nothing any more when half of its time-out has gone; when it can write again it goes on, and repeats nothing."""
+    """A holder that cannot write begins nothing after half of its time-out; when it can write again it continues, and repeats nothing."""
     begins: list[float] = []
     half_s = 1.5
 
@@ -285,7 +285,7 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps_back: N
 
 
 async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who wakes begins nothing under the lease that it had: somebody has taken it, and no clock of asyncio's has moved."""
+    """A consumer that wakes begins nothing under its old lease, which somebody has taken, though no clock of asyncio's has moved."""
     sleeping = SleepingClock()
     monkeypatch.setattr(clock, "time", sleeping)
     handler = Recorder()

@@ -23,7 +23,7 @@ from tests.support.lanes import until
 
 PARTITIONS = 3
 RECORDS = 300
-"""Of each partition."""
+"""Records of each partition."""
 
 
 class Bench:
@@ -72,7 +72,7 @@ async def made(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def test_one_consumer_reads_all(made: Bench) -> None:
-    """Stretch after stretch, of other partitions, of the same once more, of another topic: each exactly as it stands there."""
+    """One consumer reads each stretch exactly: of other partitions, of the same once more, and of another topic."""
     stretches = [
         (0, 0, 0, 300),
         (0, 1, 10, 200),
@@ -88,7 +88,7 @@ async def test_one_consumer_reads_all(made: Bench) -> None:
 
 
 async def test_many_at_once(made: Bench) -> None:
-    """Nobody is given another's records; those for which there is no room are disconnected."""
+    """Each of many simultaneous readers gets its own records; connections beyond the limit are closed."""
     stretches = [(topic, number, 0, 300) for topic in range(2) for number in range(PARTITIONS)]
     found = await asyncio.gather(*(made.read(*stretch) for stretch in stretches))
     again = await asyncio.gather(*(made.read(*stretch) for stretch in stretches[:2]))
@@ -112,7 +112,7 @@ async def test_one_that_failed_is_not_used_again(made: Bench) -> None:
 
 
 async def test_a_rest_has_an_end(made: Bench) -> None:
-    """Who has nothing to read for a while has no connection; and none is left after the end."""
+    """A reader without work loses its connection after a while; and none is left after the end."""
     made.reader._rests_s = 0.05
     await made.read(0, 0, 0, RECORDS)
     await until(lambda: made.made[0]._closed, lambda: "it is connected")
@@ -184,7 +184,7 @@ def _counted(latest: CompactedTopic) -> list[int]:
 
 
 async def test_reads_only_what_is_new(bootstrap: str) -> None:
-    """The second question reads the last record again and what came since; tombstones and aborted records count as such."""
+    """The second look reads only the last record again and the newer ones; tombstones and aborted records count as such."""
     topic = _topic(bootstrap)
     _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(500)))
     async with _reading(bootstrap, topic) as latest:
@@ -206,7 +206,7 @@ async def test_reads_only_what_is_new(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("more", [0, 40])
 async def test_recreated_topic(bootstrap: str, more: int) -> None:
-    """A topic that was created again is read anew, whether its end lies below what was read, at it, or far beyond."""
+    """A topic that was created again is read again, whether its end lies below the old position, at it, or far beyond."""
     topic = _topic(bootstrap)
     _write(bootstrap, topic, *((b"%d" % index, b"old") for index in range(10)))
     async with _reading(bootstrap, topic) as latest:
@@ -237,9 +237,9 @@ async def test_deleted_beginning(bootstrap: str) -> None:
 
 
 async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
-    """Whoever asks while a transaction is open below the end gets what it commits; other partitions are told meanwhile.
+    """A look below an open transaction waits for its end and includes its commit; other partitions answer meanwhile.
 
-    How long that took does not count: up to where to read was known before, and what came later is not in the answer.
+    The duration does not matter: the end of the look was known before, and later records are not in the answer.
     """
     topic = _topic(bootstrap, 2)
     _write(bootstrap, topic, (b"a", b"1"))
@@ -272,7 +272,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
 
 
 async def test_memory_is_bounded(bootstrap: str) -> None:
-    """Beyond the bound partitions are forgotten, the one that was asked for longest ago first, and read anew."""
+    """Partitions beyond the bound are forgotten, the one with the oldest look first, and read again."""
     topic = _topic(bootstrap, 3)
     for number in range(3):
         _write(bootstrap, topic, (b"k", b"x" * 1_000), partition=number)
@@ -285,7 +285,7 @@ async def test_memory_is_bounded(bootstrap: str) -> None:
 
 
 async def test_stopped_while_asked(bootstrap: str) -> None:
-    """Whoever waits when it is stopped is told, and nothing is left connected."""
+    """A look that waits during a stop gets an error, and no connection is left."""
     topic = _topic(bootstrap)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("latest-stop")})
     producer.init_transactions(kafka.WAIT_S)

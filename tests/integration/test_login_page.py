@@ -1,4 +1,4 @@
-"""The login form in a real browser: nothing but a browser says what it sends with a form."""
+"""The login form in a real browser: only a browser shows what a form sends."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ TOKEN = "let-me-see"
 
 
 async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None:
-    """The form is shown in place of the page, takes the token, and leads there; the cookie is out of a script's reach."""
+    """The form replaces the page, takes the token, and leads to the page; the cookie is out of a script's reach."""
     config = configure(tmp_path, bootstrap, "login-app", [{"name": "login", "partitions": 1}])
     config.write_text(config.read_text().replace("[app]", '[app]\nweb_token_env = "LOGIN_TOKEN"'))
     worker = WorkerProcess(config, "w", {"LOGIN_TOKEN": TOKEN})

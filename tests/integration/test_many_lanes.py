@@ -1,4 +1,4 @@
-"""A worker of more lanes than it has clients and places for: what one lane meets touches no other."""
+"""A worker with more lanes than clients and places: a fault of one lane touches no other."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def _by_number(worker: Lanes) -> list[Lane]:
 
 
 async def _feed(lanes: Bench, worker: Lanes, numbers: list[int], round_number: int) -> None:
-    """A round of records through these lanes at once: returns when they are processed."""
+    """Feed a round of records to these lanes at once, and wait until they are processed."""
     begin, end = round_number * ROUND, (round_number + 1) * ROUND
     for number in numbers:
         group = kafka.at_home(number, LANES)
@@ -74,7 +74,7 @@ def _ids(numbers: list[int], rounds: int) -> list[bytes]:
 async def test_one_fails_and_others_do_not_notice(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of lanes on three clients one is refused again and again, one fenced, one moved away in a transaction: the rest go on."""
+    """Lanes on three clients continue while one is refused repeatedly, one fenced, and one moved away in a transaction."""
     every = list(range(LANES))
     refused, fenced, gone = 1, 2, 3
     rest = [number for number in every if number not in {refused, fenced, gone}]
@@ -121,7 +121,7 @@ async def test_one_fails_and_others_do_not_notice(
 async def test_lanes_of_a_small_worker_have_a_client_each(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lane whose connection is held up by a slow answer holds up no other, and one client alone asks for metadata."""
+    """A lane whose connection waits for a slow answer delays no other, and only one client asks for metadata."""
     async with _worker(bootstrap, tmp_path, monkeypatch) as (lanes, worker):
         few = {(topic, number) for topic in (lanes.name, lanes.forward) for number in range(CLIENTS)}
         await worker.assigned(few, Group())

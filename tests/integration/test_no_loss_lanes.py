@@ -24,11 +24,11 @@ from tests.support.records.stored_batches import as_stored
 
 SEED = 3
 LARGEST_VALUE = 1_048_400
-"""With our headers and those of a batch 1,048,500 or so; a topic takes 1,048,588."""
+"""Bytes of a value: about 1,048,500 with our headers and those of a batch; a topic takes 1,048,588."""
 
 
 class FailOnce:
-    """Raises where it is installed, the first times it is reached."""
+    """Fail point that raises the first times it is reached."""
 
     def __init__(self, times: int = 1) -> None:
         self.left = times
@@ -40,7 +40,7 @@ class FailOnce:
 
 
 class Reached:
-    """Counts how often a point was reached."""
+    """Count of how often a point was reached."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,7 +50,7 @@ class Reached:
 
 
 async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is done within a span of its own, which knows the lane and the records."""
+    """Each batch runs within a span of its own, which knows the lane and the records."""
     spans = []
 
     @contextlib.contextmanager
@@ -74,7 +74,7 @@ async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytes
     "point", ["before-send", "after-send", "before-commit", "after-commit", "before-store", "after-store"]
 )
 async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) -> None:
-    """A batch whose transaction fails runs again before those that were queued behind it, wherever it failed."""
+    """A batch whose transaction fails at any point runs again before the batches behind it."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10), *(Sent(None, b"group", b"%d" % index) for index in range(20)))
         group = Group()
@@ -95,7 +95,7 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
 
 
 async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """A batch that begins above what comes next is not processed; the lane asks for what is missing."""
+    """A batch that begins above the next offset is not processed; the lane asks for the missing records."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 30))
         group = Group()
@@ -121,7 +121,7 @@ async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
 async def test_records_deleted_by_retention_are_a_gap(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where retention took what is missing, the lane says GAP, counts it and goes on."""
+    """The lane reports and counts a GAP and continues if retention deleted the missing records."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 30))
         lane = await lanes.opened()
@@ -137,7 +137,7 @@ async def test_records_deleted_by_retention_are_a_gap(
 
 
 async def test_what_was_processed_is_trimmed(bootstrap: str, tmp_path: Path) -> None:
-    """A batch that reaches back below what comes next repeats nothing, also for records without an ID."""
+    """A batch that begins below the next offset repeats nothing, also for records without an ID."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*(Sent(None, b"group", b"%d" % index) for index in range(20)))
         lane = await lanes.opened()
@@ -179,7 +179,7 @@ async def test_a_batch_is_one_transaction(bootstrap: str, tmp_path: Path) -> Non
 
 
 async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> None:
-    """However many batches come while a transaction runs, the next one holds them all, and nobody waits to hand one over."""
+    """One transaction holds all batches that come while another runs, and nobody waits to hand a batch over."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 40))
         lane = await lanes.opened()
@@ -204,8 +204,8 @@ async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> 
 async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -> None:
     """Every send is awaited before the commit: a batch that the broker refuses takes its transaction along.
 
-    aiokafka would commit all the same, and the refused batch would be missing. Here the topic's limit is lowered under
-    an open lane; opened again it knows, sends what is too large to quarantine, and everything else flows in order.
+    aiokafka would commit all the same, and the refused batch would be missing. Here the topic's limit is lowered under an open lane. Opened
+    again, the lane knows the limit and sends records that are too large to quarantine. Everything else flows in order.
     """
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5), Sent(b"large", b"group", b"x" * 50_000), *ids(5, 10))
@@ -221,9 +221,9 @@ async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -
 
 
 async def test_state_follows_the_commit(bootstrap: str, tmp_path: Path) -> None:
-    """Before the commit neither ring nor RocksDB know of the batch: a crash there leaves no trace.
+    """Neither ring nor RocksDB has the batch before the commit: a crash there leaves no trace.
 
-    What a crash leaves behind is looked at by a second process that opens the same folder.
+    A second process that opens the same folder looks at the leftovers of a crash.
     """
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10), *ids(10, 20))
@@ -248,7 +248,7 @@ async def test_state_follows_the_commit(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_crash_before_the_commit_rejects_nothing(bootstrap: str, tmp_path: Path) -> None:
-    """A message whose transaction was never committed is no duplicate of itself when it comes again."""
+    """A message whose transaction was never committed is accepted when it comes again, not called its own duplicate."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         former = await lanes.opened("disk")
@@ -298,7 +298,7 @@ async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) 
 async def test_what_cannot_be_compressed(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
-    """It just fits its output as it is, and is larger compressed: it is accepted, by core and by Python."""
+    """A record that just fits its output, but is larger compressed, is accepted by core and by Python."""
     value = random.Random(SEED).randbytes(LARGEST_VALUE)
     async with bench(bootstrap, tmp_path) as lanes:
         large: dict[str, Any] = {"message.max.bytes": 2 * LARGEST_VALUE}
@@ -315,7 +315,7 @@ async def test_what_cannot_be_compressed(
 
 
 async def test_what_came_while_closed_is_fetched_again(bootstrap: str, tmp_path: Path) -> None:
-    """A batch that falls between two openings is dropped, and its records come although nothing follows them."""
+    """A batch between two openings is dropped, and its records come although nothing follows them."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 20))
         group = Group()
@@ -331,9 +331,9 @@ async def test_what_came_while_closed_is_fetched_again(bootstrap: str, tmp_path:
 
 
 async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> None:
-    """After a failure the lane takes what stands in the log now: a broker may have come back without its tail.
+    """A lane reads the log again after a failure: a broker may have come back without its tail.
 
-    The batch here was fetched in parts before and after: its middle is of a log that is no more.
+    The batch here was fetched in parts before and after: its middle comes from the lost log.
     """
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
@@ -352,7 +352,7 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
 async def test_input_that_lost_its_tail_stops_an_idle_lane(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes next at offsets that were processed would be dropped in silence: the lane says so and stops."""
+    """A lane whose input lost its tail reports it and stops: new records at processed offsets would be dropped in silence."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
@@ -370,7 +370,7 @@ async def test_input_that_lost_its_tail_stops_an_idle_lane(
 
 
 async def test_an_offset_beyond_the_end_is_set_back(bootstrap: str, tmp_path: Path) -> None:
-    """Somebody set the group's offset too far while no worker ran: the lane names the command that helps, and goes on after it."""
+    """A lane whose group offset was set too far names the command that helps, and continues after it."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()

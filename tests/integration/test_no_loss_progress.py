@@ -1,4 +1,4 @@
-"""Progress of a consumer: what a restart repeats, and whose offset counts."""
+"""Progress of a consumer: the messages that a restart repeats, and the offset that counts."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def _delete_below(bench: Bench, offset: int) -> None:
 
 
 class Fails:
-    """Raises where it is installed, the first times it is reached."""
+    """Fail point that raises the first times it is reached."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -40,7 +40,7 @@ class Fails:
 
 
 async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An offset that somebody set while the group was stopped counts, back and forth, and is said."""
+    """An offset that somebody set while the group was stopped counts, back and forth, and is logged."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
@@ -67,7 +67,7 @@ async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCap
 
 
 async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A group that consumed without us goes on where it was."""
+    """A group that consumed without us continues at its own offset."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
@@ -81,7 +81,7 @@ async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
 async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs: bool) -> None:
-    """What retention deleted unprocessed is a GAP in the log; what is left is processed, and the rest known as done."""
+    """Messages that retention deleted unprocessed are a GAP in the log; the rest is processed, or known as done."""
     gate = asyncio.Event()
 
     async def work(message: Message) -> None:
@@ -122,7 +122,7 @@ async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs:
 
 @pytest.mark.parametrize("deleted", [0, 7])
 async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureFixture, deleted: int) -> None:
-    """A group that knows nothing begins where the log does; what was deleted below is a GAP, with how many at most."""
+    """A new group begins at the start of the log; deleted records below are a GAP with their largest possible number."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
@@ -143,7 +143,7 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
 
 
 async def test_aborted_and_markers(bootstrap: str) -> None:
-    """What a producer aborted is never handled; its offsets and the markers hold up nothing."""
+    """Aborted messages are never handled; their offsets and the markers delay nothing."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         for number in range(6):
@@ -160,7 +160,7 @@ async def test_aborted_and_markers(bootstrap: str) -> None:
 
 
 async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No commit of aiokafka's own, which knows no fence, is ever made: not at work, not when members come and go."""
+    """The consumer never makes aiokafka's own commit, which knows no fence: not at work, not when members come and go."""
     committed: list[Any] = []
 
     def watched(kind: Any, name: str) -> None:
@@ -195,7 +195,7 @@ async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("point", ["before-send", "before-commit"])
 async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> None:
-    """While progress cannot be written handlers go on, until somebody might take the lease; then all that they did is written."""
+    """Handlers continue while progress cannot be written, until somebody might take the lease; then all their work is written."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
@@ -215,7 +215,7 @@ async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> No
 
 
 async def test_written_on_many(bootstrap: str) -> None:
-    """Progress is written after so many acknowledgements, also where the interval is far away."""
+    """Progress is written after a number of acknowledgements, even if the interval is far away."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, ack_interval=3600.0, ack_count=50)
@@ -234,7 +234,7 @@ async def _rejecting(message: Message) -> None:
 
 
 async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
-    """Whoever sees the dead letter sees its message finished: no death between them makes a second one."""
+    """A visible dead letter has a finished message: no death between them makes a second one."""
     passed = 0
     hold = asyncio.Event()
 
@@ -267,7 +267,7 @@ async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
 
 
 async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong in making a dead letter, its message does not count as finished without it."""
+    """A message whose dead letter cannot be built does not count as finished without it."""
     original = DeadLetters.outgoing
 
     def fail_once(self: DeadLetters, *args: Any) -> Any:

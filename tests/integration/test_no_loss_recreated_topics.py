@@ -40,14 +40,17 @@ def _handled(handler: Recorder) -> set[bytes]:
 
 
 def _beside(handler: Recorder) -> list[str]:
-    """Messages of one group that ran at once. Not what came out of order: what was handled before it was noticed comes again."""
+    """Messages of one group that ran at once.
+
+    Messages out of order do not count: those handled before the change was noticed come again.
+    """
     return [item for item in handler.wrong if "at once" in item]
 
 
 async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It has grown beyond the old position by then: it is read from its start, with nothing of the old one.
+    """A recreated topic that has grown beyond the old position is read from its start, with nothing of the old one.
 
-    The old one left attempts, what was finished out of order and what a group had been purged of, at offsets that the new one has too.
+    The old topic left attempts, finished messages out of order, and a purge of a group, at offsets that the new one has too.
     """
     stuck = asyncio.Event()
 
@@ -85,7 +88,7 @@ async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture
 
 
 async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
-    """While nobody has opened it: all of the new one lags and waits, of a purge only what is in it is dropped."""
+    """All of the new topic lags and waits until a consumer opens it; a purge drops only messages that it has."""
     config = tmp_path / "ringfence.toml"
     async with consuming(bootstrap) as bench:
         config.write_text(
@@ -120,7 +123,7 @@ async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [300, 60])
 async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
-    """It is noticed within seconds, whether the new one has outgrown the old position by then or not."""
+    """The consumer notices the new topic within seconds, whether it has outgrown the old position by then or not."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 100))
@@ -141,7 +144,7 @@ async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
 
 
 async def test_with_other_partitions(bootstrap: str) -> None:
-    """More of them, then fewer: all are read, and the consumer goes on."""
+    """A consumer continues and reads all partitions after a change to more of them, then to fewer."""
     handler = Recorder()
     async with consuming(bootstrap, partitions=2) as bench:
         bench.send(*numbered(b"a", 20))
@@ -166,7 +169,10 @@ async def test_with_other_partitions(bootstrap: str) -> None:
 async def test_cluster_that_creates_topics_by_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As Kafka does unless it is told otherwise: a consumer does not make it, so whoever deleted its topics creates them as they like."""
+    """A consumer does not create a deleted topic again on a cluster with Kafka's default of automatic creation.
+
+    The operator who deleted its topics can then create them as needed.
+    """
     handler = Recorder()
     with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
         kafka.settle(broker.bootstrap_servers)
@@ -199,7 +205,7 @@ async def test_cluster_that_creates_topics_by_itself(
 
 
 async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
-    """Their topic is created again, smaller and for smaller records: what is to go there goes, and nothing is held up for good."""
+    """Dead letters continue in a recreated topic with fewer partitions and smaller records, and nothing waits for good."""
 
     async def work(message: Message) -> None:
         message.reject("no")
@@ -221,7 +227,7 @@ async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("partitions", [3, 8, 13])
 async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Who runs writes its lease into the new one, with its token, also where nothing happens; its successor goes on from it."""
+    """A running consumer writes its lease with its token into the new topic, even when idle; its successor continues from it."""
     first, second = Recorder(), Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 10))
@@ -250,7 +256,7 @@ async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.Lo
 
 
 async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Created again beneath a consumer as one that forgets: said, with the command, and not healthy until that has been run."""
+    """A consumer whose progress topic is recreated with retention reports it with the command, and is not healthy until that has run."""
     async with consuming(bootstrap) as bench:
         running = await bench.start(Recorder())
         progress = f"{bench.name}-app-progress"
@@ -267,9 +273,9 @@ async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogC
 
 
 async def test_progress_topic_that_grew(bootstrap: str) -> None:
-    """Its keys hash to other partitions then: leases stay where they are, tokens rise, and nothing that is finished is repeated.
+    """Leases keep their partitions, tokens rise, and nothing finished is repeated when keys hash to other partitions.
 
-    Of who begins afterwards and of who has run all the time, one goes on from the other.
+    A consumer that starts later and one that ran all the time continue from each other.
     """
     stuck = asyncio.Event()
 
@@ -312,7 +318,7 @@ def _home(bench: Bench, partition: int, partitions: int) -> int:
 
 
 async def test_offset_that_was_set(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An operator who sets an offset in the new topic is obeyed."""
+    """The consumer follows an offset that an operator set in the new topic."""
     old, new = Recorder(), Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 10))

@@ -15,7 +15,7 @@ from tests.support.lanes import until
 
 @pytest.mark.parametrize("prefetch", [1, 2, 3])
 async def test_groups_beside_one_another(bootstrap: str, prefetch: int) -> None:
-    """As many handlers run as may, never two of a group, and each group in its order; all is finished once."""
+    """The allowed number of handlers runs, never two of a group, and each group in its order; all is finished once."""
     together = asyncio.Event()
     handler = Recorder()
 
@@ -41,7 +41,7 @@ async def test_groups_beside_one_another(bootstrap: str, prefetch: int) -> None:
 
 @pytest.mark.parametrize("how", ["raises", "Retry", "retry", "cancelled"])
 async def test_tried_again(bootstrap: str, how: str) -> None:
-    """Whatever a handler raises, its message is tried again, after a while that only its own group waits."""
+    """A message whose handler raises any error is tried again after a delay, for which only its own group waits."""
     slow = asyncio.Event()
 
     async def fail_twice(message: Message) -> None:
@@ -82,7 +82,7 @@ async def test_tried_again(bootstrap: str, how: str) -> None:
 async def test_membership_that_fails(
     bootstrap: str, task: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A right that is revoked for a moment, or an error nobody thought of, in aiokafka's tasks: it joins again."""
+    """A consumer joins again after a right is revoked for a moment, or an unexpected error ends one of aiokafka's tasks."""
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(2, 10))
@@ -118,7 +118,7 @@ async def test_membership_that_fails(
 
 
 async def test_rejected(bootstrap: str) -> None:
-    """A rejected message becomes a dead letter at once, as it was, with the reason; its group goes on."""
+    """A rejected message becomes a dead letter at once, as it was, with the reason; its group continues."""
 
     async def reject(message: Message) -> None:
         if message.offset == 1:
@@ -160,7 +160,7 @@ async def test_rejected(bootstrap: str) -> None:
 
 
 async def test_dead_letters_after_their_limit_was_raised(bootstrap: str) -> None:
-    """A value is replaced by its digest only if the topic does not take it now, whatever it took when the consumer started."""
+    """A value is replaced by its digest only if the topic does not take it now, whatever its limit was at the start."""
 
     async def reject(message: Message) -> None:
         raise Reject("no")
@@ -181,7 +181,7 @@ async def test_dead_letters_after_their_limit_was_raised(bootstrap: str) -> None
 
 
 async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
-    """A dead letter that its topic does not take is cut down until it does: first its value, then its headers."""
+    """A dead letter that its topic does not take is cut until it fits: first its value, then its headers."""
 
     async def reject(message: Message) -> None:
         if message.offset < 2:

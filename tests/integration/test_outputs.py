@@ -1,4 +1,4 @@
-"""What is not accepted: duplicates that are diverted, records that are refused for good."""
+"""Outputs besides the accepted topic: diverted duplicates, and records that are refused for good."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def header(got: Got, name: str) -> str | None:
 
 
 def test_duplicates_name_their_original(running: Running) -> None:
-    """A diverted duplicate is unchanged and says where it came from and where its original is."""
+    """A diverted duplicate is unchanged and names its source and the place of its original."""
     first = [
         Sent(b"a", b"g", b"1"),
         Sent(b"a", b"g", b"2", (("h", b"x"),), 1_600_000_000_000),
@@ -60,7 +60,7 @@ def test_duplicates_name_their_original(running: Running) -> None:
 
 
 def test_original_in_another_partition(running: Running) -> None:
-    """The original of a forwarded duplicate is where it first arrived, not where it was forwarded."""
+    """The original of a forwarded duplicate has the place of its first arrival, not that of its forwarding."""
     record = Sent(b"a", None, b"v")
     for partition in range(3):
         running.outcome("spread", [record], partition)

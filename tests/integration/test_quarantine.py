@@ -1,4 +1,4 @@
-"""``ringfence quarantine``: what was refused is looked at, published again once, or dropped."""
+"""``ringfence quarantine``: refused records are shown, published again once, or dropped."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ class Scene:
 def test_once_whatever_ends_it(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ended before its commit a redrive has done nothing, ended after it all; in either case the next one goes on from there."""
+    """A redrive has no effect before its commit and its whole effect after it; in either case the next one continues from there."""
     scene = Scene(bootstrap)
     scene.refuse(*(Sent(None, b"g", b"%d" % index) for index in range(6)))
 
@@ -103,7 +103,7 @@ def test_once_whatever_ends_it(
 
 
 def test_two_at_once(bootstrap: str) -> None:
-    """Who begins while another is at it takes over: nothing is published twice."""
+    """A redrive that begins while another runs takes over: nothing is published twice."""
     scene = Scene(bootstrap)
     scene.refuse(*(Sent(None, b"g", b"%d" % index) for index in range(4)))
     others: list[int] = []
@@ -121,7 +121,7 @@ def test_two_at_once(bootstrap: str) -> None:
 
 
 def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Filters, a dry run, a limit; what is left and what was dropped stays away from a later redrive."""
+    """A redrive follows filters, a dry run and a limit; skipped and dropped records stay away from a later one."""
     scene = Scene(bootstrap)
     scene.refuse(Sent(None, b"a", b"0"), Sent(None, b"b", b"1"), reason=b"5 bytes, T takes 4")
     scene.refuse(Sent(None, b"a", b"2"), partition=1, reason=b"the header name \\xff is not UTF-8")
@@ -157,7 +157,10 @@ def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> 
 
 
 def test_record_as_it_came(bootstrap: str) -> None:
-    """Key, value and users' headers are as they were; what a bridge or a lane wrote is not there; it is of now, where it came from."""
+    """Key, value and users' headers are as they were; headers of a bridge or a lane are gone.
+
+    The record has the present time, and goes to the partition that it came from.
+    """
     scene = Scene(bootstrap)
     users = (("h", b"1"), ("h", None), ("_RF_TX", b"json/1"))
     hop = (("_RF_BRIDGE_DUPL_ID", b"b/x/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore"))
@@ -171,7 +174,7 @@ def test_record_as_it_came(bootstrap: str) -> None:
 
 
 def test_of_a_bridge(bootstrap: str) -> None:
-    """It goes to the bridge's target, where it is at home, without its hop; the progress topic is made where there is none."""
+    """A record of a bridge goes to its target, to its home there, without its hop; a missing progress topic is made."""
     scene = Scene(bootstrap, partitions=4)
     bridge = f"{scene.name}-bridge"
     settings = validate(
@@ -195,7 +198,10 @@ def test_of_a_bridge(bootstrap: str) -> None:
 
 
 def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two branches' bridges of one name share a quarantine at the centre: each source redrives, drops and lists its own, and is told of the others'."""
+    """Each source redrives, drops and lists only its own records in a quarantine that bridges of one name share.
+
+    The verbs name the records of the other source. Here two branches have bridges of one name to one centre.
+    """
     scene = Scene(bootstrap)
     bridge = f"{scene.name}-bridge"
     bremen, kassel = (
@@ -239,10 +245,10 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
-    """A worker refuses what its output does not take; redriven, it is accepted, once, and its ID is known from then on.
+    """A redriven record that a worker had refused for its size is accepted once, and its ID is known from then on.
 
-    As long as the output does not take it a redrive leaves it, unless that is forced. Its value did not fit into quarantine either: it is
-    taken from the input.
+    A redrive leaves it as long as the output does not take it, unless that is forced. Its value did not fit into quarantine either: the
+    redrive reads it from the input.
     """
     name = kafka.unique("redriven")
     addresses = [{"name": name, "partitions": 1}]

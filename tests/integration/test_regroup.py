@@ -36,7 +36,7 @@ def _config(folder: Path, bootstrap: str, name: str, lanes: int) -> Path:
 
 
 def _send(bootstrap: str, topic: str, *, shift: int = 0) -> None:
-    """All IDs; with ``shift`` each under the group of another partition."""
+    """Send all IDs; with ``shift`` each under the group of another partition."""
     for partition in range(PARTITIONS):
         group = kafka.at_home(partition, PARTITIONS)
         numbers = [number for number in range(COUNT) if (number + shift) % PARTITIONS == partition]
@@ -58,7 +58,7 @@ def _shown(config: Path, name: str) -> list[tuple[int, list[int], int]]:
 
 
 def _through(bootstrap: str, process: WorkerProcess, addresses: list[dict[str, Any]], name: str) -> list[Got]:
-    """What was accepted, once all input is judged."""
+    """Wait until all input is judged, and return the accepted records."""
     wait_for(
         lambda: kafka.consumed(bootstrap, name, name, PARTITIONS),
         lambda: f"{process.health()}\n{process.log()}",
@@ -67,7 +67,10 @@ def _through(bootstrap: str, process: WorkerProcess, addresses: list[dict[str, A
 
 
 def test_regroup(bootstrap: str, tmp_path: Path) -> None:
-    """A lane for each partition, one lane, and back: killed before each commit and run again; no ID is forgotten."""
+    """No ID is forgotten when lanes change from one for each partition to a single one and back.
+
+    The verb is killed before each commit and run again.
+    """
     name = kafka.unique("regroup")
     addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
     apart = _config(tmp_path / "apart", bootstrap, name, 0)
@@ -124,7 +127,7 @@ def test_regroup(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_runs_follow_the_lanes(bootstrap: str, tmp_path: Path) -> None:
-    """From a lane for each partition to one, to four and to two: IDs come again under other groups, and each run is clean."""
+    """Each run is clean when lanes go from one for each partition to one, to four and to two, and IDs come under other groups."""
     name = kafka.unique("followed")
     addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
     configs = {lanes: _config(tmp_path / str(lanes), bootstrap, name, lanes) for lanes in (0, 1, 4, 2)}
@@ -148,7 +151,7 @@ def test_runs_follow_the_lanes(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> None:
-    """By the lanes that there were: they open again, also if all of them were closed already."""
+    """The former lanes judge the forwarded records first: they open again, even if all of them were closed already."""
     name = kafka.unique("forwarded")
     addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
     apart = _config(tmp_path / "apart", bootstrap, name, 0)
@@ -173,7 +176,7 @@ def test_what_is_forwarded_is_judged_before(bootstrap: str, tmp_path: Path) -> N
 
 
 async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
-    """Another one runs from start to end before the rings are read, and again before they are written: both times it wins."""
+    """A second regroup that runs from start to end before the rings are read, or before they are written, wins both times."""
     name = kafka.unique("twice")
     config = _config(tmp_path, bootstrap, name, 0)
     settings = load(config)
@@ -217,7 +220,7 @@ async def test_two_at_once(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the operator thinks it over, somebody gives the input partitions: nothing is written by the old plan, and lanes open."""
+    """Nothing is written by an outdated plan when the input grows during the operator's answer, and lanes open."""
     name = kafka.unique("slow")
     config = _config(tmp_path, bootstrap, name, 2)
     addresses = [{"name": name, "partitions": PARTITIONS, "id_cache_size": 1_000}]
@@ -246,7 +249,7 @@ def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch
 
 
 def test_grow_beside_a_worker(bootstrap: str, tmp_path: Path) -> None:
-    """The input of an address of two lanes gets partitions, and nobody stops; other counts are refused with those that work."""
+    """The input of an address of two lanes grows while all processes run; other counts are refused with those that work."""
     name = kafka.unique("fixed")
     config = _config(tmp_path, bootstrap, name, 2)
 

@@ -1,4 +1,4 @@
-"""Exceptions with which a message goes to the dead letters at once."""
+"""Exceptions that send a message to the dead letters at once."""
 
 import asyncio
 import json
@@ -28,7 +28,10 @@ async def _parse(message: Message) -> None:
 
 @pytest.mark.parametrize("way", ["flow", "park"])
 async def test_a_dead_letter_at_once(bootstrap: str, caplog: pytest.LogCaptureFixture, way: str) -> None:
-    """With the error as its reason and a trace in the log; a subclass counts. Other errors are tried again."""
+    """A listed error, or a subclass, makes a dead letter at once, with its reason and a trace in the log.
+
+    Other errors are tried again.
+    """
     handler = Recorder(_parse)
     async with consuming(bootstrap) as bench:
         bench.send(
@@ -67,7 +70,10 @@ async def test_a_dead_letter_at_once(bootstrap: str, caplog: pytest.LogCaptureFi
 
 
 async def test_an_outage_behind_bad_messages(bootstrap: str) -> None:
-    """They do not pass for successes: the breaker opens although every other message is bad. No bad one is given up meanwhile."""
+    """Bad messages do not count as successes: the breaker opens although every other message is bad.
+
+    No bad message is discarded meanwhile.
+    """
     up = asyncio.Event()
 
     async def work(message: Message) -> None:

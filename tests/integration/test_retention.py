@@ -22,7 +22,7 @@ SMALL = {"segment.bytes": str(2**20)}
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker with Kafka's own retention of seven days, which it looks after ten times a second."""
+    """A broker with Kafka's own retention of seven days, which it checks ten times a second."""
     with EmbeddedBroker(tmp_path_factory.mktemp("hasty"), properties=OFTEN) as broker:
         kafka.settle(broker.bootstrap_servers)
         yield broker
@@ -44,7 +44,7 @@ def _log_start(bootstrap: str, topic: str, partition: int = 0) -> int:
 
 
 def _let_retention_look(bootstrap: str) -> None:
-    """Whichever log is looked at first: the second record is deleted in a later round than the first."""
+    """Wait for two rounds of retention: the second record is deleted in a later round than the first, whichever log is first."""
     witness = kafka.unique("witness")
     kafka.create_topics(bootstrap, {witness: (1, {})})
     for deleted in (1, 2):
@@ -63,7 +63,7 @@ def _brief(records: Sequence[Sent | Got]) -> list[tuple[bytes | None, int]]:
 async def test_old_backlog_outlives_its_acceptance(hasty: EmbeddedBroker, tmp_path: Path) -> None:
     """Accepted records older than retention stay, with their timestamps, until it has passed once more.
 
-    In a topic of Kafka's own settings, over segments, and over a restart of the broker.
+    They do so in a topic of Kafka's own settings, over segments, and over a restart of the broker.
     """
     bootstrap = hasty.bootstrap_servers
     records = _old(1200, bytes_each=1000)
@@ -90,7 +90,7 @@ async def test_old_backlog_outlives_its_acceptance(hasty: EmbeddedBroker, tmp_pa
 
 @pytest.mark.parametrize("output", ["accepted", "duplicates", "quarantine"])
 async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: Path, output: str) -> None:
-    """Also while its transaction is open, when no marker stands behind it yet, and nothing ever stood before it."""
+    """Old records stay even while their transaction is open, before its marker, and with nothing before them."""
     bootstrap = hasty.bootstrap_servers
     old = _old(1)[0]
     sent = {
@@ -113,7 +113,7 @@ async def test_retention_within_a_transaction(hasty: EmbeddedBroker, tmp_path: P
 
 
 async def test_fresh_traffic_is_not_primed(hasty: EmbeddedBroker, tmp_path: Path) -> None:
-    """What is about as old as it is when it is written needs nothing before it; of old records the first transaction does."""
+    """Fresh records need no priming record before them; the first transaction of old records does."""
     bootstrap = hasty.bootstrap_servers
     async with bench(bootstrap, tmp_path) as lanes:
         _keep_input(lanes)
@@ -134,7 +134,7 @@ LONG_AGO = 1_600_000_000_000
 
 
 async def test_backlog_from_long_ago(tmp_path: Path) -> None:
-    """A backlog far older than retention is forwarded while its home lane is away: nothing of it is lost."""
+    """No record of a backlog far older than retention is lost when it is forwarded while its home lane is away."""
     homes = Partitioner(2)
     (key,) = [name for name in (b"a", b"b", b"c", b"d") if homes[name] == 1][:1]
     records = [Sent(b"%d" % index, key, timestamp=LONG_AGO + index) for index in range(10)]

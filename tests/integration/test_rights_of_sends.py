@@ -47,7 +47,7 @@ class Scene:
 
     @property
     def consumer_rights(self) -> list[Right]:
-        """What docs/security.md lists for ``consume``."""
+        """Rights that docs/security.md lists for ``consume``."""
         own = [self.letters, f"{self.app_id}-progress"]
         return [
             (TOPIC, self.accepted, EXACTLY, AclOperation.READ),
@@ -62,19 +62,19 @@ class Scene:
 
     @property
     def sending(self) -> list[Right]:
-        """What it lists besides, for sends."""
+        """Further rights that it lists for sends."""
         return self.right(self.target, AclOperation.WRITE, AclOperation.DESCRIBE_CONFIGS)
 
     @property
     def keeping(self) -> list[Right]:
-        """The same for states."""
+        """Further rights that it lists for states."""
         return self.right(self.state, AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE)
 
     @asynccontextmanager
     async def consumed(
         self, handler: Callable[[Message], Awaitable[None]], *rights: Right
     ) -> AsyncIterator[None]:
-        """With what a handler does to a message of two groups, by a user with these rights beside a consumer's."""
+        """Run a consumer with this handler and these rights beside a consumer's, on a message of each of two groups."""
         self.secured.add_user(self.name, [*self.consumer_rights, *rights])
         options = ConsumerOptions(**QUICK)  # type: ignore[arg-type]
         running = Running(
@@ -89,7 +89,7 @@ class Scene:
             await running.end()
 
     async def until_committed(self, offset: int) -> None:
-        """Until the messages below an offset are acknowledged."""
+        """Wait until the messages below an offset are acknowledged."""
         deadline = time.monotonic() + LIMIT_S
         while (await self._committed()) < offset:
             assert time.monotonic() < deadline
@@ -103,7 +103,7 @@ class Scene:
         return kafka.read_all(self.bootstrap, topic, 1)
 
     def reasons(self) -> list[str]:
-        """Of the dead letters."""
+        """Reasons of the dead letters."""
         return [
             (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
             for letter in self.read(self.letters)
@@ -131,7 +131,7 @@ async def test_documented_rights_are_enough(scene: Scene) -> None:
 
 
 async def test_who_keeps_no_state_needs_no_right_on_its_topic(scene: Scene) -> None:
-    """Also where somebody else has made the topic."""
+    """A handler without state needs no right on the state topic, even if somebody else has made the topic."""
     kafka.create_topics(scene.bootstrap, {scene.state: (1, {"cleanup.policy": "compact"})})
 
     async def work(message: Message) -> None:
@@ -158,7 +158,7 @@ async def test_who_keeps_no_state_needs_no_right_on_its_topic(scene: Scene) -> N
 async def test_a_target_that_may_not_be_written(
     scene: Scene, operations: tuple[AclOperation, ...], reason: str
 ) -> None:
-    """The messages that send there become dead letters with the reason, and the others go on."""
+    """Messages that send to a forbidden topic become dead letters with the reason, and the others continue."""
 
     async def work(message: Message) -> None:
         if message.group == b"one":
@@ -174,7 +174,7 @@ async def test_a_target_that_may_not_be_written(
 
 
 async def test_a_state_topic_that_may_not_be_used(scene: Scene) -> None:
-    """The message that sets a state becomes a dead letter whose reason names the rights, and the others go on."""
+    """A message that sets a state becomes a dead letter whose reason names the rights, and the others continue."""
 
     async def work(message: Message) -> None:
         if message.group == b"one":

@@ -14,7 +14,7 @@ from tests.support.lanes import Bench, Group, bench, ids, until
 
 
 class Sizes:
-    """One lane after the other, each with a size of its own, over one input."""
+    """A sequence of lanes over one input, each with a size of its own."""
 
     def __init__(self, lanes: Bench, *, lose_disk: bool) -> None:
         self.lanes = lanes
@@ -23,7 +23,7 @@ class Sizes:
         self._folders = 0
 
     async def open(self, size: int, **more: Any) -> Lane:
-        """A lane of this size; on a new disk each time, if that is the case."""
+        """Open a lane of this size; on a new disk each time, if so configured."""
         self._folders += self._lose_disk
         lane = self.lanes.lane(f"disk-{self._folders}", id_cache_size=size, **more)
         lane.start(Group())
@@ -31,7 +31,7 @@ class Sizes:
         return lane
 
     async def reopen(self, lane: Lane, size: int, **more: Any) -> Lane:
-        """The next lane, once this one is closed."""
+        """Close this lane and open the next one."""
         await lane.dispose()
         return await self.open(size, **more)
 
@@ -45,13 +45,13 @@ class Sizes:
 
 
 def known(table: LaneTable, numbers: range) -> list[int]:
-    """Which of these IDs the ring knows."""
+    """IDs of these that the ring knows."""
     return [number for number in numbers if not table.check([b"\x00%d" % number], [0]).new_ids]
 
 
 @pytest.mark.parametrize("lose_disk", [False, True], ids=["same disk", "lost disk"])
 async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Path, lose_disk: bool) -> None:
-    """10 → 4 → 10: what the small ring evicted stays evicted, whatever is still in the changelog."""
+    """A ring of 10 → 4 → 10 does not get evicted IDs back, whatever is still in the changelog."""
     async with bench(bootstrap, tmp_path) as lanes:
         sizes = Sizes(lanes, lose_disk=lose_disk)
         lane = await sizes.open(10)
@@ -65,7 +65,7 @@ async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Pa
 
 
 async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
-    """persist_id_cache = false: detected while the lane is open, forgotten at every opening, nothing in the changelog."""
+    """A ring with persist_id_cache = false detects duplicates while open, forgets at every opening, and has an empty changelog."""
     async with bench(bootstrap, tmp_path) as lanes:
         sizes = Sizes(lanes, lose_disk=False)
         lane = await sizes.open(10, persist_id_cache=False)
@@ -82,7 +82,7 @@ async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
-    """The group's offsets are gone and the changelog remains: its ``next`` decides, and nothing is repeated."""
+    """The changelog's ``next`` decides when the group's offsets have expired, and nothing is repeated."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*(Sent(None, b"g", b"%d" % index) for index in range(10)), *ids(0, 5))
         lane = await lanes.opened()
@@ -99,7 +99,7 @@ async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_path: Path) -> None:
-    """A change of size, and each opening of a ring in memory only, is written down with the offsets that it lies between."""
+    """The journal has each change of size, and each opening of a ring in memory only, with the offsets around it."""
     async with bench(bootstrap, tmp_path) as lanes:
         sizes = Sizes(lanes, lose_disk=False)
         lane = await sizes.open(10)

@@ -23,7 +23,7 @@ from tests.support.worker import Running, configure, run_verb, worker
 
 
 def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> None:
-    """What a ring holds is told from the changelog, the same while a worker runs and when none does."""
+    """The verbs read a ring's content from the changelog, and show the same with and without a running worker."""
     name = kafka.unique("rings")
     addresses = [{"name": name, "partitions": 2, "id_cache_size": 3}]
     config = configure(tmp_path, bootstrap, name, addresses)
@@ -77,7 +77,7 @@ def _look(config: Path, name: str, raw: bytes, long: bytes) -> dict[str, Any]:
 
 
 def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -> None:
-    """After ``clear`` resends pass from one point on, each once; the worker says why; a restart does not bring IDs back."""
+    """Resends pass once each after ``clear``, from one point on; the worker logs the reason; a restart does not bring IDs back."""
     name = kafka.unique("clear")
     addresses = [{"name": name, "partitions": 1}]
     config = configure(tmp_path, bootstrap, name, addresses)
@@ -106,7 +106,7 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
 def test_clear_of_a_busy_lane(
     bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whose fence is taken back before the floor is written tries again; in vain it names the lane, and what is cleared."""
+    """A clear that is fenced before it writes the floor tries again; when it fails, it names the lane and the cleared lanes."""
     name = kafka.unique("clear-busy")
     addresses = [{"name": name, "partitions": 2}]
     config = configure(tmp_path, bootstrap, name, addresses)
@@ -163,7 +163,7 @@ def test_clear_without_a_worker(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> None:
-    """An address that is not configured and an ID that is not what it says are named, with the way out."""
+    """The error for an unknown address or an ID that cannot be read names it and the remedy."""
     name = kafka.unique("rings-errors")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     for verb in (["find", "nobody", "x"], ["clear", "nobody"], ["show", "nobody"]):
@@ -187,7 +187,7 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
 
 
 def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
-    """A worker that is given one half of a lane leaves it closed, says why, and is not ready."""
+    """A worker that gets one half of a lane leaves it closed, reports why, and is not ready."""
     name = kafka.unique("half")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
 

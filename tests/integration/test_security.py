@@ -1,6 +1,6 @@
-"""Security of connections: each client of each verb gets in as it is configured, or says why it does not.
+"""Security of connections: each client of each verb connects as configured, or reports why it does not.
 
-One broker has a listener for each way in; Ringfence knows only the secured addresses.
+One broker has a listener for each way to connect; Ringfence knows only the secured addresses.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tests.support.worker import WorkerProcess, wait_for
 PARTITIONS: Final = 2
 LIMIT_S: Final = 120.0
 NIGHT_LIMIT_S: Final = 400.0
-"""Of a verb that is refused."""
+"""Time limit of a reconciliation run."""
 LINES: Final = [{"id": str(index % 5), "group": f"g{index % 5}", "value": f"{index}"} for index in range(8)]
 """Five distinct messages and three resends."""
 
@@ -53,7 +53,7 @@ def _start(access: Access, config: Path, *verb: str, program: str = "app") -> su
 def _finish(
     process: subprocess.Popen[str], stdin: str = "", limit_s: float = LIMIT_S
 ) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error; a verb that hangs is killed and fails the test."""
+    """Return exit code, standard output and standard error; a verb that hangs is killed and fails the test."""
     try:
         out, err = process.communicate(stdin, limit_s)
     finally:
@@ -100,7 +100,7 @@ def _accepted(secured: SecuredBroker, name: str) -> list[str]:
 def test_every_verb_gets_in(
     secured: SecuredBroker, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Topics, check, send, worker and rings work through a secured listener; the password shows up nowhere."""
+    """Topics, check, send, worker and rings work through a secured listener; the password appears nowhere."""
     access: Access = getattr(secured, way)
     name = kafka.unique(f"secured-{way}")
     config = access.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
@@ -133,9 +133,9 @@ def test_every_verb_gets_in(
 
 @pytest.mark.long
 def test_sessions_end(secured: SecuredBroker, tmp_path: Path) -> None:
-    """Brokers that end them close connections under the next question: work goes on, and nobody says that they are away.
+    """Work continues when brokers end their sessions and close connections, and nobody reports the brokers as away.
 
-    Until the password is another one: that is said, with the way out.
+    Once the password has changed, the error reports it, with the remedy.
     """
     name = kafka.unique("brief")
     config = secured.brief.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
@@ -261,7 +261,7 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
         "it takes no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another listener",
     ),
 }
-"""Name → a way that is not let in, and what is said of it."""
+"""Name → a configuration that is refused, and its expected reason."""
 
 
 VERBS: Final[list[tuple[str, ...]]] = [
@@ -277,7 +277,7 @@ VERBS: Final[list[tuple[str, ...]]] = [
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
-    """A verb that is not let in ends with 2 and one error: which broker, why, what to do. It shows no trace and no secret.
+    """A refused verb ends with 2 and one error that names broker, reason and remedy, without trace or secret.
 
     All verbs explain the first case. The other cases need one verb, because all verbs share the explanation.
     """
@@ -323,7 +323,7 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
 def test_a_right_that_the_nightly_job_lacks(
     secured: SecuredBroker, tmp_path: Path, kind: ResourceType, operation: AclOperation, said: str
 ) -> None:
-    """Is named before Spark is started, with what it is missing on."""
+    """The job names a missing right and its resource before Spark is started."""
     name = kafka.unique("nightly-lacking")
     app_id = f"{name}-app"
     rights = [right for right in _rights(name, app_id)["night"] if (right[0], right[3]) != (kind, operation)]
@@ -343,7 +343,7 @@ def test_a_right_that_the_nightly_job_lacks(
 
 
 def _rights(name: str, app_id: str) -> dict[str, list[Right]]:
-    """What docs/security.md lists, by who needs it."""
+    """Rights that docs/security.md lists, by the part that needs them."""
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     topics = [(topic, name, exactly), (topic, f"{name}.", prefix), (topic, f"{app_id}-", prefix)]
     see = [(*topic, AclOperation.DESCRIBE_CONFIGS) for topic in topics]
@@ -416,7 +416,7 @@ def test_documented_rights_are_enough(secured: SecuredBroker, tmp_path: Path) ->
 def test_a_missing_right_is_named(
     secured: SecuredBroker, tmp_path: Path, kind: ResourceType, operation: AclOperation, lacking: list[str]
 ) -> None:
-    """A worker that lacks a right on its group or a topic ends before it starts, and says which right and on what."""
+    """A worker that lacks a right on its group or a topic ends before it starts, and names the right and its resource."""
     name = kafka.unique("lacking")
     app_id = f"{name}-app"
     rights = [right for right in _rights(name, app_id)["worker"] if (right[0], right[3]) != (kind, operation)]
@@ -441,9 +441,9 @@ def test_a_missing_right_is_named(
 def test_a_right_on_another_addresss_topic(
     secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Transactions have parts for an address whose accepted topic may not be written: it is told before the first one comes.
+    """A forbidden accepted topic of another address, for which transactions have parts, is reported before the first part.
 
-    By ``topics check`` and at the start of a worker, which goes on with the addresses beside.
+    ``topics check`` and the start of a worker report it, and the worker runs the other addresses.
     """
     transfers, payments, alone = (kafka.unique(name) for name in ("transfers", "payments", "alone"))
     app_id = f"{transfers}-app"

@@ -1,4 +1,4 @@
-"""What a message goes through, case by case, in a real worker."""
+"""The way of a message through a real worker, case by case."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_size_zero_is_off(running: Running) -> None:
 
 
 def test_eviction_exactly_at_n(running: Running) -> None:
-    """HornetQ 37.2: with a size of 3 the fourth ID overwrites the first, and not one message earlier."""
+    """The fourth ID overwrites the first with a size of 3, and not one message earlier (HornetQ 37.2)."""
     got = running.outcome(
         "three", [Sent(name, b"g") for name in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")]
     )
@@ -90,7 +90,7 @@ def test_accepted_record_is_unchanged(running: Running) -> None:
 
 
 def test_group_is_kept_in_order(running: Running) -> None:
-    """Accepted messages of one key stand in one partition in the order of their arrival."""
+    """Accepted messages of one key are in one partition in the order of their arrival."""
     records = [Sent(b"order-%d" % index, b"group-%d" % (index % 7)) for index in range(500)]
     got = [
         item
@@ -105,7 +105,7 @@ def test_group_is_kept_in_order(running: Running) -> None:
 
 
 def test_aborted_records_never_pass(running: Running) -> None:
-    """What a producer aborted is neither accepted nor remembered: its ID, sent again, is new."""
+    """An aborted record is neither accepted nor remembered: its ID, sent again, is new."""
     kafka.send_in_transaction(
         running.bootstrap, "aborted", [Sent(b"a", b"g"), Sent(b"b", b"g")], commit=False
     )
@@ -126,7 +126,7 @@ def test_control_records_are_no_obstacle(running: Running) -> None:
 
 
 def test_records_without_key_pass(running: Running) -> None:
-    """A null key is no group; the message passes with a null key, also as a null value."""
+    """A null key is not a group; the message passes with a null key, also with a null value."""
     got = running.outcome(
         "nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)]
     )
@@ -143,7 +143,7 @@ def _signed_murmur2(key: bytes) -> int:
 
 
 def test_compressed_input(running: Running) -> None:
-    """However producers compress: every codec that Kafka knows is read."""
+    """The worker reads every codec that Kafka knows."""
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
     for codec in codecs:
         records = [Sent(b"%d" % number, b"g", codec.encode() * 100) for number in range(len(codecs))]

@@ -47,7 +47,7 @@ def _file(folder: Path, lines: list[Any]) -> str:
 def test_what_arrives(
     bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Key, value and headers arrive as the line says, the ID as the header that the address looks for."""
+    """Key, value and headers arrive as in the line, and the ID as the header that the address reads."""
     lines: list[Any] = [
         {"id": "1", "group": "g", "value": "text", "headers": [["hop", "a"], ["hop", "b"], ["none", None]]},
         {"id": "2", "group": "g", "value": {"n": 1}},
@@ -71,7 +71,7 @@ def test_what_arrives(
 
 
 def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """A resend without a group reaches the lane of its original: both go where their ID hashes to."""
+    """A resend without a group reaches the lane of its original: both go to the home of their ID's hash."""
     ids = [f"id-{index}" for index in range(40)]
     lines = [{"id": id_, "value": id_} for id_ in ids]
 
@@ -87,7 +87,7 @@ def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path
 def test_transactions(
     bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One record each, an envelope; one without a group goes where its first ID has its home, each time."""
+    """Each transaction is one record, an envelope; one without a group goes to its first ID's home each time."""
     parts = [{"group": "a", "value": "debit"}, {"group": "b", "id": "p", "value": "credit"}]
     lines: list[Any] = [{"id": "1", "group": "g", "parts": parts}, {"parts": parts}, {"parts": parts}]
 
@@ -104,7 +104,7 @@ def test_transactions(
 
 
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """What stands before the bad line is sent and counted, nothing after it is; the next move is named."""
+    """Lines before a bad one are sent and counted, and none after it; the error names the next move."""
     good = [{"id": str(index), "group": "g", "value": None} for index in range(3)]
 
     with pytest.raises(InputError) as caught:
@@ -116,7 +116,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
 
 
 def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """A mark of UTF-8 is skipped. A file in another encoding is refused, and the error says so."""
+    """A mark of UTF-8 is skipped. A file in another encoding is refused, and the error names that reason."""
     line = json.dumps({"id": "1", "group": "g", "value": "x"}) + "\n"
     marked, other = tmp_path / "marked.jsonl", tmp_path / "other.jsonl"
     marked.write_text(line, "utf-8-sig")
@@ -129,7 +129,7 @@ def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
 
 
 def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """Sending again is not called harmless where it is not."""
+    """The error calls a repetition harmless only if all sent lines had an ID."""
     lines: list[Any] = [{"id": "1", "value": "x"}, {"value": "no ID"}, "{"]
 
     with pytest.raises(InputError, match=r"2 messages .* 1 of them without an ID: .* would repeat"):
@@ -137,7 +137,7 @@ def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_pa
 
 
 def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """A line that the broker refuses is named; those before it are sent."""
+    """The error names a line that the broker refuses; the lines before it are sent."""
     lines = [{"id": "1", "group": "g", "value": ""}, {"id": "2", "group": "g", "value": "x" * 2_000_000}]
 
     with pytest.raises(InputError, match=r"line 2: larger than the broker takes.*\n1 message sent"):
@@ -224,7 +224,7 @@ def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.Monkey
 
 
 def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """More than the producer's queue holds: every line arrives, in the order of its group."""
+    """Every line arrives, in the order of its group, when there are more than the producer's queue holds."""
     count = 120_000
     lines = [{"id": str(index), "group": "g", "value": str(index)} for index in range(count)]
 
@@ -236,7 +236,7 @@ def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.Captu
 
 
 def test_no_topic(bootstrap: str, tmp_path: Path) -> None:
-    """A topic that does not exist is named with the way out, and not made by asking."""
+    """The error for a missing topic names it and the remedy, and the topic is not made by asking."""
     with pytest.raises(TopicError, match="'nowhere' does not exist: run 'ringfence topics create'"):
         send.run(_settings(bootstrap, "nowhere"), "nowhere", _file(tmp_path, [{}]))
 
@@ -250,7 +250,7 @@ def test_no_broker(tmp_path: Path) -> None:
 
 
 def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that freezes in the middle ends it with an error that says how much was sent, not with a hang."""
+    """A broker that freezes in the middle ends the verb with an error that gives the sent number, not with a hang."""
     monkeypatch.setattr(sender, "DELIVERY_LIMIT_S", 3.0)
     with EmbeddedBroker(tmp_path / "broker") as own:
         kafka.create_topics(own.bootstrap_servers, {"orders": (1, {})})
@@ -270,7 +270,7 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_interrupted(bootstrap: str, address: str, tmp_path: Path) -> None:
-    """Ctrl-C while it waits for standard input: what was read is delivered and counted; exit code 130."""
+    """Ctrl-C during a read of standard input delivers and counts the lines that were read; exit code 130."""
     config = tmp_path / "ringfence.toml"
     config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[[addresses]]\nname = "{address}"\n')
     command = [sys.executable, "-m", "app", "send", address, "--config", str(config)]

@@ -52,7 +52,7 @@ class Relay:
         return len(noted(self.handled))
 
     def wait_done(self) -> None:
-        """Until everything is acknowledged."""
+        """Wait until everything is acknowledged."""
         ends = kafka.end_offsets(self.bootstrap, f"{self.name}.accepted", PARTITIONS)
         wait_for(
             lambda: (
@@ -64,7 +64,7 @@ class Relay:
         )
 
     def check(self) -> None:
-        """Each send is there once, the sends of a group are in order, and its total is exact."""
+        """Require each send once, the sends of a group in order, and its exact total."""
         found: dict[bytes | None, list[bytes | None]] = defaultdict(list)
         for record in kafka.read_all(self.bootstrap, self.target, PARTITIONS):
             found[record.key].append(record.value)
@@ -78,7 +78,7 @@ class Relay:
 
 
 def test_one_copy_after_a_kill(bootstrap: str, tmp_path: Path) -> None:
-    """Whatever part of a transaction was written when its process was killed."""
+    """Each send is there once after a kill of its process at any point of the transaction."""
     relays = {
         point: Relay(bootstrap, tmp_path, 1) for point in ("before-send", "after-send", "before-commit")
     }
@@ -104,7 +104,10 @@ def test_one_copy_after_a_kill(bootstrap: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_one_copy_after_a_lost_lease(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped past its lease with a transaction open, and woken when a successor has handled everything: it writes nothing."""
+    """A consumer that is stopped past its lease with a transaction open writes nothing when it wakes.
+
+    A successor has handled everything by then.
+    """
     relay = Relay(bootstrap, tmp_path, 2)
     sleeper, heir = relay.processes
     # Of one partition: a partition that comes back later has not reached it yet.

@@ -1,4 +1,4 @@
-"""A target topic that goes away, or takes less, while messages flow: other groups go on, and the sick ones say why or recover."""
+"""A target topic that goes away, or takes less, while messages flow: other groups continue, and sick ones report why or recover."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ from tests.support.kafka import Sent
 from tests.support.lanes import until
 
 SMALL = 3_000
-"""Bytes that the topic takes when it was made smaller."""
+"""Bytes that the topic takes after it was made smaller."""
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a write that waits for a topic end soon."""
+    """Make a write that waits for a topic end soon."""
     monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 2.0)
 
 
@@ -50,7 +50,7 @@ class Flow:
         return [(record.value or b"").strip() for record in await self.bench.read(name)]
 
     async def until_sent(self, name: str, count: int, running: Running) -> None:
-        """Until readers of committed data see so many records."""
+        """Wait until readers of committed data see this many records."""
         async with asyncio.timeout(90):
             while len(await self.values(name)) < count:
                 running.check()
@@ -61,7 +61,7 @@ class Flow:
 async def test_a_deleted_topic_gives_dead_letters(
     bootstrap: str, caplog: pytest.LogCaptureFixture, attempts: int
 ) -> None:
-    """They have the reason; the healthy group's records are all there, once, those that were in the failed write too."""
+    """Dead letters have the reason; all records of the healthy group are there once, even those of the failed write."""
     caplog.set_level(logging.ERROR, "ringfence.consumer")
     async with consuming(bootstrap) as bench:
         flow = Flow(bench)
@@ -90,7 +90,7 @@ async def test_a_deleted_topic_gives_dead_letters(
 async def test_a_topic_that_comes_back_gets_everything(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Attempts go on until it is there again: nothing becomes a dead letter, and the group's records are there in order."""
+    """Attempts continue until the topic returns: nothing becomes a dead letter, and the group's records are there in order."""
     monkeypatch.setattr(target_topics, "REFUSED_S", 1.0)
     async with consuming(bootstrap) as bench:
         flow = Flow(bench)
@@ -115,7 +115,7 @@ async def test_a_topic_that_comes_back_gets_everything(
 
 
 async def test_a_topic_that_was_made_smaller(bootstrap: str) -> None:
-    """A record that does not fit any more makes its message a dead letter, and the reason names the bound. Others go on."""
+    """A record that does not fit any more makes its message a dead letter, and the reason names the bound. Others continue."""
     async with consuming(bootstrap) as bench:
         flow = Flow(bench, size=2 * SMALL)
         running = await bench.start(Recorder(flow.work), max_attempts=2, retry_delay=0.01)
@@ -138,7 +138,7 @@ async def test_a_topic_that_was_made_smaller(bootstrap: str) -> None:
 
 
 async def test_many_small_records_go_on_to_a_smaller_topic(bootstrap: str) -> None:
-    """Each fits, and only their batch did not: after it was refused, batches are as small as the topic takes."""
+    """Records that fit are sent in smaller batches after the topic refused their batch."""
     async with consuming(bootstrap) as bench:
         flow = Flow(bench, size=400)
         gate = asyncio.Event()

@@ -54,7 +54,7 @@ def _one_each(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.usefixtures("transactions")
 async def test_topic_that_grew(bootstrap: str) -> None:
-    """A partition that came after the metadata is written to at once; one that is not there is named."""
+    """A partition newer than the metadata is written to at once; the error names a missing one."""
     topic = kafka.unique("shared")
     kafka.create_topics(bootstrap, {topic: (1, {})})
     clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap))
@@ -78,7 +78,7 @@ async def test_topic_that_grew(bootstrap: str) -> None:
 
 @pytest.mark.usefixtures("transactions")
 async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
-    """Of producers on one connection, one is fenced and discarded, one discarded in a transaction: the rest write on."""
+    """Producers on one connection write on while one is fenced and discarded, and one is discarded in a transaction."""
     topic = kafka.unique("shared")
     kafka.create_topics(bootstrap, {topic: (4, {})})
     clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap), clients_max=1)
@@ -116,7 +116,7 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
 
 
 async def test_cancelled_while_offsets_are_sent(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a producer of aiokafka's that is fenced after that nothing is printed as never asked for."""
+    """An aiokafka producer that is fenced after a cancellation leaves no error that nobody retrieved."""
     monkeypatch.setenv(transaction_version.VARIABLE, "off")
     unseen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
@@ -141,7 +141,7 @@ async def test_cancelled_while_offsets_are_sent(bootstrap: str, monkeypatch: pyt
 
 
 async def test_broker_restarts(tmp_path: Path) -> None:
-    """After a kill of the broker those that write fail or go on, all can be opened again, and nothing is left running."""
+    """Producers that write during a kill of the broker fail or continue; all can be opened again, and nothing is left running."""
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
         kafka.settle(bootstrap)
@@ -172,7 +172,7 @@ async def test_broker_restarts(tmp_path: Path) -> None:
 
 
 async def test_many_partitions(bootstrap: str) -> None:
-    """A consumer of 200 partitions has some dozens of sockets, and finishes what is in each."""
+    """A consumer of 200 partitions has some dozens of sockets, and finishes all messages of each."""
     handler = Recorder()
     async with consuming(bootstrap, WIDE) as bench:
         before = _sockets()

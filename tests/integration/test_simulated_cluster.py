@@ -1,4 +1,7 @@
-"""The scripts that tests/simulator/ goes by, on a real broker: what is simulated answers as it does (the same tests are there)."""
+"""The scripts of tests/simulator/ on a real broker: the simulated cluster answers as it does.
+
+The same tests run on the simulated cluster.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -28,14 +31,17 @@ from tests.support import kafka
 from tests.support.brokers import features
 
 MOMENTARY = {3, 5, 6, 14, 15, 16, 19, 51}
-"""Of a topic that is new, a coordinator that is loading or elsewhere, NOT_ENOUGH_REPLICAS (of a partition, while markers are to come),
-CONCURRENT_TRANSACTIONS."""
+"""Error codes that pass by themselves.
+
+They stand for a new topic, a coordinator that is loading or elsewhere, NOT_ENOUGH_REPLICAS (of a partition, before its markers), and
+CONCURRENT_TRANSACTIONS.
+"""
 NAMES = {0: WELL, 45: OUT_OF_ORDER, 47: FENCED, 48: NOT_IN_ONE, 90: FENCED}
-"""Of error codes."""
+"""Names of error codes."""
 
 
 class _Real:
-    """A side of the scripts."""
+    """The real broker as the scripts use it."""
 
     def __init__(self, bootstrap: str, cluster: Cluster) -> None:
         self.topic, self.group = kafka.unique("scripted"), cluster.group_id
@@ -71,7 +77,7 @@ async def test_script(bootstrap: str, name: str) -> None:
 
 
 class _RealTopics:
-    """A side of the scripts of groups, retention and compaction."""
+    """The real broker for the scripts of groups, retention and compaction."""
 
     def __init__(self, bootstrap: str, cluster: Cluster, **config: str) -> None:
         self.topic, self.group = kafka.unique("scripted"), cluster.group_id
@@ -124,7 +130,7 @@ class _RealTopics:
             await admin.close()
 
     async def compact(self, count: int) -> None:
-        """The segment that is open is never compacted: others are begun until it is done."""
+        """Begin segments until all is compacted: the open one is never compacted."""
         left = -1
         async with asyncio.timeout(90):
             while left != count:
@@ -159,7 +165,7 @@ async def test_slow_script_of_topics(bootstrap: str, name: str) -> None:
 
 
 class _RealRequests:
-    """A side of the scripts of what comes late."""
+    """The real broker for the scripts of late requests."""
 
     def __init__(self, real: _Real, transport: AIOKafkaProducer) -> None:
         """``transport``: by which requests go; it writes nothing itself."""
@@ -169,7 +175,7 @@ class _RealRequests:
         self._id = -1
 
     async def _ask(self, question: Any, codes: Callable[[Any], set[int]]) -> Any:
-        """The answer, once it is not one of the moment."""
+        """Return the first answer that is not one of the moment."""
         if isinstance(question, Question):
             features.require(self._real.bootstrap, transaction_v2_requests.FEATURE)
         async with asyncio.timeout(30):

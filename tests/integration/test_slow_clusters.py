@@ -41,7 +41,7 @@ def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_lanes_and_consumers_name_the_setting(tight: str, tmp_path: Path) -> None:
-    """The log of both says what to change, and so does ``topics check``, which knows it before they start."""
+    """The log of both names the setting to change, and so does ``topics check``, which knows it before they start."""
     name = kafka.unique("tight")
     config = configure(tmp_path, tight, f"{name}-app", [{"name": name, "partitions": 1}])
     checked = run_verb("topics", "check", "--config", str(config), check=False)
@@ -60,7 +60,7 @@ def test_lanes_and_consumers_name_the_setting(tight: str, tmp_path: Path) -> Non
 
 
 def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> None:
-    """Its errors travel in what it commits; ``bridge status`` says by itself that it has begun nothing."""
+    """``bridge status`` reports a bridge that has begun nothing, although its errors travel in its commits."""
     bridge = processes.prepare(Two(tight, tight), tmp_path)
     bridge.send([Sent(b"1", b"g")])
     process = BridgeProcess(bridge.config, "b")
@@ -91,7 +91,7 @@ BYTES_S = 20_000
 
 
 def _set_quota(bootstrap: str) -> None:
-    """As ``kafka-configs.sh`` does."""
+    """Set a quota as ``kafka-configs.sh`` does."""
     subprocess.run(
         [
             str(java.find()), "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(), "kafka.admin.ConfigCommand",
@@ -169,7 +169,7 @@ async def test_flows_over_a_narrow_link(
     monkeypatch: pytest.MonkeyPatch,
     side: str,
 ) -> None:
-    """What takes longer than a request may would be lost with each attempt: it is divided until it passes, and grows when that is well again."""
+    """A bridge divides a request that would time out until it passes, and enlarges it when the link is good again."""
     monkeypatch.setattr("ringfence_kafka.auth.client_options.REQUEST_TIMEOUT_MS", REQUEST_MS)
     monkeypatch.setattr("agents.bridge.flow.REQUEST_TIMEOUT_MS", REQUEST_MS)
     monkeypatch.setattr("ringfence_kafka.producer.idempotent.ACKNOWLEDGED_WITHIN_S", 2 * REQUEST_MS / 1000)
@@ -197,7 +197,7 @@ async def test_flows_over_a_narrow_link(
 
 @pytest.mark.long
 def test_consumer_over_a_narrow_link(linked: LinkedBroker, tmp_path: Path) -> None:
-    """It asks for less until that comes in time: all is handled, in order."""
+    """A consumer asks for less until it comes in time: all is handled, in order."""
     link, name = linked.links[0], kafka.unique("narrow")
     link.open()
     config = configure(tmp_path, linked.bootstrap, name, [{"name": name, "partitions": PARTITIONS}])

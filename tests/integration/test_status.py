@@ -43,7 +43,7 @@ class Scene:
         self.consumer = ConsumerProcess(self.config, "c", self.name, self.group, handler="refuse_or_hold")
 
     def send(self) -> None:
-        """60 messages, a third of them twice, and one that fails."""
+        """Send 60 messages, a third of them twice, and one that fails."""
         fine = [Sent(b"%d" % index, b"g%d" % (index % 7)) for index in range(60)]
         kafka.send(self.bootstrap, self.name, [*fine, *fine[:20], Sent(b"b", b"bad")])
 
@@ -53,7 +53,7 @@ class Scene:
         return dict(json.loads(done.stdout))
 
     def judged(self) -> int:
-        """Messages that the lanes have decided on."""
+        """Number of messages that the lanes have decided on."""
         lanes = self.worker.health()[1].get("lanes", {}).values()
         return sum(lane.get("accepted", 0) + lane.get("duplicates", 0) for lane in lanes)
 
@@ -62,14 +62,14 @@ class Scene:
         return [value.get("rate") for value in self.worker.health()[1].get("lanes", {}).values()]
 
     def settled(self) -> bool:
-        """Whether all that was sent is judged, and all but one handled."""
+        """Whether all sent messages are judged, and all but one handled."""
         counts = self.consumer.health()[1].get("counts", {})
         return bool(counts.get("finished") == 60 and counts.get("failed", 0) > 1)
 
 
 @pytest.fixture(scope="module")
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """It runs, and has come to rest."""
+    """A running scene that has come to rest."""
     scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("status"))
     try:
         scene.worker.start()
@@ -85,7 +85,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_at_a_glance(scene: Scene) -> None:
-    """Lanes with their worker, how much was dropped, who consumes, and what fails there, with the command that helps."""
+    """Status shows each lane with its worker, the dropped messages, the consumers, and each failure with the command that helps."""
     wait_for(lambda: None not in scene.rates(), lambda: str(scene.worker.health()))
     kafka.send(scene.bootstrap, scene.name, [Sent(b"0", b"g0")])
     wait_for(lambda: scene.judged() == 82, lambda: str(scene.worker.health()))
@@ -124,7 +124,7 @@ def test_page(scene: Scene) -> None:
 
 
 def test_metrics_of_the_consumer(scene: Scene) -> None:
-    """What Prometheus asks of a consumer that runs: its one unfinished message, and that it fails."""
+    """A running consumer gives Prometheus its one unfinished message and its failure."""
     names = ("lag_records", "failing_messages", "attempts_total", "ready", "handler_seconds_count")
 
     def found() -> dict[str, float]:
@@ -161,7 +161,7 @@ def test_what_dashboards_ask_for(scene: Scene) -> None:
 
 
 def test_nobody_runs(scene: Scene) -> None:
-    """Without a worker and without a consumer both stand, with what starts them; what the changelog knows is still told."""
+    """A missing worker and a missing consumer are findings with the start command; status still shows the changelog's content."""
     scene.worker.kill()
     scene.consumer.kill()
     try:
@@ -197,7 +197,7 @@ async def _status(bench: Bench) -> tuple[Status, Consumers, list[Finding]]:
 
 
 async def test_finished_messages_do_not_wait(bootstrap: str) -> None:
-    """One message fails and nine behind it are finished: one waits, when its consumer has stopped too."""
+    """One message waits when it fails and nine behind it are finished, even after its consumer has stopped."""
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"bad", 1), *numbered(b"good", 9))
         running = await bench.start(Recorder(_refuse))
@@ -229,7 +229,7 @@ async def test_markers_do_not_wait(bootstrap: str) -> None:
 
 
 async def test_markers_of_an_input_do_not_wait(bootstrap: str) -> None:
-    """So do aborted messages of a producer, where no worker runs."""
+    """Aborted messages in an input do not count as waiting while no worker runs."""
     async with consuming(bootstrap) as bench:
         kafka.create_topics(bootstrap, {bench.name: (1, {})})
         kafka.send_in_transaction(bootstrap, bench.name, numbered(b"g", 2), commit=False)

@@ -1,4 +1,4 @@
-"""Handlers that run in threads: as many as may, in order, and none beside itself when a thread cannot be ended."""
+"""Handlers that run in threads: the allowed number at once, in order, and none beside itself when a thread cannot be ended."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from tests.support.lanes import until
 
 
 async def test_many_at_once_in_order(bootstrap: str) -> None:
-    """A plain function runs in threads: as many at once as may, never two of a group, in order."""
+    """A plain function runs in threads: the allowed number at once, never two of a group, in order."""
     handler = Recorder()
     lock = threading.Lock()
     barrier = threading.Barrier(4)
@@ -46,7 +46,7 @@ async def test_many_at_once_in_order(bootstrap: str) -> None:
 
 
 async def test_thread_that_hangs_keeps_no_place(bootstrap: str) -> None:
-    """After a partition is lost and comes back, its message waits for the thread; others have as many threads as before."""
+    """A message waits for its hanging thread after its partition is lost and comes back; others have as many threads as before."""
     held = Held("thread")
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 1), *numbered(b"other", 1))

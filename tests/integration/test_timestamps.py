@@ -33,7 +33,7 @@ def _settings(bootstrap: str, name: str, **keys: Any) -> Settings:
 async def test_lane_says_the_way_out(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that the input took and the output does not: the lane names topic and setting, and goes on when it is set."""
+    """A lane whose output refuses a record of its input names topic and setting, and continues when it is set."""
     monkeypatch.setattr("agents.lane.lane.REFUSED_AGAIN_S", 0.1)
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened()
@@ -58,7 +58,7 @@ async def test_lane_says_the_way_out(
 
 
 async def test_created_outputs_take_everything(bootstrap: str) -> None:
-    """Whatever an existing input takes, the outputs that are made for it take too; check finds them well."""
+    """Outputs that are made for an existing input take all that it takes, and the check finds no fault."""
     name = kafka.unique("timestamps")
     kafka.create_topics(bootstrap, {name: (1, {AFTER: EVERYTHING})})
     settings = _settings(bootstrap, name)

@@ -1,4 +1,4 @@
-"""Kafka's own IDs of topics, asked of a real broker."""
+"""Kafka's own IDs of topics, read from a real broker."""
 
 import asyncio
 
@@ -14,7 +14,10 @@ from tests.support import kafka
 
 
 async def test_as_librdkafka_has_them(broker: EmbeddedBroker) -> None:
-    """To the character: leases and notes of bridges keep them. A name that is not there is no other one's trouble, and is not made by asking."""
+    """Topic IDs equal librdkafka's to the character: leases and commit metadata of bridges keep them.
+
+    A missing name disturbs no other one, and is not made by asking.
+    """
     servers = broker.bootstrap_servers
     names = [kafka.unique("identity") for _ in range(20)]
     kafka.create_topics(servers, {name: (number % 5 + 1, {}) for number, name in enumerate(names)})

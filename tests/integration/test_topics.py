@@ -21,7 +21,7 @@ from tests.support.worker import WorkerProcess, configure, wait_for
 
 
 def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
-    """Each address of an app of its own, so that none finds the other's journal."""
+    """Settings of an address in an app of its own, so that none finds the other's journal."""
     return validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -32,7 +32,7 @@ def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
 
 
 async def test_create_and_verify(bootstrap: str) -> None:
-    """What create makes, verify finds ok; the changelog is compacted; a second create changes nothing."""
+    """Verify finds the topics of create ok; the changelog is compacted; a second create changes nothing."""
     settings = _settings(bootstrap, "fresh", partitions=3)
     expected = [
         ("fresh", 3),
@@ -59,7 +59,7 @@ async def test_create_and_verify(bootstrap: str) -> None:
 
 
 def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line a topic and a line a fault; check exits with 1 before create and with 0 after it."""
+    """Each topic and each fault has a line; check exits with 1 before create and with 0 after it."""
     settings = _settings(bootstrap, "lines")
 
     assert topics.check(settings) == 1
@@ -82,7 +82,7 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What would be created is said and not done; then it is done just so, like the input, and each has a document for programs."""
+    """A dry run lists the topics without creating them; create makes exactly these, like the input, and both have a document."""
     create_topics(bootstrap, {"dry": (3, {"retention.ms": "86400000", "max.message.bytes": "2000000"})})
     settings = _settings(bootstrap, "dry", partitions=7)
 
@@ -153,7 +153,7 @@ async def test_existing_input_decides(bootstrap: str) -> None:
 async def test_each_fault(
     bootstrap: str, address: str, role: str, partitions: int, policy: str, fault: str
 ) -> None:
-    """A topic that somebody made wrongly is found, and nothing else; create leaves it as it is."""
+    """Check finds a topic that somebody made wrongly, and nothing else; create leaves it as it is."""
     names = {
         "input": address,
         "accepted": f"{address}.accepted",
@@ -171,7 +171,7 @@ async def test_each_fault(
 
 
 async def test_refused_by_the_cluster(bootstrap: str) -> None:
-    """More replicas than brokers: the error names the topics, the number of brokers, and the key."""
+    """The error for more replicas than brokers names the topics, the number of brokers, and the key."""
     settings = _settings(bootstrap, "refused", replication_factor=2)
 
     with pytest.raises(
@@ -182,9 +182,9 @@ async def test_refused_by_the_cluster(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_name_that_the_cluster_refuses(bootstrap: str, *, dry_run: bool) -> None:
-    """One refused name keeps all topics from being created, and a dry run says the same.
+    """One refused name keeps all topics from being created, and a dry run reports the same.
 
-    Kafka takes no topic that differs from another in dots and underscores alone: the way out is another name.
+    Kafka takes no topic that differs from another in dots and underscores alone: the remedy is another name.
     """
     name = f"dots.and.{dry_run}"
     create_topics(bootstrap, {f"{name}.quarantine".replace(".", "_"): (1, {})})
@@ -199,7 +199,7 @@ async def test_name_that_the_cluster_refuses(bootstrap: str, *, dry_run: bool) -
 
 
 def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A factor that no new topic can have is a fault, though all topics are there."""
+    """A replication factor that no new topic can have is a fault, though all topics are there."""
     assert topics.create(_settings(bootstrap, "replicas")) == 0
     capsys.readouterr()
 
@@ -226,7 +226,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_nobody_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody listens and says nothing: the same error, after the time limit."""
+    """A server that accepts connections and never answers gives the same error, after the time limit."""
     monkeypatch.setattr(topics, "_REQUEST_TIMEOUT_MS", 300)
 
     with pytest.raises(BrokerUnavailableError, match=f"'{silent}'"):
@@ -241,7 +241,7 @@ async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
 
 
 def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
-    """On a cluster that creates topics when asked for them, which is Kafka's default, neither check nor a worker does so."""
+    """Neither check nor a worker creates topics by asking on a cluster that creates them when asked, which is Kafka's default."""
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker", properties={"auto.create.topics.enable": "true"}) as broker:
         bootstrap = broker.bootstrap_servers
@@ -266,7 +266,7 @@ def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
 
 
 async def test_created_sizes_pass_the_check(tmp_path: Path) -> None:
-    """Topics of a chain, and the dead letters of its consumers, take what comes, also where the cluster takes large messages."""
+    """Topics of a chain, and its consumers' dead letters, take all that comes, even if the cluster takes large messages."""
     with EmbeddedBroker(tmp_path / "broker", properties={"message.max.bytes": "4000000"}) as broker:
         names = ["first", "second", "third"]
         settings = validate(
@@ -293,7 +293,7 @@ async def test_created_sizes_pass_the_check(tmp_path: Path) -> None:
 
 
 async def test_dead_letters_of_a_chain_that_exists(bootstrap: str) -> None:
-    """A consumer makes them large enough for the accepted topic that is there."""
+    """A consumer makes its dead-letter topic large enough for the existing accepted topic."""
     settings = _settings(bootstrap, "enlarged", partitions=1)
     create_topics(bootstrap, {"enlarged": (1, {"max.message.bytes": "3000000"})})
     await topics.ensure(settings)

@@ -17,7 +17,7 @@ BEFORE, AFTER = 2, 6
 
 
 def _messages(first: int, count: int, partitions: int) -> dict[int, list[Sent]]:
-    """By the partition that a Java producer would send them to."""
+    """Messages by the partition that a Java producer would send them to."""
     found: dict[int, list[Sent]] = defaultdict(list)
     for number in range(first, first + count):
         group = b"group-%d" % (number % GROUPS)
@@ -41,7 +41,7 @@ def _require_each_once_in_order(accepted: list[Got], count: int) -> None:
 
 
 def test_grow(bootstrap: str, tmp_path: Path) -> None:
-    """Refused while workers run and while something is left; killed before its end, and run again; then all goes on."""
+    """A growth is refused while workers run and while something is left; killed before its end and run again, it completes."""
     name = kafka.unique("grow")
     addresses = [{"name": name, "partitions": BEFORE, "id_cache_size": 1_000}]
     config = configure(tmp_path, bootstrap, name, addresses)
@@ -118,7 +118,7 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _require_steps(progress: list[str], name: str) -> None:
-    """Each step has a line. One lane did not know of the growth yet."""
+    """Require a line for each step. One lane did not know of the growth yet."""
     *before, handed, given, recorded = steps("".join(progress))
     assert before == [
         f"looking at the lanes of {name}: {BEFORE} lanes",
@@ -133,7 +133,10 @@ def _require_steps(progress: list[str], name: str) -> None:
 
 @pytest.mark.long
 def test_given_by_somebody(bootstrap: str, tmp_path: Path) -> None:
-    """Whoever has given the input more partitions is told what brings its lanes along; what is left is judged after it. Nights agree."""
+    """``topics check`` names the command that brings lanes along after somebody else has grown the input.
+
+    Remaining messages are judged after the command. Reconciliation runs agree.
+    """
     name = kafka.unique("grown")
     addresses = [{"name": name, "partitions": BEFORE, "id_cache_size": 1_000}]
     config = configure(tmp_path, bootstrap, name, addresses)

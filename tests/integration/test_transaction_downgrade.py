@@ -1,4 +1,4 @@
-"""``transaction.version`` is lowered while Ringfence uses it: refusals, their text, and the way out."""
+"""``transaction.version`` is lowered while Ringfence uses it: refusals, their text, and the remedy."""
 
 import json
 import threading
@@ -69,7 +69,7 @@ def _restart(broker: EmbeddedBroker) -> None:
 
 
 async def test_lowered_to_0(own: EmbeddedBroker) -> None:
-    """An ID that was in use is refused, at once and from then on, and the error says why. Others are not."""
+    """An ID in use is refused, at once and from then on, and the error names the reason. Others are not refused."""
     kafka.create_topics(own.bootstrap_servers, {"t": (1, {})})
     await _used(own, "one")
     features.lower(own.bootstrap_servers, FEATURE, 0)
@@ -86,7 +86,7 @@ async def test_lowered_to_0(own: EmbeddedBroker) -> None:
 
 @pytest.mark.long
 async def test_way_out(own: EmbeddedBroker) -> None:
-    """Lowered to 1 all goes on. Lowered to 0: neither a restart nor raising it is enough, both are."""
+    """All continues after a change to 1. After a change to 0, a restart and a raise are both needed."""
     kafka.create_topics(own.bootstrap_servers, {"t": (1, {})})
     await _used(own, "one", "two")
     features.lower(own.bootstrap_servers, FEATURE, 1)
@@ -151,7 +151,7 @@ def test_under_load(own: EmbeddedBroker, tmp_path: Path) -> None:
 
 
 def _produce(bootstrap: str, topic: str, half: threading.Event) -> None:
-    """In small portions, so that transactions are under way all the time."""
+    """Send in small portions, so that transactions are under way all the time."""
     for begin in range(0, MESSAGES, PORTION):
         for partition in range(PARTITIONS):
             numbers = range(begin + partition, begin + PORTION, PARTITIONS)

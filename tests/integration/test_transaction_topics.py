@@ -1,4 +1,4 @@
-"""Topics of other addresses that transactions have parts for: their faults stop whoever needs them, and nobody else."""
+"""Topics of other addresses that transactions have parts for: their faults stop only the addresses that need them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ class Scene:
         return shown["state"], shown.get("reason", "")
 
     async def feed(self, bootstrap: str, record: kafka.Sent) -> None:
-        """The first record of the first address, until its lane is through with it."""
+        """Send the first record of the first address, and wait until its lane has processed it."""
         (lane,) = [lane for lane in self.lanes.lanes if lane.name == f"{self.transfers}-0"]
         kafka.send(bootstrap, self.transfers, [record])
         batch = await lane.opening.read_again(FetchedBatch(self.transfers, 0, 0, 1, [], NOW))
@@ -82,7 +82,7 @@ async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """Open lanes stop before compaction takes a part; they say what ``topics check`` says, and go on when that is undone."""
+    """Open lanes stop before compaction takes a part; they report the finding of ``topics check``, and resume afterwards."""
     accepted = f"{scene.payments}.accepted"
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
     await scene.lanes.look_at_topics()
@@ -103,7 +103,7 @@ async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
 
 
 async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """Groups of the other address would move: a lane that began with the old count stops."""
+    """A lane that began with the old count stops, as groups of the other address would move."""
     await scene.feed(bootstrap, kafka.Sent(b"1", b"g"))
     kafka.grow_topic(bootstrap, f"{scene.payments}.accepted", 2)
     await scene.lanes.look_at_topics()
@@ -116,7 +116,7 @@ async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
 
 
 async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> None:
-    """Lanes go by the new size: a part that does not fit goes to quarantine and stops nothing."""
+    """Lanes follow the new size: a part that does not fit goes to quarantine and stops nothing."""
     accepted = f"{scene.payments}.accepted"
     (lane,) = [lane for lane in scene.lanes.lanes if lane.name == f"{scene.transfers}-0"]
     kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "500")
@@ -132,7 +132,7 @@ async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> Non
 
 
 async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
-    """Who needs it waits and says so; it comes back, and all go on by themselves."""
+    """Addresses that need a missing topic wait and report it; when it comes back, all resume by themselves."""
     accepted = f"{scene.payments}.accepted"
     await scene.lanes.assigned(set(), Group())
     kafka.delete_topics(bootstrap, [accepted])
@@ -154,7 +154,7 @@ async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
 
 
 async def test_counts_outlive_their_lane(bootstrap: str, scene: Scene) -> None:
-    """What a worker tells of transactions only ever grows, also when another takes the lane."""
+    """A worker's counts of transactions only grow, even when another worker takes the lane."""
     parts = {"parts": [{"address": scene.payments}, {"address": scene.payments}, {}]}
     await scene.feed(bootstrap, kafka.Sent(b"1", b"g", json.dumps(parts).encode(), (("_RF_TX", b"json/1"),)))
     here = (

@@ -1,4 +1,4 @@
-"""Transactions v1 and v2 on a broker: what is committed, who is fenced, and the last epoch."""
+"""Transactions v1 and v2 on a broker: committed records, fenced producers, and the last epoch."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.support.brokers import features
 
 GROUP: Final = "transaction-versions"
 LAST: Final = 2**15 - 2
-"""Of a transaction. The next one, the largest of its type, is the fence's alone."""
+"""Last epoch of a transaction. The next one, the largest of its type, is only for the fence."""
 AT_ONCE: Final = 50
 """Requests that wait on one connection, where the broker answers one after the other."""
 
@@ -67,7 +67,7 @@ async def _raise_epoch(bootstrap: str, name: str, goal: int) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("transactions")
 async def test_fenced_in_the_last_epoch(bootstrap: str) -> None:
-    """The fence gets another producer ID and goes on; nothing of the open transaction is ever read, and its holder writes nothing more."""
+    """The fence gets another producer ID and continues; the open transaction is never read, and its holder writes nothing more."""
     topic, name = kafka.unique("last-epoch"), kafka.unique("last-epoch")
     kafka.create_topics(bootstrap, {topic: (2, {})})
     other = _producer(bootstrap, kafka.unique("last-epoch"))
@@ -120,7 +120,7 @@ def _batch(producer: TransactionalProducer, topic: str, value: str, partition: i
 
 
 async def _write_twice(producer: TransactionalProducer, topic: str, *values: str) -> list[int]:
-    """Each twice, to two partitions, and the last once more to the first."""
+    """Write each value twice, to two partitions, and the last once more to the first."""
     batches = [_batch(producer, topic, value, number) for value in values for number in (0, 1)]
     return await producer.transact(batches, {TopicPartition(topic, 0): len(values)}, GROUP)
 
@@ -154,7 +154,10 @@ async def test_what_the_cluster_has_is_used(bootstrap: str, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("transactions")
 async def test_transactions_follow_one_another(bootstrap: str) -> None:
-    """At once, several batches of a partition in order, one aborted between them: all that was committed is there, once."""
+    """All committed records are there once when transactions follow at once, one of them aborted between.
+
+    They have several batches of a partition in order.
+    """
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
     await producer.fence()
@@ -177,7 +180,7 @@ async def test_transactions_follow_one_another(bootstrap: str) -> None:
     ],
 )
 async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
-    """What was done and not answered is asked for again, and done once."""
+    """A request whose answer is lost is repeated, and takes effect once."""
     features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
@@ -203,7 +206,7 @@ async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, los
 
 
 async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
-    """They were still on their way when it was aborted: no later transaction takes them in."""
+    """No later transaction contains records that were still on their way when theirs was aborted."""
     features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic = _topic(bootstrap)
     producer = _producer(bootstrap, kafka.unique("ways"))
@@ -227,7 +230,10 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
 
 @pytest.mark.long
 async def test_epochs_run_out(bootstrap: str) -> None:
-    """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
+    """The coordinator gives out another producer ID after 32,767 transactions, and a lost answer then loses nothing.
+
+    A busy lane makes them in some minutes.
+    """
     features.require(bootstrap, transaction_v2_requests.FEATURE)
     topic, name = _topic(bootstrap), kafka.unique("ways")
     producer = _producer(bootstrap, name)

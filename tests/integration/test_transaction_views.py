@@ -1,4 +1,4 @@
-"""What operators see of transactions: metrics, health, quarantine, the log, and rings."""
+"""Views of transactions for operators: metrics, health, quarantine, the log, and rings."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": OTHER, "partitions": 2},
 ]
 BYTES_MAX = 4_000
-"""Of a message that the other address's accepted topic takes."""
+"""Limit of a message in the other address's accepted topic."""
 
 
 def _part(address: str | None = None, identifier: str | None = None, value: str = "v") -> dict[str, Any]:
@@ -44,19 +44,19 @@ RECORDS = [
 
 
 class Seen(NamedTuple):
-    """A worker that is through with these records."""
+    """A worker that has processed these records."""
 
     config: Path
     running: Running
     metrics: str
     lane: dict[str, Any]
-    """As ``/health`` shows it."""
+    """Health as ``/health`` shows it."""
     log: str
 
 
 @pytest.fixture(scope="module")
 def seen(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """Looked at once; the worker goes on."""
+    """Views that are read once; the worker runs on."""
     bootstrap = broker.bootstrap_servers
     config = configure(tmp_path_factory.mktemp(APP), bootstrap, APP, ADDRESSES)
     kafka.alter_topic(bootstrap, f"{OTHER}.accepted", "max.message.bytes", str(BYTES_MAX))
@@ -73,7 +73,7 @@ def seen(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen
 
 
 def test_metrics(seen: Seen) -> None:
-    """Transactions by verdict, their parts by address, and parts a transaction; each is one message, too."""
+    """Metrics count transactions by verdict, parts by address, and parts of each transaction; each is one message, too."""
     for line in (
         f'ringfence_messages_total{{address="{OURS}",verdict="accepted"}} 2.0',
         f'ringfence_transactions_total{{address="{OURS}",verdict="accepted"}} 1.0',
@@ -119,7 +119,7 @@ def _find(seen: Seen, address: str, identifier: str, *more: str) -> tuple[int, A
 
 
 def test_ids_of_parts_are_found(seen: Seen) -> None:
-    """In the rings of the address that the transaction was sent to, as IDs of their own address."""
+    """IDs of parts are in the rings of the transaction's own address, as IDs of the parts' addresses."""
     code, own, _ = _find(seen, OURS, "7")
     _, other, said = _find(seen, OURS, "7", "--of", OTHER)
 
@@ -136,7 +136,7 @@ def test_ids_of_parts_are_found(seen: Seen) -> None:
 
 
 def test_of_what_address(seen: Seen) -> None:
-    """One that there is not is an error; of one that transactions may not go to, that is said."""
+    """An unknown address is an error; for an address that transactions cannot reach, a note reports it."""
     code, _, said = _find(seen, OURS, "7", "--of", "nobody")
 
     assert code == 2
@@ -154,7 +154,7 @@ def test_of_what_address(seen: Seen) -> None:
 
 
 def test_rings_show_whose_ids(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is a plain message's, the newest a part's."""
+    """The oldest ID is shown as a plain message's, and the newest as a part's."""
     done = run_verb("rings", "show", OURS, "--json", "--config", str(seen.config))
     (ring,) = json.loads(done.stdout)["addresses"][OURS]
     monkeypatch.setenv("COLUMNS", "200")

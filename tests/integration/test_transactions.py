@@ -1,4 +1,4 @@
-"""Transactions in a real worker: all parts, of whatever groups and addresses, or none."""
+"""Transactions in a real worker: all parts, of any groups and addresses, or none."""
 
 import base64
 import json
@@ -54,14 +54,14 @@ class Running:
         )  # fmt: skip
 
     def send(self, *records: Sent, address: str = TRANSFERS, partition: int | None = None) -> None:
-        """To one partition: by default where a Java client sends the key of the first."""
+        """Send to one partition: by default where a Java client sends the key of the first."""
         count = PARTITIONS[address]
         if partition is None:
             partition = (int(murmur2(records[0].key or b"")) & 0x7FFFFFFF) % count
         kafka.send(self.bootstrap, address, records, partition)
 
     def settle(self, *names: str) -> None:
-        """Until these, by default the four, are through."""
+        """Wait until these addresses, by default all four, have processed everything."""
         if not names:
             self.addresses.settle(self.worker.log)
         for name in names:
@@ -69,7 +69,7 @@ class Running:
             alone.settle(self.worker.log)
 
     def accepted(self, mark: str, *names: str) -> dict[str, list[Got]]:
-        """What was accepted with values that begin with this, by address, once all is through."""
+        """Return accepted records whose values have this prefix, by address, once all is processed."""
         self.settle(TRANSFERS)
         names = names or (TRANSFERS, PAYMENTS, NOTES, SMALL)
         return {
@@ -106,7 +106,7 @@ def _values(got: list[Got]) -> list[str]:
 
 
 def test_whole_and_once(running: Running) -> None:
-    """One ID, on the envelope or on any part, is enough: resent whole, and in other clothes, nothing of it comes again."""
+    """One ID, on the envelope or on any part, is enough: no part comes again in a resend, even of another shape."""
     first = envelope(
         part(PAYMENTS, "p1", "once-a"),
         part(PAYMENTS, "p2", "once-b"),
@@ -124,7 +124,7 @@ def test_whole_and_once(running: Running) -> None:
 
 
 def test_one_known_id_ignores_all(running: Running) -> None:
-    """B1-13, B1-15: one ID is known from a plain message of the key's group: none of four parts, in no address."""
+    """B1-13, B1-15: an ID known from a plain message of the key's group keeps all four parts out of every address."""
     plain = Sent(b"known-7", b"k", b"known-plain")
     ignored = envelope(
         part(PAYMENTS, "p", "known-1", ID="known-new"),
@@ -152,7 +152,7 @@ def test_one_known_id_ignores_all(running: Running) -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_transactions_that_share_an_id(running: Running, together: bool) -> None:
-    """The first in the lane wins, whole; a plain message before both of them ignores both."""
+    """The first in the lane wins, whole; a plain message before both of them makes both duplicates."""
     mark = f"share{together:d}-"
     one = envelope(part(PAYMENTS, "p", f"{mark}1a", ID=f"{mark}x"), part(None, "t", f"{mark}1b"))
     two = envelope(
@@ -174,7 +174,7 @@ def test_transactions_that_share_an_id(running: Running, together: bool) -> None
 
 
 def test_resends_scattered_over_partitions(running: Running) -> None:
-    """A null key is at home by the ID: wherever librdkafka puts the resends, they meet; each is accepted once, whole."""
+    """A record with a null key has its ID's home: its resends meet from any partition, and each is accepted once, whole."""
     sent = [
         envelope(
             part(PAYMENTS, "p", f"null-{number}a"),
@@ -200,7 +200,10 @@ def test_resends_scattered_over_partitions(running: Running) -> None:
 
 
 def test_part_too_large(running: Running) -> None:
-    """The whole is in quarantine, with the part named; its IDs are free: a smaller resend passes; neighbours in order."""
+    """A transaction with a part that is too large is in quarantine, with the part named.
+
+    Its IDs are free: a smaller resend passes; neighbours are in order.
+    """
     large = envelope(
         part(PAYMENTS, "p", "large-1"),
         part(SMALL, "s", "x" * SMALL_BYTES, ID="large-id"),
@@ -247,7 +250,7 @@ MALFORMED: list[bytes | None] = [
 
 
 def test_malformed(running: Running) -> None:
-    """Twenty kinds, at home and on the way there, and of an unknown form: each in quarantine, none of its IDs burned."""
+    """Twenty malformed kinds and an unknown form, at home and forwarded, are in quarantine, and none of their IDs is used up."""
     bad = [enveloped(value, b"k", b"mal") for value in MALFORMED]
     other = [
         Sent(b"mal", b"k", _json(parts=[part()]), (("_RF_TX", form),)) for form in (b"json/2", b"", None)
@@ -277,7 +280,10 @@ def test_malformed(running: Running) -> None:
 
 
 def test_parts_by_the_rules_of_their_address(running: Running) -> None:
-    """Group, key, partition, headers as if it were sent there alone; other partitioner, other count, default group."""
+    """A part follows its own address's rules, as if it were sent there alone.
+
+    They cover group, key, partition, headers; other partitioner, other count, default group.
+    """
     binary = base64.b64encode(b"rules-\x00\xff").decode()
     names = [f"g{index}" for index in range(20)]
     sent = envelope(
@@ -323,7 +329,7 @@ def test_parts_by_the_rules_of_their_address(running: Running) -> None:
 
 
 def test_order(running: Running) -> None:
-    """O1 to O3, and the remedy of O4: 2,000 plain messages and transactions of three groups, each in order of arrival."""
+    """O1 to O3, and the remedy of O4: 2,000 plain messages and transactions of three groups keep each group's order of arrival."""
     dice = random.Random(37)
     groups = [kafka.at_home(2, 4).decode() + suffix for suffix in ("",)]
     groups += [
@@ -361,7 +367,7 @@ def test_order(running: Running) -> None:
 
 
 def test_own_kafka_transactions_of_producers(running: Running) -> None:
-    """B3-11, B3-12: an aborted one was never there; resent after a lost answer it is a duplicate."""
+    """B3-11, B3-12: an aborted envelope has no effect; one that is sent again after a lost answer is a duplicate."""
     sent = envelope(part(PAYMENTS, "p", "abort-1"), part(None, "t", "abort-2"), known=b"abort")
     partition = (int(murmur2(b"k")) & 0x7FFFFFFF) % 4
     for commit in (False, True, False, True):
@@ -375,7 +381,7 @@ def test_own_kafka_transactions_of_producers(running: Running) -> None:
     ("address", "due"), [(MEMORY, ["a1", "a2", "b1"]), (OFF, ["a1", "a2", "b1"] * 3), (FEW, ["a1", "a2", "b1", "b1", "a1", "a2"])]
 )  # fmt: skip
 def test_sizes(running: Running, address: str, due: list[str]) -> None:
-    """In memory only, off, and smaller than a transaction: of six IDs the last three are known."""
+    """Rings in memory only, off, and smaller than a transaction work: of six IDs the last three are known."""
     six = [part(None, "t", "a1", ID="1"), part(None, "t", "a2", ID="2")]
     six[1]["headers"] += [{"name": "n", "value": "1"}]
     first = envelope(*six, known=b"0")
@@ -402,7 +408,7 @@ def test_sizes(running: Running, address: str, due: list[str]) -> None:
 
 
 def test_all_of_it_is_exact(running: Running) -> None:
-    """What the tests before have left, judged by the fault tests' checker; alone it judges an empty run."""
+    """The fault tests' checker finds nothing in the output of the tests before; alone it judges an empty run."""
     running.settle()
     findings = [str(finding) for finding in running.addresses.findings()]
 

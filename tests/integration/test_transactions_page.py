@@ -28,18 +28,18 @@ HEADERS = [(name, value.encode()) for name, value in transactions.HEADERS]
 
 @dataclass(frozen=True)
 class Followed:
-    """What a reader of the page has after the section "Set up"."""
+    """State of a reader of the page after the section "Set up"."""
 
     bootstrap: str
     config: Path
 
     def inputs(self, id_: str) -> list[Got]:
-        """The envelopes of this ID that were sent."""
+        """Envelopes with this ID in the input."""
         found = kafka.read_all(self.bootstrap, TRANSFERS, PARTITIONS)
         return [item for item in found if item.id == id_.encode()]
 
     def accepted(self, address: str, sources: set[str]) -> list[Got]:
-        """What was accepted of envelopes that stand there."""
+        """Accepted records of envelopes at these places."""
         found = kafka.read_all(self.bootstrap, f"{address}.accepted", PARTITIONS)
         return [item for item in found if item.source in sources]
 
@@ -70,7 +70,7 @@ def run(command: list[str]) -> None:
 
 
 def settle(followed: Followed) -> None:
-    """Until a transaction that was sent last, for the same lane, is through."""
+    """Wait until a transaction that was sent last, for the same lane, is processed."""
     mark = kafka.unique("mark")
     part = {"address": PAYMENTS, "group": "mark", "value": mark}
     followed.send(json.dumps({"id": mark, "group": transactions.KEY, "parts": [part]}))
@@ -82,7 +82,7 @@ def settle(followed: Followed) -> None:
 
 
 def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
-    """Each sends the test vector, byte for byte, to one partition; of all sendings one is accepted, as the page lists it."""
+    """Each program sends the test vector, byte for byte, to one partition; one of all sendings is accepted, as the page lists it."""
     commands = [[sys.executable, str(program("python", tmp_path / "transfer.py", followed.bootstrap))]]
     if shutil.which("javac") is not None:  # a Java that runs programs from their source
         source = program("java", tmp_path / "Transfer.java", followed.bootstrap)
@@ -111,7 +111,7 @@ def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
 
 
 def test_lines_of_send_and_the_remedy(followed: Followed) -> None:
-    """The line of "Set up", twice, is accepted once; "close" as a transaction under its key comes after the credit."""
+    """The line of "Set up", sent twice, is accepted once; "close" as a transaction under its key comes after the credit."""
     close, transfer = transactions.blocks("json", TEXT.split("## The format")[0])
     for line in (transfer, close, transfer):
         followed.send(line)

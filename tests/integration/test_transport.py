@@ -1,4 +1,4 @@
-"""The points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
+"""The changed parts of Faust's transport. An upgrade of Faust or aiokafka that breaks one fails here."""
 
 import asyncio
 import contextlib
@@ -39,12 +39,12 @@ from tests.support.kafka import Sent
 from tests.support.lanes import until
 
 PATIENCE_S = 600.0
-"""Many times what any of these tests waits for."""
+"""Many times the wait of any of these tests."""
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing may depend on the end of a wait: Faust's second lasts longer here than any test."""
+    """No test may depend on the end of a wait: Faust's second lasts longer here than any test."""
     getmany, sleep = BatchConsumerThread.getmany, BatchConsumer.sleep
 
     async def getmany_patiently(
@@ -72,9 +72,9 @@ class Received:
         self.name = name
         self.batches: list[FetchedBatch] = []
         self.done: list[int] = []
-        """Offsets of those that were taken out of it."""
+        """Offsets of the batches that were taken out of it."""
         self.room = asyncio.Event()
-        """Without it batches are not taken."""
+        """If it is not set, batches are not taken."""
         self.room.set()
 
     async def offer(self, batch: FetchedBatch) -> None:
@@ -91,7 +91,7 @@ class Received:
 
     @property
     def partitions(self) -> list[TP]:
-        """All that are assigned: of input and forward topic."""
+        """All assigned partitions: of input and forward topic."""
         return sorted(self.app.consumer.assignment())
 
     @property
@@ -100,7 +100,7 @@ class Received:
 
     @property
     def taken(self) -> int:
-        """Up to where the thread has given the input away."""
+        """Offset up to which the thread has given the input away."""
         return internals.position(self.thread._ensure_consumer(), self.input) or 0
 
     def has_given(self, offset: int) -> bool:
@@ -128,13 +128,13 @@ class Received:
         await until(lambda: self.input in fetcher._records, lambda: f"{self.batches}")
 
     async def lies_with_the_fetcher(self) -> None:
-        """The same, and until the thread waits for others."""
+        """Wait as ``is_fetched`` does, and until the thread waits for others."""
         await self.is_fetched()
         fetcher = self.thread._ensure_consumer()._fetcher
         waiting: list[object] = []
 
         def waits_on() -> bool:
-            """Whether what waits now has done so for a number of looks: none of them is about to be told."""
+            """Whether the same waiter has waited for a number of looks: it is not about to end."""
             waiters = [waiter for waiter in list(fetcher._fetch_waiters) if not waiter.done()]
             if waiters != waiting[-1:]:
                 waiting.clear()
@@ -148,7 +148,7 @@ class Received:
 async def receiving(
     bootstrap: str, folder: Path, bytes_max: int = 0, partitions: int = 1
 ) -> AsyncIterator[Received]:
-    """An app over one topic with one lane; ``bytes_max``: of what is under way, where it is not the usual bound."""
+    """An app over one topic with one lane; ``bytes_max``: bound of the bytes under way, if it is not the default."""
     name = kafka.unique("transport")
     settings = validate(
         {
@@ -206,7 +206,7 @@ def test_what_is_overridden_exists() -> None:
 
 
 async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
-    """The records of a fetch come as one message that says where the fetch began and ended."""
+    """The records of a fetch come as one message with the offsets at which the fetch began and ended."""
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 2_000))
         await received.reaches(2_000)
@@ -224,7 +224,7 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
 
 
 async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> None:
-    """While a lane keeps what it has no more is fetched than there is room for; then all comes, and each message once."""
+    """No more is fetched than there is room for while a lane keeps its batches; then all comes, each message once."""
     bound = 8 * 2**20
     async with receiving(bootstrap, tmp_path, bound) as received:
         used = received.app.parts.buffers
@@ -289,7 +289,7 @@ async def test_a_lane_of_several_partitions(bootstrap: str, tmp_path: Path) -> N
 async def test_aborted_records_are_bridged(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stretch that holds only aborted records is no gap: the next batch begins where that stretch began."""
+    """A stretch of only aborted records makes no gap: the next batch begins at the start of the stretch."""
     monkeypatch.setattr(fetch_loop, "QUIET_S", PATIENCE_S)
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 3))
@@ -307,7 +307,7 @@ async def test_aborted_records_are_bridged(
 
 
 async def test_markers_travel_alone_after_a_while(bootstrap: str, tmp_path: Path) -> None:
-    """What holds no records comes as a batch without any, once nothing has followed it: offsets are to pass it."""
+    """A stretch without records comes as a batch without any, once nothing has followed it: offsets must pass it."""
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send_in_transaction(bootstrap, received.name, records(0, 3), commit=True)
         kafka.send_in_transaction(bootstrap, received.name, records(3, 5), commit=False)
@@ -322,7 +322,7 @@ async def test_markers_travel_alone_after_a_while(bootstrap: str, tmp_path: Path
 
 
 async def test_rewind_fetches_again(bootstrap: str, tmp_path: Path) -> None:
-    """After a rewind the same records come again, with a higher number, though Faust had read past them."""
+    """The same records come again after a rewind, with a higher number, though Faust had read past them."""
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
@@ -355,7 +355,7 @@ async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path)
 async def test_membership_outlives_an_error_of_the_group(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, flows: bool
 ) -> None:
-    """What an error of the group holds up goes on when somebody has taken the error; in a rebalance nobody reads."""
+    """A task that an error of the group holds up continues when somebody has read the error; in a rebalance nobody reads it."""
     async with receiving(bootstrap, tmp_path) as received:
         consumer, thread = received.app.consumer, received.thread
         coordinator = thread._ensure_consumer()._coordinator
@@ -379,7 +379,7 @@ async def test_membership_outlives_an_error_of_the_group(
 async def test_membership_that_ended_begins_anew(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task of aiokafka's that keeps the worker a member and ended by an error: it joins again, and goes on."""
+    """A worker joins again, and continues, after an error ended aiokafka's task that keeps it a member."""
     async with receiving(bootstrap, tmp_path) as received:
         coordinator = received.thread._ensure_consumer()._coordinator
         generation = received.app.consumer_generation_id
@@ -404,7 +404,7 @@ async def test_membership_that_ended_begins_anew(
 async def test_fetching_begins_anew(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error that ends aiokafka's task that fetches does not end the fetching: nothing is lost or comes twice."""
+    """An error that ends aiokafka's fetching task does not end the fetching: nothing is lost or comes twice."""
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
@@ -431,7 +431,7 @@ async def test_fetching_begins_anew(
 async def test_fetching_that_keeps_failing(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is started again at once only the first time: an error that lasts must not be all that a worker does."""
+    """A fetching task is restarted at once only the first time: a lasting error must not be all that a worker does."""
     async with receiving(bootstrap, tmp_path) as received:
         fetcher = received.thread._ensure_consumer()._fetcher
         begun: list[float] = []
@@ -459,7 +459,7 @@ async def test_fetching_that_keeps_failing(
 
 
 async def test_room_in_a_buffer_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
-    """What was fetched while its buffer was full comes as soon as there is room, and once, however often that is."""
+    """Records that were fetched into a full buffer come as soon as there is room, and once, however often that happens."""
     async with receiving(bootstrap, tmp_path) as received:
         consumer = received.app.consumer
         for number in range(5):
@@ -496,7 +496,7 @@ async def test_room_where_all_buffers_are_full(bootstrap: str, tmp_path: Path) -
 async def test_a_refused_partition_rests(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker refuses at once, and would be asked again at once for as long as a right is missing."""
+    """A refused partition rests: otherwise the worker would ask the broker again at once as long as a right is missing."""
     async with receiving(bootstrap, tmp_path) as received:
         client = received.thread._ensure_consumer()._fetcher._client
         send = client.send
@@ -529,7 +529,7 @@ async def test_a_refused_partition_rests(
 
 
 async def test_a_rewind_while_a_buffer_is_full(bootstrap: str, tmp_path: Path) -> None:
-    """What had been fetched of other offsets does not come when there is room again."""
+    """Records fetched at other offsets before a rewind do not come when there is room again."""
     async with receiving(bootstrap, tmp_path) as received:
         received.app.consumer.on_buffer_full(received.input)
         kafka.send(bootstrap, received.name, records(0, 10))

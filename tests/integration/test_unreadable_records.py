@@ -16,7 +16,7 @@ from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
 def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
-    """It goes to quarantine, and the rest flows: no record whatever ends a worker."""
+    """A record whose header name is not UTF-8 goes to quarantine, and the rest flows: no record ends a worker."""
     name = kafka.unique("malformed")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     beside = [Raw(b"beside-0", timestamp=1_600_000_000_000), MALFORMED._replace(timestamp=1_600_000_000_001)]
@@ -50,7 +50,7 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_damaged_record_batch(tmp_path: Path) -> None:
-    """It is not stepped over: its lane waits and says where it is, what comes before and others flow; fixed it goes on."""
+    """A lane waits at a damaged batch and names its place; earlier records and other lanes flow; once it is fixed, the lane continues."""
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
@@ -88,7 +88,7 @@ def test_damaged_record_batch(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
-    """Their lane waits and names them, others flow; once they are deleted, the lane goes on with what follows."""
+    """A lane waits at messages from before Kafka 0.11 and names them, and others flow; once they are deleted, it continues."""
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
@@ -126,7 +126,7 @@ def test_messages_of_before_kafka_0_11(tmp_path: Path) -> None:
 
 
 def _replace(file: Path, old: bytes, new: bytes) -> None:
-    """Change bytes on the disk, as it does when it fails."""
+    """Change bytes on the disk, as a failing disk does."""
     content = file.read_bytes()
     assert content.count(old) == 1
     with file.open("r+b") as opened:

@@ -1,4 +1,4 @@
-"""The two distributions: what each brings, and the client in a project that is somebody else's."""
+"""The two distributions: the content of each, and the client in another project."""
 
 import ast
 import contextlib
@@ -21,11 +21,11 @@ from tests.support.kafka import Sent
 from tests.support.worker import wait_for
 
 PYTABLES = ROOT / "tests" / "support" / "pytables.lock"
-"""What it needs beside what the tests have."""
+"""Packages that PyTables needs beside those of the tests."""
 OURS = {"agents", "app", "conf", "native", "reconcile", "tables"}
 """Top-level names of the application."""
 FOREIGN = OURS | {"faust", "mode", "pyspark", "rocksdict", "rich", "jinja2", "matplotlib"}
-"""What a consumer has no use for."""
+"""Packages that a consumer does not need."""
 LATER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -73,7 +73,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.long
 def test_reproducible(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Built again from the same commit, elsewhere, later, by somebody with another umask: the same bytes."""
+    """A second build of the same commit, elsewhere, later, by somebody with another umask, gives the same bytes."""
     again = _built(clone(tmp_path_factory.mktemp("again") / "tree", umask=0o077), umask=0o077)
 
     assert set(again) == {"ringfence", "ringfence_client"}
@@ -95,7 +95,7 @@ def test_from_an_archive(wheels: dict[str, Path], tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_into_an_empty_environment(wheels: dict[str, Path], tmp_path: Path) -> None:
-    """With what the image of the workers has, everything is there that is declared, and Spark is said to be missing."""
+    """All that is declared is there with the packages of the workers' image, and Spark is reported as missing."""
     venv.create(tmp_path / "empty", with_pip=False)
     python = tmp_path / "empty" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
@@ -142,7 +142,7 @@ def _metadata(wheel: Path, key: str) -> list[str]:
 
 
 def test_top_level_names(wheels: dict[str, Path]) -> None:
-    """The client takes no name but its own two, and is told to type checkers; the application brings the rest, and needs it."""
+    """The client takes only its own two names, with type information; the application brings the rest, and requires the client."""
     assert _names(wheels["ringfence_client"]) == {"ringfence_client", "ringfence_kafka"}
     assert _names(wheels["ringfence"]) == OURS
     with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
@@ -240,7 +240,7 @@ def test_source_distribution(wheels: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_what_the_client_imports(wheels: dict[str, Path]) -> None:
-    """Only the standard library, itself, and what its metadata names."""
+    """The client imports only the standard library, itself, and the packages of its metadata."""
     needed = {"pydantic_core"} | {
         wheel.split("==")[0].split(">")[0].split("<")[0].replace("-", "_")
         for wheel in _metadata(wheels["ringfence_client"], "Requires-Dist")
@@ -259,9 +259,9 @@ def test_what_the_client_imports(wheels: dict[str, Path]) -> None:
 
 
 def _environment(folder: Path, wheel: Path) -> Path:
-    """An environment with the client and what it needs, and without the application; returns its programs' folder.
+    """Make an environment with the client and its requirements, without the application; return its programs' folder.
 
-    What is not ours comes from the environment of the tests. Its own .pth files, which would bring the application, do not count there.
+    Foreign packages come from the environment of the tests. Its own .pth files, which would bring the application, do not count there.
     """
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
@@ -279,7 +279,7 @@ def _environment(folder: Path, wheel: Path) -> Path:
 def _consuming(
     programs: Path, project: Path, log: Path, bootstrap: str, name: str, handler: str, value: bytes
 ) -> Iterator[None]:
-    """``ringfence-consume`` in a project, with one message; it ends in order."""
+    """Run ``ringfence-consume`` in a project, with one message; it ends in order."""
     (project / "ringfence.toml").write_text(
         f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{name}"\n[[addresses]]\nname = "{name}"\n'
     )
@@ -302,7 +302,7 @@ def _consuming(
 def test_in_a_project_with_packages_of_the_same_names(
     bootstrap: str, tmp_path: Path, wheels: dict[str, Path]
 ) -> None:
-    """It has its own app, agents, conf and tables: its handler is found, uses them, and runs beside nothing of the application."""
+    """The client finds a handler that uses the project's own app, agents, conf and tables, without any of the application."""
     name = kafka.unique("wheels")
     programs = _environment(tmp_path / "environment", wheels["ringfence_client"])
     project = tmp_path / "project"
@@ -333,7 +333,7 @@ def test_in_a_project_with_packages_of_the_same_names(
 
 @pytest.mark.long
 def test_beside_pytables(bootstrap: str, tmp_path: Path, wheels: dict[str, Path]) -> None:
-    """PyTables' package is called tables: it stays itself where the client is installed, and handlers use it."""
+    """PyTables' package, which is called tables, is unchanged beside the client, and handlers use it."""
     name = kafka.unique("wheels")
     programs = _environment(tmp_path / "environment", wheels["ringfence_client"])
     subprocess.run(

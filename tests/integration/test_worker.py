@@ -34,7 +34,7 @@ def _settle(process: WorkerProcess, bootstrap: str, address: str, partitions: in
 
 
 def _lag(bootstrap: str, group: str, topics: tuple[str, ...], partitions: int) -> list[int | None]:
-    """As kafka-consumer-groups.sh shows it: the end of the log, markers and all, less the group's offset; None = it has none."""
+    """Lag as kafka-consumer-groups.sh shows it: the end of the log, markers included, less the group's offset; None = it has none."""
     return [
         end - at if at >= 0 else None
         for topic in topics
@@ -47,7 +47,7 @@ def _lag(bootstrap: str, group: str, topics: tuple[str, ...], partitions: int) -
 
 
 def test_no_lag_at_rest(bootstrap: str, tmp_path: Path) -> None:
-    """A worker that has processed everything shows lag 0, whatever markers stand in input and forward topic, and rests then."""
+    """A worker that has processed everything shows lag 0, with any markers in input and forward topic, and rests then."""
     name = kafka.unique("rest")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     topics = (name, f"{name}-{name}-forward")
@@ -98,7 +98,7 @@ def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
-    """A worker whose disk is gone remembers all the same: the changelog holds what it knew."""
+    """A worker whose disk is lost still knows all IDs, from the changelog."""
     name = kafka.unique("disk")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1, "id_cache_size": 400}])
     with worker(config, "w") as process:
@@ -122,7 +122,7 @@ def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
 def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
     """Two workers of one configuration on one machine have half of the lanes each; one alone has all again.
 
-    Lanes that stay stay open. Those that move are restored before, or are in memory still.
+    Lanes that stay remain open. Those that move are restored before, or are in memory still.
     """
     name = kafka.unique("two")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
@@ -238,7 +238,7 @@ def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    """A second worker in the folder of a running one ends at once and says how to have two."""
+    """A second worker in the folder of a running one ends at once, and names the way to have two."""
     name = kafka.unique("twice")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     with worker(config, "same"):
@@ -255,9 +255,9 @@ def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped or killed, and back within the session time-out: it has its lanes again, and the other worker sees no rebalance.
+    """A static member that returns within the session time-out has its lanes again, and the other worker sees no rebalance.
 
-    It may listen at another port.
+    It was stopped or killed, and may listen at another port.
     """
     name = kafka.unique("static")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
@@ -299,7 +299,7 @@ def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
-    """Of two workers of one name the newer has the lanes; the older ends, says why, and does not come between."""
+    """The newer of two workers of one name has the lanes; the older ends, reports why, and does not interfere."""
     name = kafka.unique("namesake")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     elsewhere = {"RINGFENCE_APP__DATA_DIR": str(tmp_path / "elsewhere"), **STATIC}
@@ -328,7 +328,7 @@ def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> None:
-    """Back with one more address, or one fewer: the group shares out anew, so that nobody has what it does not read."""
+    """The group assigns again when a static member returns with one more address, or one fewer: nobody has unread lanes."""
     name = kafka.unique("more")
     one, two = [{"name": item, "partitions": 1} for item in (name, f"{name}-added")]
     both = configure(tmp_path, bootstrap, name, [one, two])
@@ -344,7 +344,10 @@ def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> N
 
 
 def test_topics_that_come_after_a_rolling_restart(bootstrap: str, tmp_path: Path) -> None:
-    """Static members that have all been back: new lanes are given out, whoever led the group, and until then nobody says ready."""
+    """Lanes that are new after a rolling restart of static members are assigned, under any leader of the group.
+
+    Until then no worker is ready.
+    """
     name = kafka.unique("later")
     here, later = [{"name": item, "partitions": 2} for item in (name, f"{name}-b")]
     both = configure(tmp_path, bootstrap, name, [here]).read_text()
@@ -381,7 +384,7 @@ def test_topics_that_come_after_a_rolling_restart(bootstrap: str, tmp_path: Path
 
 
 def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
-    """A port that somebody else has ends the start with the way out."""
+    """A port in use ends the start with an error that names the remedy."""
     name = kafka.unique("port")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -394,7 +397,7 @@ def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
-    """A worker whose topics do not exist says which and how to create them."""
+    """A worker whose topics do not exist names them and the command that creates them."""
     config = tmp_path / "c.toml"
     config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[[addresses]]\nname = "nowhere"\n')
     done = run_verb("worker", "--config", str(config), check=False)
@@ -405,7 +408,7 @@ def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_broker_away_is_named(tmp_path: Path) -> None:
-    """Without a broker the worker ends with 2 and names the address."""
+    """A worker without a broker ends with 2 and names the address."""
     config = tmp_path / "c.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
     done = run_verb("worker", "--config", str(config), check=False)

@@ -45,7 +45,7 @@ LIMIT_S: Final = 30.0
 
 
 class _Worker:
-    """Not ready by its web server, but by its log: none is needed."""
+    """A worker that is ready by its log, without a web server."""
 
     def __init__(self, config: Path, first: int, last: int) -> None:
         self._log = config.parent / "worker.log"
@@ -96,7 +96,7 @@ def test_stopped_meanwhile(started: _Worker) -> None:
 
 
 async def test_a_consumer(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ends as it does where no broker is from the beginning."""
+    """A consumer ends as it does if no broker is there from the beginning."""
     whole, starts = AIOKafkaConsumer.start, 0
 
     async def start(self: AIOKafkaConsumer) -> None:
@@ -116,11 +116,11 @@ async def test_a_consumer(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 BATCH = 5_000
 BATCHES = 10
-"""More than RocksDB keeps before it opens another file."""
+"""Bytes beyond those that RocksDB keeps before it opens another file."""
 
 
 async def test_folder_deleted_under_an_open_lane(bootstrap: str, tmp_path: Path) -> None:
-    """RocksDB is a cache: where it can no longer be written it is built anew, and the lane goes on, exact."""
+    """RocksDB is a cache: a lane builds it again when it can no longer be written, and continues, exact."""
     long = b"x" * 240
     async with bench(bootstrap, tmp_path, id_cache_size=BATCH * BATCHES) as lanes:
         lane = await lanes.opened()

@@ -1,7 +1,7 @@
-"""Random and damaged fetches for the native core: whatever a broker sends, it must not touch what is not its own.
+"""Random and damaged fetches for the native core: it touches no foreign memory, whatever a broker sends.
 
-``python -m tests.property.fuzz_core SEED SECONDS [CORE]``; CORE: another build of it, with the compiler's sanitizers say. Ends with status
-0 when nothing was found; a fault of memory ends the process by itself.
+``python -m tests.property.fuzz_core SEED SECONDS [CORE]``; CORE: another build of it, for example with the compiler's sanitizers. Ends with
+status 0 when nothing was found; a memory error ends the process by itself.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ LEAKED_BLOCKS_MAX: Final = 20_000
 
 
 def use(path: str) -> None:
-    """Have this build stand for ``native._core``."""
+    """Install this build as ``native._core``."""
     spec = importlib.util.spec_from_file_location("native._core", path)
     assert spec is not None
     assert spec.loader is not None
@@ -31,7 +31,7 @@ def use(path: str) -> None:
 
 
 def varint(value: int) -> bytes:
-    """As a record has it; of any size, and not always in the fewest bytes."""
+    """Encode a varint as a record has it; of any size, and not always in the fewest bytes."""
     rest = ((value << 1) ^ (value >> 63)) & (2**64 - 1)
     found = bytearray()
     while rest > 0x7F:
@@ -42,7 +42,7 @@ def varint(value: int) -> bytes:
 
 
 class Fuzz:
-    """By one seed."""
+    """Random work for the core, by one seed."""
 
     def __init__(self, seed: int) -> None:
         from agents.batch import native_records
@@ -83,7 +83,7 @@ class Fuzz:
         return bytes(self.made.stored(records, rng.choice([0, 0, 0, 1, 2, 3, 4]), rng.choice([-1, 7]), flags))
 
     def forged(self, offset: int) -> bytes:
-        """A batch whose header and checksum are right, and whose records are not."""
+        """Return a batch whose header and checksum are right, and whose records are not."""
         rng = self.rng
         body = bytearray()
         numbers = (0, 1, -1, -2, 5, 63, 64, 2**31 - 1, 2**31, -(2**31), 2**32, 2**63 - 1, -(2**63))
@@ -101,7 +101,7 @@ class Fuzz:
         return bytes(self.made.checked(batch))
 
     def damaged(self, batch: bytes) -> bytes:
-        """With some bytes changed, or cut off; under a checksum that fits, mostly."""
+        """Return the batch with some bytes changed or cut off, mostly under a checksum that fits."""
         rng, found = self.rng, bytearray(batch)
         for _ in range(rng.choice([0, 1, 1, 2, 8])):
             place = rng.randrange(len(found))
@@ -125,7 +125,7 @@ class Fuzz:
         return found if rng.random() < 0.9 else found[: rng.randrange(len(found))]
 
     def step(self) -> None:
-        """One fetch, in parts, and all that is done with what was read."""
+        """Parse one fetch in parts, and do all that is done with the result."""
         rng = self.rng
         self.offset = rng.choice([0, 100, 2**40, 2**62 - 50])
         data, begin = self.fetch(), rng.choice([0, *[self.offset] * 8, self.offset + 1, 2**62])
@@ -158,7 +158,7 @@ class Fuzz:
             self.look(joined)
 
     def look(self, records: Any) -> None:
-        """At each record, at parts of them, and at what would be made of them."""
+        """Look at each record, at parts of them, and at the batches built from them."""
         rng, core = self.rng, records.core
         self.parsed += len(records)
         everything = list(records)
@@ -186,7 +186,7 @@ class Fuzz:
                     output.builder._build()
 
     def ids(self) -> None:
-        """A ring's IDs, through changelogs and chunks that are sound, damaged, or of another lane."""
+        """Pass a ring's IDs through changelogs and chunks that are sound, damaged, or of another lane."""
         import native
         from tables.codec import ring_key
 
@@ -224,7 +224,7 @@ class Fuzz:
             pass
 
     def _ring_records(self, count: int, head: int, capacity: int) -> tuple[list[tuple[bytes, bytes]], int]:
-        """Ends of keys, and values; the next sequence."""
+        """Return the ends of keys, the values, and the next sequence."""
         rng, found = self.rng, []
         for _ in range(count):
             value = struct.pack(">BQiqq", 1, head, 0, head % 2**62, 7) + rng.randbytes(

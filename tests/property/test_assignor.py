@@ -1,4 +1,4 @@
-"""Partitions are shared out evenly, and no more of them move than must."""
+"""The assignor distributes partitions evenly, and moves no more of them than necessary."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from ringfence_client.consumer.assignor import Owned, _said, share
 
 @st.composite
 def _groups(draw: st.DrawFn) -> tuple[int, dict[str, dict[int, int]]]:
-    """A number of partitions, and what members say that they have: also of the same, and of what is not there."""
+    """Draw a number of partitions, and the ownership that each member claims, which may be contested or of missing partitions."""
     partitions = draw(st.integers(0, 30))
     members = draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=1, unique=True))
     had = st.dictionaries(st.integers(0, partitions + 3), st.integers(0, 3))
@@ -25,7 +25,7 @@ def _owners(owned: dict[str, dict[int, int]]) -> dict[int, str]:
 
 @given(_groups())
 def test_even_and_as_few_moves_as_can_be(group: tuple[int, dict[str, dict[int, int]]]) -> None:
-    """Each partition has one member, no member two more than another, and no even sharing keeps more where it is."""
+    """Each partition has one member, no member has two more than another, and no even assignment moves fewer."""
     partitions, owned = group
     found = share(range(partitions), owned)
     sizes = [len(value) for value in found.values()]
@@ -42,7 +42,7 @@ def test_even_and_as_few_moves_as_can_be(group: tuple[int, dict[str, dict[int, i
 
 
 def test_one_more_one_less() -> None:
-    """Nine consumers of twelve partitions become ten: one partition moves. One of five goes: its own move, and no others."""
+    """One partition moves when a tenth consumer joins nine with twelve partitions; only a leaver's own moves when one of five goes."""
     nine: dict[str, Owned] = {
         member: dict.fromkeys(number, 1)
         for member, number in share(range(12), {str(index): {} for index in range(9)}).items()
@@ -62,7 +62,7 @@ def test_one_more_one_less() -> None:
 
 
 def test_who_had_it_last() -> None:
-    """Of two that say that they have it the newer token counts; what is not held yet is given away first."""
+    """The newer token counts when two members claim a partition, and a member first gives away partitions that it does not hold yet."""
     woken = {"a": {0: 1, 1: 1}, "b": {0: 2, 1: 2, 2: 1, 3: 1}}
 
     assert share(range(4), woken) == {"a": [2, 3], "b": [0, 1]}
@@ -71,5 +71,5 @@ def test_who_had_it_last() -> None:
 
 @pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"T": 7}', b'{"T": {"x": 1}}'], ids=repr)
 def test_what_a_member_says_cannot_be_read(said: bytes) -> None:
-    """It is shared out to as if it had nothing."""
+    """A member whose claim cannot be read gets partitions as if it had nothing."""
     assert _said(said.replace(b"T", b"topic"), "topic") == {}

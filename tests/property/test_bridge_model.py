@@ -51,7 +51,7 @@ def _passed(system: System, partition: int) -> list[hop.Hop]:
 
 
 def _passed_anywhere(system: System) -> list[hop.Hop]:
-    """The same where lanes forward what is misplaced, and take turns at random."""
+    """Records that passed, when lanes forward misplaced ones and take turns at random."""
     memories = [HopMemory(CAPACITY) for _ in range(system.partitions)]
     inputs = [deque(system.logs[system.plan.target_topic, index]) for index in range(system.partitions)]
     detours: list[deque[tuple[dict[str, Any], Arrival]]] = [deque() for _ in inputs]
@@ -122,7 +122,7 @@ def _quarantined(system: System) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_once_and_in_order(tenth: int) -> None:
-    """Each once, in order, whatever becomes of those who forward it; what is refused is in quarantine, or passes when it no longer is."""
+    """Each record passes once, in order, whichever instances die; a refused one is in quarantine, or passes once it fits."""
     for seed in range(tenth * RUNS // 10, (tenth + 1) * RUNS // 10):
         print("seed", seed)
         _require_exact(asyncio.run(run(System(random.Random(seed)))))
@@ -130,7 +130,7 @@ def test_once_and_in_order(tenth: int) -> None:
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_partitioner_changed(tenth: int) -> None:
-    """Instances with different partitioners: what one has sent to a partition comes to another one. Nothing is lost by that."""
+    """Nothing is lost when instances have different partitioners and place one record in different partitions."""
     for seed in range(tenth * RUNS // 10, (tenth + 1) * RUNS // 10):
         print("seed", seed)
         system = asyncio.run(run(System(random.Random(seed), ("murmur2", "crc32"))))
@@ -146,7 +146,7 @@ def test_partitioner_changed(tenth: int) -> None:
 
 
 async def _taken_after_all(system: System) -> None:
-    """An instance dies with poison on its way to quarantine; what follows stands at the target. Then somebody raises the limit."""
+    """Run an instance that dies with poison on its way to quarantine and later records at the target; then raise the limit."""
     first = Instance(system)
     for _ in range(20):
         await serve(first, [system.plan.target_topic])
@@ -160,7 +160,7 @@ async def _taken_after_all(system: System) -> None:
 
 
 def test_taken_after_all() -> None:
-    """What came after it has not confirmed it: it passes, though late."""
+    """A refused record passes late, because no later record has confirmed it."""
     system = System(random.Random(1))
     values = [b"0", b"poison", b"2", b"3"]
     system.source = [
@@ -183,7 +183,7 @@ MARK: Final = ("mark", b"1")
 
 
 class Record(NamedTuple):
-    """As a consumer reads it."""
+    """A record as a consumer reads it."""
 
     key: bytes | None
     value: bytes | None
@@ -229,7 +229,7 @@ def test_quick_is_as_careful(seed: int) -> None:
 
 
 def _require_traced_alike(quick: Translator, careful: Translator, records: list[Record]) -> None:
-    """What comes back is the same, and who says where a message has been."""
+    """Require the same returned records, and the same traced records, from both translators."""
     found = []
     for translator in (quick, careful):
         passing = Passing("x" * 22, {b"berlin"}, forwards=False)

@@ -1,6 +1,6 @@
 """Random histories of one partition at a consumer: assigned, revoked, lost, broken, at any moment, in its own event loop.
 
-Lease and writer are stand-ins that answer late; what they say to a real cluster, the tests of leases show. All else is as it runs.
+Lease and writer are stand-ins that answer late; the tests of leases use a real cluster. All else is the real code.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LIMIT_S = 60.0
 
 
 class _Writer:
-    """Whose lease it is, as long as it has not ended."""
+    """Writer that holds the lease until it has ended."""
 
     def __init__(self) -> None:
         self.held = True
@@ -58,23 +58,23 @@ class _Writer:
         self.ended = self.ended or "abandoned"
 
     def taken(self) -> None:
-        """As it finds out that somebody else has the lease."""
+        """End as a writer does when it finds out that somebody else has the lease."""
         self.ended = "taken"
         self.lose()
 
 
 class _Group:
-    """Who is a member of which generation; and the leases that were acquired, as :class:`LeaseAcquisition` does it."""
+    """Generation of the group, and the leases acquired as :class:`LeaseAcquisition` acquires them."""
 
     def __init__(self, options: ConsumerOptions) -> None:
         self.writers: list[_Writer] = []
         self.options = options
         self.refusing = 0
-        """So many of the next leases are somebody else's by the time they are written."""
+        """Number of the next leases that somebody else holds by the time they are written."""
         self.gap_records = 0
-        """What each opening finds missing."""
+        """Number of missing records that each opening finds."""
         self.confirms: list[Any] = []
-        """What leases ask whose they are."""
+        """Calls with which leases confirm their ownership."""
         self._memory = MemoryBudget(options.memory_max)
         self._coordinator = SimpleNamespace(generation=0)
 
@@ -82,7 +82,7 @@ class _Group:
         self._coordinator.generation += 1
 
     def consumer(self) -> Any:
-        """As much of aiokafka's as is asked for where nothing is fetched."""
+        """The part of an aiokafka consumer that is used when nothing is fetched."""
         ignored = dict.fromkeys(("pause", "seek", "resume"), lambda *_: None)
         return SimpleNamespace(_coordinator=self._coordinator, assignment=lambda: set(OURS), **ignored)
 
@@ -163,12 +163,12 @@ async def _history(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_histories(seed: int) -> None:
-    """One lease at a time, nothing handed out of what may be another's; at the end what is ours is held, and is released."""
+    """A consumer holds one lease at a time, hands out nothing of another's, and at the end holds its own and releases it."""
     await _history(seed)
 
 
 async def test_what_retention_deleted_is_counted() -> None:
-    """Once, and only when the lease says where it goes on: an opening that failed before finds the same gap again."""
+    """A gap counts once, when the lease gives the next offset: an opening that failed before finds the same gap again."""
     group, dispatcher, held_partitions = _begun()
     group.gap_records, group.refusing = 7, 2
     held_partitions.given(OURS)
@@ -181,7 +181,7 @@ async def test_what_retention_deleted_is_counted() -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 async def test_asked_in_one_generation_and_given_in_the_next(ours: bool) -> None:
-    """Whose it is, the latest assignment says: a lease that comes back while its holder asks is not lost."""
+    """The latest assignment decides ownership: a lease that comes back while its holder asks is not lost."""
     group, _, held_partitions = _begun()
     group.next_generation()
     held_partitions.given(OURS)

@@ -1,4 +1,4 @@
-"""What is written to changelog and RocksDB is read again, whatever it is; what is not ours is refused."""
+"""Records of changelog and RocksDB are read as they were written, and foreign bytes are refused."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -44,7 +44,7 @@ metas = st.builds(
 @fixed
 @given(one=sequences, other=sequences, value=ids, origin=origins)
 def test_newer_without_decoding(one: int, other: int, value: bytes, origin: Origin) -> None:
-    """Which of two ring records is newer is seen in their bytes, whatever else they hold."""
+    """The bytes of two ring records alone show which is newer."""
     first, second = codec.ring_value(one, value, origin), codec.ring_value(other, b"", Origin(0, 0, 0))
 
     assert codec.is_newer(first, second) == (one > other)

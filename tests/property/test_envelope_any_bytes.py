@@ -1,4 +1,4 @@
-"""Whatever stands in a value: an envelope, or one error that says why it is none."""
+"""Any value is read as an envelope, or refused with one error that gives the reason."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ anything = st.recursive(
 
 
 def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: bool) -> None:
-    """One of the ways to write it."""
+    """Write a text or its base64 form."""
     try:
         text = None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -52,7 +52,7 @@ def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: b
 @given(made, st.booleans(), st.booleans())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> None:
-    """What is written in the grammar is read as it was meant, in either spelling."""
+    """An envelope written in the grammar is read with its meaning, in either spelling."""
     written = []
     for item in those:
         part: dict[str, Any] = {} if item.address is None else {"address": item.address}
@@ -70,7 +70,7 @@ def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> Non
 
 
 def both(value: bytes) -> list[Part] | None:
-    """What is read quickly is what is read with care."""
+    """Read a value with both readers, and require that the quick one agrees with the careful one."""
     found = fast_envelope.read(value)
     assert found is None or found == decode_any(value)
     bare = fast_envelope.read_bare(value)
@@ -86,7 +86,7 @@ def both(value: bytes) -> list[Part] | None:
 
 
 def judged(value: bytes) -> None:
-    """An answer, or the one error; nothing else comes out."""
+    """Return an answer or the one error; nothing else is raised."""
     both(value)
     found, reason = [], ""
     try:
@@ -138,7 +138,7 @@ def test_any_json(value: Any) -> None:
 @given(made, st.data())
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
-    """A byte or a piece of an envelope in another place, twice, missing, or another one: both readers agree."""
+    """Both readers agree on an envelope in which a byte or a piece is moved, doubled, missing or changed."""
     written = []
     for item in those:
         part: dict[str, Any] = {"address": item.address}

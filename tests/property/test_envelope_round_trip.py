@@ -1,4 +1,4 @@
-"""What producers make of parts, workers read as these parts, whatever bytes they hold."""
+"""Workers read the parts that producers wrote, whatever bytes they hold."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def raw(content: Any) -> bytes | None:
 @given(made)
 @settings(max_examples=1_000, deadline=None)
 def test_round_trip(parts: list[Part]) -> None:
-    """Exactly: also null apart from empty, and headers in their order with repeats."""
+    """Parts come back exactly: null differs from empty, and headers keep their order and repeats."""
     sent = envelope(parts, "7")
     read = worker.decode(dict(sent.headers)["_RF_TX"], sent.value)
 
@@ -60,7 +60,7 @@ anything = st.none() | st.integers() | st.binary(max_size=4) | st.text(st.charac
 )  # fmt: skip
 @settings(max_examples=1_000, deadline=None)
 def test_whatever_is_given(parts: list[Any]) -> None:
-    """An error, or what a worker reads: nothing is made that would be in quarantine."""
+    """Any input gives an error or an envelope that a worker reads: no envelope would go to quarantine."""
     try:
         sent = envelope(parts)
     except (TypeError, ValueError):

@@ -24,7 +24,7 @@ thorough = settings(derandomize=True, deadline=None, max_examples=400)
 @thorough
 @given(plan=plans(), dice=rolls)
 def test_silent_on_a_correct_run(plan: Plan, dice: random.Random) -> None:
-    """Resends past the ring or to another lane are said to be that, and nothing else is said of anything."""
+    """The checker reports resends past the ring or to another lane as such, and nothing else."""
     model = Model(plan, dice)
 
     assert counts(check(model.history)) == model.due()
@@ -33,7 +33,7 @@ def test_silent_on_a_correct_run(plan: Plan, dice: random.Random) -> None:
 @thorough
 @given(plan=plans(), dice=rolls)
 def test_in_any_order(plan: Plan, dice: random.Random) -> None:
-    """In which order the records were read makes no difference."""
+    """The order in which records were read makes no difference."""
     history = Model(plan, dice).history
     before = sorted(map(str, check(history)))
     for records in (history.inputs, history.accepted, history.diverted, history.quarantined, history.sends):
@@ -45,7 +45,7 @@ def test_in_any_order(plan: Plan, dice: random.Random) -> None:
 @thorough
 @given(plan=plans(capacity=99), dice=rolls)
 def test_forgetting_is_found(plan: Plan, dice: random.Random) -> None:
-    """A ring that holds all, and yet forgets one ID, is found out, whatever was forwarded in between."""
+    """The checker finds a ring that holds all IDs and yet forgets one, whatever was forwarded in between."""
     model = Model(plan, dice, forgetful=True)
     assume(model.forgotten is not None)
 
@@ -58,7 +58,7 @@ def test_forgetting_is_found(plan: Plan, dice: random.Random) -> None:
 @thorough
 @given(plan=plans(), dice=rolls, kept=st.lists(st.integers(0, 30), min_size=3, max_size=3))
 def test_a_gap_is_all_that_is_unknown(plan: Plan, dice: random.Random, kept: list[int]) -> None:
-    """Whatever retention deleted of the input, the run is not called clean, and what is left is judged as before."""
+    """A run with input deleted by retention is not called clean, and the remaining input is judged as before."""
     model = Model(plan, dice)
     starts = dict(enumerate(kept[: plan.partitions]))
     inputs = [input_ for input_ in model.history.inputs if input_.offset >= starts[input_.partition]]
@@ -71,13 +71,13 @@ def test_a_gap_is_all_that_is_unknown(plan: Plan, dice: random.Random, kept: lis
 
 
 class Planted(NamedTuple):
-    """A history with a fault, and what must be said of it."""
+    """A history with a fault, and the finding that is due for it."""
 
     history: History
     anomaly: Anomaly
     place: Place | None
     alone: bool = True
-    """Nothing else is to be said."""
+    """Nothing else is to be reported."""
 
 
 def _pick(dice: random.Random, records: list[Record]) -> Record:
@@ -86,7 +86,7 @@ def _pick(dice: random.Random, records: list[Record]) -> Record:
 
 
 def _with(history: History, old: Record | None, new: Record | None) -> History:
-    """With an accepted record removed, added or replaced."""
+    """Return the history with an accepted record removed, added or replaced."""
     accepted = [item for item in history.accepted if item is not old]
     return replace(history, accepted=accepted if new is None else [*accepted, new])
 
@@ -96,7 +96,7 @@ def _after(history: History) -> int:
 
 
 def lose(model: Model, dice: random.Random) -> Planted:
-    """An accepted record is missing; so its resends are no duplicates either."""
+    """Remove an accepted record, so that its resends are not duplicates either."""
     history = model.history
     due = [item for item in history.accepted if model.once(model.origins[item.place])]
     victim = _pick(dice, due)
@@ -104,14 +104,14 @@ def lose(model: Model, dice: random.Random) -> Planted:
 
 
 def lose_diverted(model: Model, dice: random.Random) -> Planted:
-    """A duplicate is not in its topic."""
+    """Remove a duplicate from its topic."""
     victim = _pick(dice, model.history.diverted)
     left = [item for item in model.history.diverted if item is not victim]
     return Planted(replace(model.history, diverted=left), Anomaly.LOST, model.origins[victim.place].place)
 
 
 def double(model: Model, dice: random.Random) -> Planted:
-    """An accepted record is there again, anywhere behind."""
+    """Add an accepted record again, anywhere behind."""
     victim = _pick(dice, model.history.accepted)
     copy = victim._replace(
         offset=_after(model.history), partition=dice.randrange(model.plan.accepted_partitions)
@@ -120,7 +120,7 @@ def double(model: Model, dice: random.Random) -> Planted:
 
 
 def swap(model: Model, dice: random.Random) -> Planted:
-    """Two of one group and one input partition change places."""
+    """Swap two records of one group and one input partition."""
     one = _pick(dice, [item for item in model.history.accepted if item.key is not None])
     partition = model.origins[one.place].partition
     others = [
@@ -135,7 +135,7 @@ def swap(model: Model, dice: random.Random) -> Planted:
 
 
 def scatter(model: Model, dice: random.Random) -> Planted:
-    """One of a group goes to another partition of the output."""
+    """Move a record of a group to another partition of the output."""
     several = Counter(item.key for item in model.history.accepted)
     victim = _pick(
         dice, [item for item in model.history.accepted if item.key is not None and several[item.key] > 1]
@@ -145,7 +145,7 @@ def scatter(model: Model, dice: random.Random) -> Planted:
 
 
 def corrupt(model: Model, dice: random.Random) -> Planted:
-    """One thing of an accepted record is another."""
+    """Change one property of an accepted record."""
     victim = _pick(dice, model.history.accepted)
     bad = dice.choice(
         [
@@ -160,14 +160,14 @@ def corrupt(model: Model, dice: random.Random) -> Planted:
 
 
 def invent(model: Model, dice: random.Random) -> Planted:
-    """An accepted record names an input that is not there."""
+    """Add an accepted record that names a missing input."""
     source = dice.choice([f"{TOPIC}/0/999", f"{TOPIC}/7/0", "payments/0/0", TOPIC]).encode()
     made_up = Record(f"{TOPIC}.accepted", 0, _after(model.history), b"g0", b"v", (("_RF_SOURCE", source),), 0)
     return Planted(_with(model.history, None, made_up), Anomaly.PHANTOM, made_up.place)
 
 
 def forget_send(model: Model, dice: random.Random) -> Planted:
-    """An input is there that nobody sent, or that failed for certain."""
+    """Add an input that nobody sent, or whose send failed for certain."""
     victim = _pick(dice, model.history.inputs)
     others = [send for send in model.history.sends if send.token != victim.token]
     assume(others)
@@ -177,13 +177,13 @@ def forget_send(model: Model, dice: random.Random) -> Planted:
 
 
 def lose_send(model: Model, dice: random.Random) -> Planted:
-    """What was acknowledged never reached the input."""
+    """Add an acknowledged send that never reached the input."""
     sends = [*model.history.sends, Send(b"unseen", None, None, Outcome.OK)]
     return Planted(replace(model.history, sends=sends), Anomaly.LOST, None)
 
 
 def reject(model: Model, dice: random.Random) -> Planted:
-    """The duplicate is accepted in place of its original, which came before it in the same partition."""
+    """Accept the duplicate in place of its original, which came before it in the same partition."""
     pairs = [
         (duplicate, original)
         for duplicate, original in model.duplicates
@@ -230,7 +230,7 @@ FAULTS: Final[list[Callable[[Model, random.Random], Planted]]] = [
 def test_loud_on_one_fault(
     plan: Plan, dice: random.Random, fault: Callable[[Model, random.Random], Planted]
 ) -> None:
-    """One fault, planted anywhere in a correct run, is found by its name and at its place."""
+    """The checker finds one fault, planted anywhere in a correct run, by its name and at its place."""
     model = Model(plan, dice)
     assume(model.history.sends)
     planted = fault(model, dice)

@@ -1,6 +1,6 @@
 """The fault tests' checker on runs with bridges, as the real path makes them: silent on each, loud on one planted fault.
 
-So what a lane knows of hops, and what the checker says that it must, are the same, though they share no code.
+A lane's knowledge of hops and the checker's expectation agree, although they share no code.
 """
 
 import random
@@ -16,11 +16,11 @@ from tests.support.bridges.lane_runs import BridgedRun
 
 RUNS: Final = 600
 _ALLOWED: Final = {Anomaly.CROSS_LANE, Anomaly.OVERRUN}
-"""What producers and small rings bring about."""
+"""Anomalies that producers and small rings cause."""
 
 
 def test_silent_on_correct_runs() -> None:
-    """Whatever is sent, by whatever way, and however lanes take turns."""
+    """The checker is silent on correct runs, for any traffic over any route, and for any turns of lanes."""
     fates: set[str] = set()
     for seed in range(RUNS):
         run = BridgedRun("orders", seed)
@@ -38,7 +38,7 @@ def _bridged(record: Record) -> bool:
 
 
 def lose(history: History, dice: random.Random) -> tuple[History, Record] | None:
-    """A hop that came once is missing, and nothing had confirmed it before."""
+    """Remove a hop that came once, and that nothing had confirmed before."""
     hops = [input_.header("_RF_BRIDGE_DUPL_ID") for input_ in history.inputs]
     alone = [
         input_
@@ -57,7 +57,7 @@ def lose(history: History, dice: random.Random) -> tuple[History, Record] | None
 
 
 def _known(history: History, record: Record) -> bool:
-    """Whether anything of its source says that it is confirmed."""
+    """Whether any record of its source confirms it."""
     source, _, offset = (record.header("_RF_BRIDGE_DUPL_ID") or b"").rpartition(b"/")
     return any(
         (input_.header("_RF_BRIDGE_DUPL_ID") or b"").startswith(source + b"/")
@@ -67,7 +67,7 @@ def _known(history: History, record: Record) -> bool:
 
 
 def forget(history: History, dice: random.Random) -> tuple[History, Record] | None:
-    """What was dropped for its hop was accepted instead."""
+    """Accept a record that was dropped for its hop."""
     if history.capacity < 1_000 or history.divert:
         return None
     seen: set[tuple[bytes | None, int]] = set()
@@ -91,7 +91,7 @@ def _came(history: History, record: Record) -> bool:
 
 
 def _accepted(history: History, record: Record) -> Record:
-    """Behind all, as a lane would have written it."""
+    """Return the record as a lane would have written it, behind all others."""
     kept = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
     headers = (*kept, ("_RF_SOURCE", str(record.place).encode()))
     places = {item.key: item.partition for item in history.accepted}
@@ -104,7 +104,7 @@ def _accepted(history: History, record: Record) -> Record:
 
 
 def leave(history: History, dice: random.Random) -> tuple[History, Record] | None:
-    """A header of its bridge is left, or one of a cluster connection is made up or lost."""
+    """Add a header of a bridge to an accepted record, or forge or lose a header of its cluster connections."""
     victim = _pick(dice, history.accepted)
     if victim is None:
         return None
@@ -134,7 +134,7 @@ Fault = Callable[[History, random.Random], tuple[History, Record] | None]
     [(lose, Anomaly.LOST), (forget, Anomaly.FORGOTTEN), (leave, Anomaly.CORRUPTED)],
 )
 def test_loud_on_one_fault(fault: Fault, anomaly: Anomaly) -> None:
-    """Planted anywhere in such a run, the checker names it, at its place, and no other; one that comes so late is out of order, too."""
+    """The checker names the one fault planted in such a run, at its place; one that comes so late is out of order, too."""
     planted = 0
     for seed in range(RUNS):
         run = BridgedRun("orders", seed)

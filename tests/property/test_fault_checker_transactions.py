@@ -16,19 +16,19 @@ Fault = Callable[[list[Record], Record, random.Random], list[Record]]
 
 
 def _tear(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
-    """One part is missing; there is another."""
+    """Remove one part; another one stays."""
     count = int((victim.header("_RF_TX_PART") or b"").partition(b"/")[2])
     assume(count > 1)
     return [item for item in accepted if item is not victim]
 
 
 def _double(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
-    """One part is there again, behind all."""
+    """Add one part again, behind all."""
     return [*accepted, victim._replace(offset=max(item.offset for item in accepted) + 1)]
 
 
 def _swap(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
-    """Two parts of one transaction and one group change places."""
+    """Swap two parts of one transaction and one group."""
     same = [
         item
         for item in accepted
@@ -43,7 +43,7 @@ def _swap(accepted: list[Record], victim: Record, dice: random.Random) -> list[R
 
 
 def _corrupt(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
-    """One thing of a part is another."""
+    """Change one property of a part."""
     bad = dice.choice(
         [
             victim._replace(value=b"another"),
@@ -57,7 +57,7 @@ def _corrupt(accepted: list[Record], victim: Record, dice: random.Random) -> lis
 
 
 def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
-    """A part is accepted in another address."""
+    """Accept a part in another address."""
     topic = dice.choice([count for count in COUNTS if count != victim.topic])
     return [victim._replace(topic=topic, offset=999) if item is victim else item for item in accepted]
 
@@ -77,7 +77,7 @@ def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> li
 def test_checker_is_loud_on_one_fault(
     plan: list[Planned], dice: random.Random, fault: Fault, anomaly: Anomaly
 ) -> None:
-    """Planted anywhere in such a run, the checker names it, at its place."""
+    """The checker names one fault, planted anywhere in such a run, at its place."""
     world = World(plan, 1_000, dice)
     world.run()
     accepted = world.history.accepted

@@ -1,8 +1,8 @@
-"""Bridges into lanes: each record of a source passes once, in order, whatever becomes of those who forward it.
+"""Bridges into lanes: each record of a source passes once, in order, whichever instances of its bridge die.
 
-The real path and hop memory, the memory written down and read again now and then. Bridges live and die: their batches come late, twice or
-never, answers are lost, two work at a time, offsets are set back, and keys are placed by another partitioner than the lanes'. What each
-batch says is what the shortest program says; and where the memory is large enough, what passes is the source itself.
+The real path and hop memory run, and the memory is written down and read again now and then. Bridges live and die: their batches come late,
+twice or never, answers are lost, two work at a time, and offsets are set back. Bridges place keys by another partitioner than the lanes'.
+The verdicts of each batch are those of the shortest program. With a large enough memory, the records that pass are the source itself.
 """
 
 import random
@@ -40,7 +40,7 @@ class Message(NamedTuple):
     key: bytes | None
     id: bytes | None
     partition: int
-    """Where its bridge puts it."""
+    """Input partition that its bridge chooses."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Life:
 
 
 class Bridge:
-    """Of one source partition."""
+    """Bridge of one source partition."""
 
     def __init__(
         self, source: Source, messages: Sequence[Message], ignore: bool, dice: random.Random
@@ -148,11 +148,11 @@ class Forwarded(Given):
     """A record that a bridge put into the input."""
 
     source: int = 0
-    """Its offset there."""
+    """Its offset in the input."""
 
 
 class Reference:
-    """Hop memory and ring of a lane, said in the shortest way."""
+    """Hop memory and ring of a lane, written in the shortest way."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -194,11 +194,11 @@ class World:
         self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.next: dict[tuple[str, int], int] = defaultdict(int)
         self.passed: dict[tuple[Source, int, int], list[int]] = defaultdict(list)
-        """What was new, by source, input partition and home."""
+        """Offsets of new records, by source, input partition and home."""
         self.bridges = [self._bridge(number) for number in range(dice.randint(1, 3))]
 
     def _bridge(self, number: int) -> Bridge:
-        """The same topic ID and another bridge, or the same bridge and another partition: sources that must be kept apart."""
+        """Add a bridge with the same topic ID, or the same bridge with another partition: sources that must be kept apart."""
         dice = self.dice
         source = Source(f"to-{number % 2}", dice.choice(TOPIC_IDS), number)
         right = dice.random() < 0.4
@@ -220,7 +220,7 @@ class World:
             log.append(Forwarded(len(log), record.key, record.headers, source=source))
 
     def run(self) -> None:
-        """Until nothing is left; then what is late lands."""
+        """Run until nothing is left; then deliver what is late."""
         for _ in range(30_000):
             running = [bridge for bridge in self.bridges if not bridge.done]
             if not running:
@@ -240,7 +240,7 @@ class World:
             pass
 
     def turn(self) -> bool:
-        """One batch of some lane: decided, and committed or not."""
+        """Give one lane a batch: decided, and committed or not."""
         ready = [place for place, log in self.logs.items() if self.next[place] < len(log)]
         if not ready:
             return False
@@ -291,7 +291,7 @@ class World:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_each_once_in_order(chunk: int) -> None:
-    """With room for all that is in flight what passes is the source, each record once, in the order of each way and home."""
+    """The lanes pass each source record once, in the order of each route and home, if the memory holds all records in flight."""
     for seed in range(chunk * 150, (chunk + 1) * 150):
         world = World(random.Random(seed), 1_000)
         world.run()
@@ -305,7 +305,7 @@ def test_each_once_in_order(chunk: int) -> None:
 
 
 def test_as_the_rule_says_where_there_is_less_room() -> None:
-    """Also where the memory is smaller than what is in flight, or off, it knows what the rule says: World compares each verdict."""
+    """A memory that is off, or smaller than the records in flight, follows the rule: World compares each verdict."""
     repeated = 0
     for seed in range(200):
         world = World(random.Random(seed), seed % 4)
@@ -337,7 +337,7 @@ arrivals = st.builds(
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(batches=st.lists(st.lists(arrivals, max_size=12), max_size=12), capacity=st.sampled_from([1, 3, 100]))
 def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int) -> None:
-    """A memory that is written down and read again after each batch knows what one that never was knows, and the reference too."""
+    """A memory that is written down and read again after each batch knows as much as one that is not, and as the reference."""
     kept = HopMemory(capacity)
     changelog: dict[bytes, bytes] = {}
     reference = Reference(capacity)

@@ -33,7 +33,7 @@ def _same(ids: Any, index: ResidentIndex, asked: list[bytes]) -> None:
 def test_same_as_the_index_in_python(
     capacity: int, head: int, batches: list[list[bytes]], data: st.DataObject
 ) -> None:
-    """Whatever comes, comes again after it was forgotten, or is forgotten by order: both know the same."""
+    """Core and Python index know the same IDs, whether these come, come again after they were forgotten, or are cleared."""
     assert native.core is not None
     ids, index = native.core.Ids(capacity, head), ResidentIndex(head)
     low = head
@@ -75,7 +75,7 @@ def test_many(capacity: int) -> None:
 
 
 def test_what_was_let_go_of_says_so() -> None:
-    """Nobody is told that an ID is unknown by what is no longer there."""
+    """Released IDs raise an error when they are asked, and never report an ID as unknown."""
     assert native.core is not None
     ids = native.core.Ids(100_000, 0)
     ids.note(0, [b"%d" % index for index in range(100_000)], 0)
@@ -96,7 +96,7 @@ def _values(first: int, ids: list[bytes]) -> list[bytes]:
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 2**40))
 @settings(deadline=None)
 def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int) -> None:
-    """Of ring records the index is what noting them one by one makes, and the chunk holds their values."""
+    """The index gathered from ring records equals the index that notes them one by one, and the chunk holds their values."""
     assert native.core is not None
     values = _values(first, texts)
     keys = [ring_key(capacity, first + number) for number in range(len(texts))]
@@ -133,7 +133,7 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
     ],
 )
 def test_gathering_ends_before_what_is_not_usual(key: bytes, value: bytes | None) -> None:
-    """What is no ring record, or not the next one, is for Python to judge."""
+    """Gathering stops at a record that is not a ring record, or not the next one, and leaves it to Python."""
     assert native.core is not None
     usual = [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(3)]
     ids = native.core.Ids(9, 0)
@@ -142,7 +142,7 @@ def test_gathering_ends_before_what_is_not_usual(key: bytes, value: bytes | None
 
 
 def test_what_is_there_already_is_passed_over() -> None:
-    """A store may hold records behind its position: they come again."""
+    """Records that a store holds behind its position come again and are passed over."""
     assert native.core is not None
     records = parsed_changelog(
         [(ring_key(9, index), ring_value(index, b"%d" % index, Origin(0, 0, 0))) for index in range(6)]
@@ -175,7 +175,7 @@ def test_what_is_there_already_is_passed_over() -> None:
     ],
 )
 def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -> None:
-    """It is whole where each sequence of the ring is there, and none beyond."""
+    """The index is whole if it has each sequence of the ring, and none beyond."""
     assert native.core is not None
     ids = native.core.Ids(20, 0)
     for sequence in sequences:

@@ -26,7 +26,7 @@ from ringfence_client.window.ledger import GroupInfo, GroupLedger
 CONSUMERS = ("anne", "ben", "cleo")
 GROUPS = (b"A", b"B", b"C", b"")
 STALE_MIN = 2
-"""Heaps of heads are swept that early, so that it happens in short runs too."""
+"""Number of stale entries from which heaps of heads are swept: small, so that it happens in short runs too."""
 
 consumers = st.sampled_from(CONSUMERS)
 groups = st.sampled_from([*GROUPS, None])
@@ -44,12 +44,12 @@ class Message:
 
 
 class Model:
-    """The rules as they are told."""
+    """The rules of the ledger as a plain program."""
 
     def __init__(self, prefetch: int) -> None:
         self.prefetch = prefetch
         self.messages: list[Message] = []
-        """By position."""
+        """Unfinished messages, by position."""
 
     def append(self, message: Message) -> None:
         self.messages = sorted([*self.messages, message], key=lambda item: item.position)
@@ -132,7 +132,7 @@ class Ledger(RuleBasedStateMachine):
         self.gone: list[int] = []
 
     def message(self, data: st.DataObject, *, held: bool) -> Message | None:
-        """One of the messages; where there is none that is held or waits, nothing is to be done."""
+        """Draw one of the messages that are held, or one that waits; None if there is none."""
         chosen = [message for message in self.model.messages if (message.holder is not None) is held]
         return data.draw(st.sampled_from(chosen)) if chosen else None
 
@@ -151,7 +151,7 @@ class Ledger(RuleBasedStateMachine):
 
     @rule(first=positions, names=st.lists(groups, max_size=8))
     def append_a_batch(self, first: int, names: list[bytes | None]) -> None:
-        """As they come from a partition: in order, and next to each other."""
+        """Append messages as they come from a partition: in order, and next to each other."""
         for position, group in enumerate(names, first):
             self.append(position, group)
 
@@ -201,7 +201,7 @@ class Ledger(RuleBasedStateMachine):
         act=st.sampled_from([GroupLedger.acknowledge, GroupLedger.reject, GroupLedger.release]),
     )
     def act_on_anothers(self, data: st.DataObject, consumer: str, act: Callable[..., object]) -> None:
-        """What another holds, the error names the holder; what waits or is not there, nobody."""
+        """Require an error that names the holder of another's message, or nobody for one that waits or is not there."""
         position = data.draw(positions)
         message = next((message for message in self.model.messages if message.position == position), None)
         holder = message.holder if message else None
@@ -215,7 +215,7 @@ class Ledger(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.messages) > 6)
     @rule(order=st.permutations(CONSUMERS))
     def drain(self, order: Sequence[str]) -> None:
-        """Consumers by turns take and finish one after the other: all there is, in order."""
+        """Let consumers by turns take and finish one message after the other: all there is, in order."""
         for consumer in CONSUMERS:
             self.close(consumer)
         seen: list[int] = []
@@ -251,7 +251,7 @@ class Ledger(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("stale_min", [STALE_MIN, ledger._STALE_MIN])
 def test_ledger_keeps_the_rules(stale_min: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever consumers do, in any order, each gets what the rules give it, and nothing is lost."""
+    """Each consumer gets the messages due by the rules, in any order of actions, and nothing is lost."""
     monkeypatch.setattr(ledger, "_STALE_MIN", stale_min)
     run_state_machine_as_test(
         Ledger,

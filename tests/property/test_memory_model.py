@@ -1,4 +1,4 @@
-"""Partitions that come and go, and keep, park, drop and read again: nobody uses more than there is, and the books are right."""
+"""Partitions come and go, and keep, park, drop and read again: nobody uses more memory than there is, and the books are right."""
 
 import random
 from collections import Counter
@@ -13,7 +13,7 @@ STEPS = 3_000
 
 
 class Fetched(NamedTuple):
-    """What is looked at of a record."""
+    """Fields of a record that the memory uses."""
 
     offset: int
     key: bytes | None
@@ -22,7 +22,7 @@ class Fetched(NamedTuple):
 
 
 class Model:
-    """A partition, and what is known of it without it."""
+    """A partition, and the expected state of its memory."""
 
     def __init__(self, memory: MemoryBudget) -> None:
         self.resident = RecordCache(10_000, memory)
@@ -38,7 +38,7 @@ class Model:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_books_and_bounds(seed: int) -> None:
-    """Whatever happens, what is used is what is there; and it is not more than there is, but for a record or two of each partition."""
+    """The booked bytes equal the bytes kept, and exceed the limit by at most a record or two of each partition."""
     chance = random.Random(seed)
     memory = MemoryBudget(16 * 2**20)
     largest = 300_000

@@ -49,7 +49,7 @@ odd_times = times | st.integers(-(2**40), 2**62)
 
 @st.composite
 def fetches(draw: st.DrawFn) -> tuple[bytes, int, list[tuple[int, int]]]:
-    """Bytes, where the fetch begins, and aborted transactions."""
+    """Bytes, the offset at which the fetch begins, and aborted transactions."""
     data, aborted, offset = b"", [], draw(st.integers(0, 2**40))
     begin = offset
     # One record that is not usual makes the whole fetch aiokafka's.
@@ -84,7 +84,7 @@ def _seen(record: Record) -> Seen:
 
 
 def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
-    """None = it cannot be read, or not as it is."""
+    """Records that aiokafka reads. None = it cannot read the fetch, or not as it is."""
     records = LenientRecords(
         TopicPartition("t", 0),
         PartedRecords(data),
@@ -111,7 +111,10 @@ def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int)
 @settings(derandomize=True, max_examples=300, deadline=None)
 @given(fetches(), st.sampled_from([0, COMMITTED]))
 def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
-    """Keys, values, headers in order, both kinds of time, gaps, all codecs, aborted transactions, markers, stretches without records."""
+    """The core reads the same records as aiokafka.
+
+    Keys, values, headers in order, both kinds of time, gaps, all codecs, aborted transactions, markers, stretches without records.
+    """
     data, begin, aborted = fetch
     core, reference = by_core(data, begin, aborted, level), by_aiokafka(data, begin, aborted, level)
 
@@ -126,7 +129,7 @@ def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: in
 def test_parts_are_the_whole(
     fetch: tuple[bytes, int, list[tuple[int, int]]], records_max: int, bytes_max: int
 ) -> None:
-    """Read part by part, with what is known of transactions in all of them: the same records, and the same end."""
+    """A fetch that is read part by part, with all its transactions known in each, gives the same records and the same end."""
     data, begin, aborted = fetch
     whole = by_core(data, begin, aborted, COMMITTED)
     found: list[Seen] = []
@@ -152,7 +155,10 @@ def _is_usual(record: Seen) -> bool:
 @settings(derandomize=True, max_examples=400, deadline=None)
 @given(fetches(), st.data())
 def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataObject) -> None:
-    """Bytes that are changed, cut off or added, under a checksum that fits or does not: the same records, or none by the core."""
+    """The core reads the same records as aiokafka from damaged bytes, or none at all.
+
+    Bytes are changed, cut off or added, under a checksum that fits or does not.
+    """
     data, begin, aborted = fetch
     damaged = bytearray(data)
     for _ in range(more.draw(st.integers(1, 3))):
@@ -169,7 +175,7 @@ def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataOb
 
 
 def test_slices_and_joins() -> None:
-    """Parts of records, and those of two fetches, are what lists of them would be."""
+    """Slices of records, and records of two fetches joined, equal those of lists."""
     first = [Stored(number, key=b"%d" % number) for number in (3, 4, 9)]
     later = [Stored(number, key=b"%d" % number, headers=[("h", None)]) for number in (10, 12)]
     one, two = (native_records.parse(stored(item), 0, [], decompress) for item in (first, later))
@@ -213,7 +219,7 @@ def _fuzz(seed: int, seconds: float, *more: str, **environment: str) -> "subproc
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 def test_a_while() -> None:
-    """The core as it is, with freed memory overwritten: nothing ends the process, and nothing is left behind."""
+    """Nothing ends the process and nothing is left behind when the core runs with freed memory overwritten."""
     ended = _fuzz(1, 2, MALLOC_PERTURB_="165")
 
     assert ended.returncode == 0, ended.stderr[-3_000:] or ended.stdout
@@ -222,7 +228,7 @@ def test_a_while() -> None:
 @pytest.mark.long
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 def test_with_sanitizers(tmp_path: Path) -> None:
-    """No byte is read or written that is not the core's, and no number overflows."""
+    """The core reads and writes no foreign byte, and no number overflows."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("gcc is not there")

@@ -1,4 +1,4 @@
-"""The core decides and builds what the path in Python decides and builds of the same records, byte by byte."""
+"""For the same records, the core decides and builds the same batches as the path in Python, byte by byte."""
 
 from collections.abc import Sequence
 from pathlib import Path as Folder
@@ -41,11 +41,11 @@ PRODUCER = (4711, 3, 17)
 
 
 class Written(NamedTuple):
-    """All that is to be seen of a batch."""
+    """All visible results of a batch."""
 
     outputs: list[tuple[str, int, bool, bytes]]
     changelog: list[tuple[str, int, int, list[tuple[bytes | None, bytes | None]]]]
-    """Without the times: aiokafka's builder looks at a clock of its own."""
+    """Bytes without the times: aiokafka's builder looks at a clock of its own."""
     slots: list[tuple[bytes, bytes]]
     counts: tuple[int, int, int]
     meta: Any
@@ -54,7 +54,7 @@ class Written(NamedTuple):
 
 
 class Table(LaneTable):
-    """Without RocksDB: of no original it is known where it stands."""
+    """A table without RocksDB: it knows the place of no original."""
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         return [None] * len(sequences)
@@ -127,7 +127,7 @@ class World:
         return _written(table, plan.outcome, plan.outputs, change, state)
 
     def follow_python(self, *batches: FetchedBatch) -> Written:
-        """With the core's lane, what the path in Python says: as after the core has left it a batch."""
+        """Run the path in Python on the core's lane, as after the core has left it a batch."""
         self.python, kept = (*self.core[:2], self.core[2]), self.python
         try:
             return self.by_python(*batches)
@@ -142,7 +142,7 @@ def _nexts(batches: Sequence[FetchedBatch], outcome: Outcome) -> dict[str, int]:
 
 
 def _filled(index: Index, low: int, floor: int) -> Index:
-    """With two IDs right below the floor: by the size of the ring alone they would be known."""
+    """Return a lane with two IDs right below the floor: by the size of the ring alone they would be known."""
     index.add(low, [encode_id(b"%d" % index) for index in range(1, 3)][:floor], [0, 0][:floor], low)
     return index
 
@@ -159,7 +159,7 @@ def _native_index(capacity: int, floor: int) -> Index:
 
 
 def _known(index: Index) -> tuple[int, int, list[tuple[int, bytes]]]:
-    """All that it knows, and in which order it will forget it."""
+    """IDs that the ring knows, in the order in which it will forget them."""
     if isinstance(index, NativeIndex):
         return index.ids.low, len(index), index.ids.entries()
     assert isinstance(index, ResidentIndex)
@@ -259,7 +259,7 @@ def transactions(draw: st.DrawFn) -> list[list[FetchedBatch]]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Sizes at which batches are split and records are too large, and others."""
+    """Worlds of several sizes, among them sizes at which batches are split and records are too large."""
     address = {
         "id_cache_size": draw(st.sampled_from([0, 1, 2, 5, 1000])),
         "duplicate_id_from": draw(st.sampled_from(["header", "header", "header", "key", "value"])),
@@ -286,7 +286,7 @@ def worlds(draw: st.DrawFn) -> World:
 @settings(derandomize=True, max_examples=400, deadline=None)
 @given(worlds(), transactions())
 def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
-    """Outputs, changelog, slots, ring, counts; and what the core leaves to Python leaves both lanes equal too."""
+    """The core writes the same outputs, changelog, slots, ring and counts; a batch left to Python leaves both lanes equal too."""
     with patch("time.time", lambda: NOW_S):
         for some in those:
             reference = world.by_python(*some)
@@ -302,7 +302,7 @@ def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
 @pytest.mark.parametrize("name", [wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP])
 @pytest.mark.parametrize("value", [b"json/1", b"", None])
 def test_not_its_own(name: str, value: bytes | None) -> None:
-    """Transactions, and what came over a bridge, are opened by Python: a batch that has one is all its."""
+    """The core leaves a batch with a transaction or a record of a bridge to Python, which opens it."""
     world = World({"id_cache_size": 5}, BatchForm(512 * 1024, 0), 2**20, (1, 1), 0)
     plain = Stored(1, int(NOW_S * 1000), b"a", b"v", [("_AMQ_DUPL_ID", b"1")])
 
@@ -327,7 +327,10 @@ def test_not_its_own(name: str, value: bytes | None) -> None:
     st.integers(0, 330),
 )
 def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: int, last: int) -> None:
-    """A record begins a new batch where aiokafka's builder would not take it: tried with a limit at, above and below the size of all."""
+    """A record begins a new batch at the same byte as in aiokafka's builder.
+
+    Limits at, above and below the size of all records are tried.
+    """
     records = [
         Stored(number, base + time, b"a", b"x" * size)
         for number, (size, time) in enumerate([*sizes, (last, 0)])
@@ -344,7 +347,7 @@ def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: i
 
 
 def test_plain_traffic_is_the_cores() -> None:
-    """What most send is not left to Python: else nothing would be gained, and nobody would notice."""
+    """The core handles plain traffic itself: if it fell back to Python, the gain would be lost unnoticed."""
     world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
     records = [
         Stored(
@@ -367,7 +370,7 @@ def test_plain_traffic_is_the_cores() -> None:
 
 
 def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Its error is said, and Python does what it was to do: nothing stops for it."""
+    """The log has the error of a core that fails, and Python takes its work over: nothing stops."""
     world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
     encoded = stored([Stored(0)])
     parsed = parse(encoded, 0, [], lambda _codec, _data: None)
@@ -386,7 +389,7 @@ def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_more_headers_of_ours_than_16_bits_count() -> None:
-    """However many a producer has forged, all are left out."""
+    """All headers of ours that a producer has forged are left out, however many they are."""
     world = World({"group_header": ""}, BatchForm(2**20, 0), 2**20, (1, 1), 0)
     name = wire_names.HEADER_SOURCE
     forged = Stored(0, key=b"g", headers=[(name, b"")] * 2**16)

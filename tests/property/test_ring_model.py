@@ -1,8 +1,7 @@
 """A lane's ring against a deque of the last N IDs, through all that may befall it.
 
-Restarts, crashes, lost and old disks, a changelog that loses its tail, compaction, changes of size, of age and of
-persistence, clearing. The runs are derived from the tests themselves: each run of the suite tries the same ones, and
-a failure prints the steps that lead to it.
+Restarts, crashes, lost and old disks, a changelog that loses its tail, compaction, changes of size, of age and of persistence, clearing.
+The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the steps that lead to it.
 """
 
 import asyncio
@@ -44,16 +43,16 @@ from tests.support.records.served_log import raw
 ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
 DAY_S = 86_400.0
 FLUSH_RECORDS = 5
-"""RocksDB is written in pieces that small, so that a restore can be interrupted between them."""
+"""Records that RocksDB gets at a time: few, so that a restore can be interrupted between them."""
 FETCH_RECORDS = 4
 TOMBSTONES_MAX = 3
-"""With one transaction, so that the slots of an earlier size go in several."""
+"""Most tombstones in one transaction: few, so that the slots of an earlier size go in several."""
 MEMORY = next((name for name in ("/dev/shm",) if os.access(name, os.W_OK)), None)  # noqa: S108 - mkdtemp makes the folder in it
 """RocksDB is opened thousands of times: where there is a file system in memory, there."""
 
 
 class Batch(NamedTuple):
-    """Messages as they come: their IDs, and when the clock of their producers goes back and forth."""
+    """Messages with their IDs, and the times at which their producers' clock goes back and forth."""
 
     ids: list[bytes | None]
     ahead: int
@@ -93,7 +92,7 @@ class Live(NamedTuple):
 
 
 class Model:
-    """What a ring is, said in the shortest way: the last N accepted IDs, in order."""
+    """Ring in its shortest form: the last N accepted IDs, in order."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class Model:
         """Its IDs are in the changelog."""
 
     def original(self, encoded_id: bytes | None, time: int) -> int | None:
-        """The sequence that a message with that ID at that time is a duplicate of."""
+        """Return the sequence of the message's original at that time, or None."""
         latest = next((item for item in reversed(self.live) if item.id == encoded_id), None)
         if latest is None or (self.max_age and time - latest.time > self.max_age):
             return None
@@ -139,7 +138,7 @@ class Model:
         return verdicts, originals
 
     def reopened(self, capacity: int, max_age: int, *, durable: bool) -> Self:
-        """At another opening: the newest stay, what is gone is gone, and what is in memory only is gone then."""
+        """Return the model after another opening: the newest IDs stay, and IDs in memory only are gone."""
         live = list(self.live)[-capacity:] if capacity and durable and self.durable else []
         return type(self)(capacity, max_age, self.head, live, durable=durable)
 
@@ -150,7 +149,7 @@ class Model:
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12))
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch]) -> None:
-    """Whatever comes in whatever batches, the ring says what the last N accepted IDs say, as far as they are young."""
+    """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
     ring, model, now = Ring(capacity, max_age_ms=age), Model(capacity, age), 0
     for batch in stream:
         times = batch.times(now)
@@ -186,13 +185,13 @@ class Lane(RuleBasedStateMachine):
         self.disk = self.folder / "orders-0"
         self.copies: list[Path] = []
         self.committed = Model(0)
-        """As of the last transaction: at its size."""
+        """Model as of the last transaction, at its size."""
         self.model = self.committed
-        """As of the running lane."""
+        """Model as of the running lane."""
         self.records: list[Record] = []
         self.end = 0
         self.moments: list[Moment] = []
-        """What the changelog may be cut back to: since the last compaction."""
+        """Earlier states to which the changelog may be cut back: those since the last compaction."""
         self.next = 0
         self.now = 1_000
         self.incarnation = ""
@@ -228,7 +227,7 @@ class Lane(RuleBasedStateMachine):
         return high_watermark
 
     def append(self, slots: Sequence[tuple[bytes, bytes | None]], meta: codec.Meta) -> int:
-        """A committed transaction; returns the position behind its last record."""
+        """Write a committed transaction; return the position behind its last record."""
         self.incarnation = self.incarnation or meta.incarnation
         assert meta.incarnation == self.incarnation
         for key, value in (*slots, (codec.META_KEY, codec.encode_meta(meta))):
@@ -241,7 +240,7 @@ class Lane(RuleBasedStateMachine):
     # -- the lane ----------------------------------------------------------------------------------------------
 
     def make(self, options: TableOptions) -> None:
-        """A new process: nothing is left but the disk and the changelog."""
+        """Start a new process: nothing is left but the disk and the changelog."""
         self.options = options
         self.table = LaneTable(self.disk, options)
 
@@ -254,7 +253,7 @@ class Lane(RuleBasedStateMachine):
         return self.options.resident_ids_max >= 0 or not self.options.persistent
 
     def open(self) -> Restored:
-        """Open the table, and begin to hold it against the model."""
+        """Open the table, and compare it with the model from now on."""
         bounds = ChangelogBounds(0, self.end, DAY_S)
         self.epoch, restored = asyncio.run(
             self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
@@ -274,7 +273,7 @@ class Lane(RuleBasedStateMachine):
         return ring.head, ring.floor, ring.low
 
     def change(self, batch: Batch) -> Change:
-        """A batch up to its commit."""
+        """Take a batch up to its commit."""
         checked = self.table.check(batch.ids, batch.times(self.now))
         origins = [Origin(0, self.next + number, time) for number, time in enumerate(checked.new_times)]
         change = self.table.record(
@@ -286,7 +285,7 @@ class Lane(RuleBasedStateMachine):
         return change._replace(slots=Chunk.of(change.meta.capacity, [value for _, value in change.slots]))
 
     def commit(self, change: Change, batch: Batch) -> int:
-        """Its commit, which is where the model follows."""
+        """Commit it; the model follows here."""
         times = batch.times(self.now)
         self.now, self.next = max([self.now, *times]), self.next + len(batch.ids)
         self.committed = self.model = self.model.copy()
@@ -310,7 +309,7 @@ class Lane(RuleBasedStateMachine):
 
     @rule(batch=batches)
     def batch_of_unknown_position(self, batch: Batch) -> None:
-        """The broker did not say where it put the records."""
+        """Commit a batch of which the broker reports no position."""
         change = self.change(batch)
         self.commit(change, batch)
         self.table.apply(self.epoch, change, 0)
@@ -318,7 +317,7 @@ class Lane(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 9))
     def aborted_transaction(self, count: int) -> None:
-        """Offsets that nobody will ever read."""
+        """Add offsets of an aborted transaction, which nobody will ever read."""
         self.end += count + 1
 
     @rule(batch=batches)
@@ -330,7 +329,7 @@ class Lane(RuleBasedStateMachine):
     def crash_after_commit(self, batch: Batch, in_process: bool) -> None:
         """The store is left behind by one transaction, and reads that one and no more.
 
-        It is left behind by the whole process, or only by a broker whose answer was lost.
+        The whole process may be gone, or only a broker's answer.
         """
         change, in_step = self.change(batch), self.in_step
         self.commit(change, batch)
@@ -342,7 +341,7 @@ class Lane(RuleBasedStateMachine):
 
     @rule(batch=batches)
     def late_write(self, batch: Batch) -> None:
-        """What was checked before the lane was opened again must not be written after."""
+        """A change that was checked before the lane opened again must not be written after."""
         change, epoch = self.change(batch), self.epoch
         self.open()
         with pytest.raises(StaleEpochError):
@@ -422,7 +421,7 @@ class Lane(RuleBasedStateMachine):
     @precondition(lambda self: self.copies)
     @rule(data=st.data())
     def find_an_old_disk(self, data: st.DataObject) -> None:
-        """The lane comes back to a worker that had it a while ago."""
+        """The lane comes back to a worker that had it earlier, with that worker's old disk."""
         self.table.close()
         shutil.rmtree(self.disk)
         shutil.copytree(data.draw(st.sampled_from(self.copies)), self.disk)
@@ -450,7 +449,7 @@ class Lane(RuleBasedStateMachine):
 
     @rule(seed=seeds)
     def compact(self, seed: int) -> None:
-        """Any records that a later one of their key supersedes go, and tombstones with nothing before them."""
+        """Remove any records that a later one of their key supersedes, and tombstones with nothing before them."""
         source = random.Random(seed)
         share = source.choice([0.1, 0.5, 0.9, 1.0])
         last = {record.key: record.offset for record in self.records}
@@ -468,7 +467,7 @@ class Lane(RuleBasedStateMachine):
     @precondition(lambda self: self.table.meta is not None)
     @rule()
     def collect_garbage(self) -> None:
-        """Tombstones for all that is dead: they free room and change no verdict."""
+        """Write tombstones for all that is dead: they free room and change no verdict."""
         meta = self.table.meta
         assert meta is not None
         low = max(meta.floor, meta.head - meta.capacity)
@@ -506,7 +505,7 @@ class Lane(RuleBasedStateMachine):
 
     @invariant()
     def changelog_suffices(self) -> None:
-        """Who reads the changelog alone finds what is committed, and not much that is dead."""
+        """The changelog alone gives all that is committed, and slots of known sizes only."""
         restore = Restore(None, 0, resident=True)
         restore.consume(self.records)
         meta = restore.meta
@@ -525,19 +524,19 @@ class Lane(RuleBasedStateMachine):
 
 
 class ResidentLane(Lane):
-    """Index in memory."""
+    """Lane with its index in memory."""
 
     kinds = (True,)
 
 
 class StoredLane(Lane):
-    """Index in RocksDB."""
+    """Lane with its index in RocksDB."""
 
     kinds = (False,)
 
 
 class ChangingLane(Lane):
-    """Now the one, now the other, as somebody changes resident_ids_max."""
+    """Lane whose index moves between memory and RocksDB, as somebody changes resident_ids_max."""
 
     kinds = (True, False)
 
@@ -546,7 +545,7 @@ class ChangingLane(Lane):
 def test_ring_comes_back(
     lane: type[Lane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever befalls a lane, its ring is the last N of what was committed, no more, no less."""
+    """A lane's ring is exactly the last N committed IDs after any failure of the lane."""
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", FLUSH_RECORDS)
     monkeypatch.setattr("tables.resize.TOMBSTONES_MAX", TOMBSTONES_MAX)
     caplog.set_level(logging.ERROR, "ringfence")

@@ -26,7 +26,7 @@ FOREIGN = [stored_ids.foreign_id("payments", data) for data in OWN]
 
 
 class Units(NamedTuple):
-    """Messages as they come, each with all its IDs."""
+    """Messages in order, each with all its IDs."""
 
     units: list[list[bytes]]
     ahead: int
@@ -54,7 +54,7 @@ unit_batches = st.builds(
 def accept(
     model: Model, units: Sequence[Sequence[bytes]], times: Sequence[int]
 ) -> tuple[list[Verdict], list[int | None]]:
-    """What is said of each message: one known ID is enough, and then nothing of it is added."""
+    """Return the verdict of each message: one known ID makes a duplicate, and then none of its IDs is added."""
     verdicts: list[Verdict] = []
     originals: list[int | None] = []
     for unit, time in zip(units, times, strict=True):
@@ -77,7 +77,7 @@ def accept(
 @settings(derandomize=True, deadline=None, max_examples=400)
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(unit_batches, max_size=10))
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units]) -> None:
-    """Whatever comes in whatever batches, and asked twice, the ring says what the last N accepted IDs say."""
+    """The ring gives the verdicts of the last N accepted IDs, however messages are batched, and when asked twice."""
     ring, model, now = Ring(capacity, max_age_ms=age), Model(capacity, age), 0
     for batch in stream:
         times = batch.times(now)
@@ -97,7 +97,7 @@ def _owned(
     units: Sequence[Sequence[bytes]],
     verdicts: Sequence[Verdict],
 ) -> None:
-    """Each new ID is named with the message that it came with: every ID of every accepted one, once, in order."""
+    """Require that each new ID names its message: every ID of every accepted message, once, in order."""
     expected = [
         (number, fromkey)
         for number, (unit, verdict) in enumerate(zip(units, verdicts, strict=True))
@@ -159,7 +159,7 @@ class TransactionLane(Lane):
 
     @invariant()
     def keeps_addresses_apart(self) -> None:
-        """Its verdict for the IDs of the other address."""
+        """The ring's verdict for the IDs of the other address is the model's."""
         ring, model = self.table.ring, self.model
         for data in FOREIGN:
             checked = ring.check_units([[data]], [self.now])
@@ -167,7 +167,7 @@ class TransactionLane(Lane):
 
 
 def test_ring_comes_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever befalls a lane between them, its ring is the last N IDs of the transactions that were committed."""
+    """A lane's ring is the last N IDs of the committed transactions after any failure of the lane."""
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", plain.FLUSH_RECORDS)
     monkeypatch.setattr("tables.resize.TOMBSTONES_MAX", plain.TOMBSTONES_MAX)
     caplog.set_level(logging.ERROR, "ringfence")

@@ -1,7 +1,7 @@
-"""Lanes of one address with transactions among plain messages, against the shortest program that says what is due.
+"""Lanes of one address with transactions among plain messages, against the shortest program of the due output.
 
-The real path and emitter, with a ring each; input and forward queues in memory, batches cut anywhere, crashes before the commit.
-What each commit writes is what the reference says, record by record; and the fault tests' checker has nothing to say of the whole.
+The real path and emitter, with a ring each; input and forward queues in memory, batches cut anywhere, crashes before the commit. Each
+commit writes the records of the reference, one by one; and the fault tests' checker finds nothing in the whole.
 """
 
 import json
@@ -45,7 +45,7 @@ FORWARD: Final = "ringfence-transfers-forward"
 
 
 def java(key: bytes, count: int) -> int:
-    """Where the Java client sends a key."""
+    """Return the partition that the Java client chooses for a key."""
     return int(murmur2(key) & 0x7FFFFFFF) % count
 
 
@@ -131,7 +131,7 @@ class Due(NamedTuple):
 
 
 class Reference:
-    """One lane, said in the shortest way."""
+    """One lane, written in the shortest way."""
 
     def __init__(self, number: int, capacity: int) -> None:
         self.number = number
@@ -161,7 +161,7 @@ class Reference:
 
     @staticmethod
     def _ids(plan: Planned) -> list[tuple[str, str]]:
-        """Each with the address that it is one of, once."""
+        """Each ID once, with its address."""
         found = [("transfers", plan.id)]
         for part in plan.parts:
             address = part.address or "transfers"
@@ -223,7 +223,7 @@ class World:
             self.turn(*self.dice.choice(sorted(ready)))
 
     def turn(self, topic: str, lane: int) -> None:
-        """One batch: decided, written, and committed or not."""
+        """Give one lane a batch: decided, written, and committed or not."""
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 8)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
@@ -276,7 +276,7 @@ class World:
     def _compare(
         self, topic: str, lane: int, records: Sequence[Given], written: Sequence[tuple[str, int, Given]]
     ) -> None:
-        """What is written is what is due; in each topic in the order that is due, as far as a group has one."""
+        """Require that the written records are the due ones, in the due order of each topic and group."""
         due: list[Due] = []
         for record in records:
             source = b"transfers/%d/%d" % (lane, record.offset)
@@ -294,7 +294,7 @@ class World:
 def _by_group(
     records: Sequence[Due], due: Sequence[Due]
 ) -> dict[tuple[str, bytes | None, int | None], list[Due]]:
-    """What has an order: a group in a partition. Where any partition is due, it is left out."""
+    """Records of each group in a partition, in order. A record that is due in any partition has no partition here."""
     free = {(item.topic, item.key) for item in due if item.partition is None}
     groups: dict[tuple[str, bytes | None, int | None], list[Due]] = defaultdict(list)
     for record in records:
@@ -315,7 +315,7 @@ def _record(topic: str, partition: int, record: Given) -> Record:
     dice=st.randoms(use_true_random=False),
 )
 def test_exactly_what_is_due(plan: list[Planned], capacity: int, dice: random.Random) -> None:
-    """Each message and each transaction once, whole, in order; or a duplicate; or in quarantine. However it was cut."""
+    """Each message and each transaction comes once, whole, in order, or is a duplicate or in quarantine, however it was cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agents.decision.decide.PARTS_MAX", 6)
         world = World(plan, capacity, dice)

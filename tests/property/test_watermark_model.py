@@ -46,7 +46,7 @@ class Partition(RuleBasedStateMachine):
     def begin(self) -> None:
         self.watermark = Watermark()
         self.finished: set[int] = set()
-        """Below the end also what does not exist."""
+        """Offsets below the end, existing or not."""
         self.end = 0
         """The log was read up to here."""
         self.due: set[int] = set()
@@ -99,7 +99,7 @@ class Partition(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """From the bytes: what was written down is all that is known then."""
+        """Restart from the bytes: only what was written down is known then."""
         next_offset, runs = self.watermark.next, self.watermark.runs()
         self.watermark = Watermark(next_offset, decode(next_offset, encode(next_offset, runs)))
         self.end = next_offset
@@ -120,7 +120,7 @@ class Partition(RuleBasedStateMachine):
 
 
 def test_watermark_is_the_sets() -> None:
-    """Whatever is delivered, finished and written down, the watermark knows just what is finished."""
+    """The watermark knows exactly the finished offsets, whatever is delivered, finished and written down."""
     run_state_machine_as_test(
         Partition,
         settings=settings(
@@ -179,7 +179,7 @@ def test_any_bytes(next_offset: int, data: bytes) -> None:
     gaps=st.lists(st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 60)), max_size=80),
 )
 def test_single_offsets(next_offset: int, gaps: list[int]) -> None:
-    """Offsets are written as the runs that they make are, byte for byte."""
+    """Single offsets are written as the runs that they form, byte for byte."""
     offsets = [next_offset + number for number in accumulate(gap + 1 for gap in gaps)]
 
     assert encode_offsets(next_offset, offsets) == encode(next_offset, _runs(set(offsets)))

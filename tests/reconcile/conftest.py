@@ -12,7 +12,7 @@ from tests.reconcile.rows import Frames
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """For small frames: a few rows are sooner done than a plan is compiled, or looked at again."""
+    """A session tuned for small frames: a few rows are processed sooner than a plan is compiled or optimized again."""
     conf = configured("local[2]", submitted=False, environ=os.environ, records=0)
     conf.set("spark.driver.memory", "1g").set("spark.sql.shuffle.partitions", "2")
     session = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -23,7 +23,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test kept in memory goes with it: Spark keeps the plan of each such frame, and compares all that comes later with it."""
+    """Clear a test's cached frames after it: Spark keeps the plan of each one, and compares all later plans with it."""
     yield
     if "spark" in request.fixturenames:
         request.getfixturevalue("spark").catalog.clearCache()

@@ -1,4 +1,4 @@
-"""Small frames of the functions that judge, of which a test says what matters."""
+"""Small frames for the judging functions: a test states only the fields that matter to it."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from reconcile.spark.small_frames import small
 
 
 class Frames:
-    """Makes rows of which a test says what matters."""
+    """Factory of rows: a test states only the fields that matter to it."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def evidence(self, *rows: dict[str, Any]) -> DataFrame:
-        """Inputs of one group, accepted where they stand, unless a row says something else."""
+        """Inputs of one group, accepted at their own offsets, unless a row has other values."""
         frame = self._frame(EVIDENCE, [_evidence(number, row) for number, row in enumerate(rows)])
         return frame.withColumns(
             {
@@ -51,7 +51,7 @@ class Frames:
         )
 
     def anomalies(self, *rows: dict[str, Any]) -> DataFrame:
-        """As they are written: addresses by name."""
+        """Anomalies as they are written: addresses by name."""
         names = {"address": StringType()}
         kept = [StructField(anomaly.name, names.get(anomaly.name, anomaly.dataType)) for anomaly in ANOMALIES]
         return self._frame(StructType(kept), list(rows))
@@ -85,7 +85,7 @@ def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _homed(row: dict[str, Any]) -> dict[str, Any]:
-    """A message is at home where its group is."""
+    """Row with the home of its group."""
     return {"home_digest": row["group_digest"], **row}
 
 

@@ -1,4 +1,4 @@
-"""Known traffic, known numbers: what ``ringfence audit`` says of real topics."""
+"""Known traffic gives known numbers: the results of ``ringfence audit`` on real topics."""
 
 import dataclasses
 import json
@@ -48,14 +48,14 @@ CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class At:
-    """A record and where it stands."""
+    """A record and its partition."""
 
     partition: int
     sent: Sent
 
 
 class Lab:
-    """Makes topics, and audits them in one Spark session."""
+    """Factory of topics, which audits them in one Spark session."""
 
     def __init__(self, spark: SparkSession, bootstrap: str) -> None:
         self.spark = spark
@@ -97,7 +97,7 @@ def lab(spark: SparkSession, broker: EmbeddedBroker) -> Lab:
 
 
 def quantile(values: Sequence[int], share: float) -> int:
-    """The least that so great a share does not exceed."""
+    """The least value that this share of the values does not exceed."""
     return sorted(values)[math.ceil(round(share * len(values), 6)) - 1]
 
 
@@ -106,7 +106,7 @@ def home(key: bytes, partitions: int) -> int:
 
 
 def test_homes(spark: SparkSession) -> None:
-    """Spark's own functions hash as Python does, whatever the bytes."""
+    """Spark's own functions hash any bytes as Python does."""
     rng = random.Random(20)
     keys = [b"", b"\x00", b"\xff" * 8, *(rng.randbytes(rng.randrange(40)) for _ in range(500))]
     homes = [homes_of.home(F.col("key"), 7, name).alias(name) for name in partitioner.NAMES]
@@ -121,7 +121,7 @@ def test_homes(spark: SparkSession) -> None:
 
 @pytest.mark.long
 def test_known_distances(lab: Lab) -> None:
-    """Of keyed traffic every number is exactly that of a model with a dict a lane."""
+    """Every number of keyed traffic is exactly that of a model with a dict for each lane."""
     partitions, rng = 3, random.Random(7)
     records: list[At] = []
     sent: list[tuple[bytes, bytes]] = []
@@ -195,9 +195,9 @@ def modelled(records: Sequence[At]) -> tuple[list[int], list[int], list[int]]:
 
 
 def test_resends_to_another_partition(lab: Lab) -> None:
-    """Without keys, resends reach any partition: they are measured in the lane of their ID, by time.
+    """Resends without keys reach any partition: the audit measures them in the lane of their ID, by time.
 
-    What another partition has at the very moment may lie in between: the distance is an upper bound.
+    A record of another partition at the very same moment may lie in between: the distance is an upper bound.
     """
     here, there = (
         [data for data in (b"i%d" % n for n in range(100)) if home(data, 2) == lane] for lane in (0, 1)
@@ -229,7 +229,7 @@ def test_resends_to_another_partition(lab: Lab) -> None:
 
 
 def test_another_group(lab: Lab) -> None:
-    """A resend of another group is caught only if both have one home; else it is named as CROSS-LANE."""
+    """The ring catches a resend of another group only if both have one home; otherwise the audit names it as CROSS-LANE."""
     keys = [b"k%d" % number for number in range(100)]
     here = [key for key in keys if home(key, 2) == 0]
     there = [key for key in keys if home(key, 2) == 1]
@@ -259,7 +259,7 @@ def test_another_group(lab: Lab) -> None:
 
 @pytest.mark.long
 def test_partitioner(lab: Lab) -> None:
-    """Where a real producer puts keys tells its partitioner: librdkafka's default is crc32."""
+    """The audit finds the partitioner from a real producer's key placement: librdkafka's default is crc32."""
     topic = lab.topic("partitioner", 5)
     producer = Producer({"bootstrap.servers": lab.bootstrap})
     for number in range(200):
@@ -280,7 +280,7 @@ def test_partitioner(lab: Lab) -> None:
 
 
 def test_no_ids(lab: Lab) -> None:
-    """Without IDs it says what keys and values would give, and which header could be one."""
+    """The audit of a topic without IDs reports the result of keys and values as IDs, and names a header that could be one."""
     records = [
         At(
             0,
@@ -309,9 +309,9 @@ def test_no_ids(lab: Lab) -> None:
 
 
 def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
-    """All of one group: one lane does all the work. A compacted topic is audited, and refused in words.
+    """A topic of one group gives all work to one lane, and a compacted topic is audited, but refused as input.
 
-    With id_max_age, what comes later is no longer caught by any ring, and takes a place in it: 0, after 800 s, lies between 3 and 3.
+    With id_max_age, no ring catches a later resend any more, and it takes a place in the ring: 0, after 800 s, lies between 3 and 3.
     """
     sent = [b"%d" % (number // 2) for number in range(8)] + [b"0", b"3"]
     records = [
@@ -337,7 +337,7 @@ def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
 
 
 def test_samples(lab: Lab) -> None:
-    """--last takes the latest of each partition by its share, --since by time; both say what that leaves out."""
+    """A sample covers the latest share of each partition with --last, and a time with --since; both name what they leave out."""
     day = 86_400_000
     now = int(time.time() * 1000)
     old = [At(0, Sent(b"%d" % number, b"g", timestamp=now - 3 * day + number)) for number in range(30)]
@@ -360,7 +360,7 @@ def test_samples(lab: Lab) -> None:
 
 
 def test_transactions(lab: Lab) -> None:
-    """Markers and aborted records are no records; what stands behind an open transaction is not read."""
+    """The audit counts neither markers nor aborted records, and reads nothing behind an open transaction."""
     topic = lab.topic("transactions", 1)
     kafka.send_in_transaction(lab.bootstrap, topic, [Sent(b"1"), Sent(b"1")], commit=True)
     kafka.send_in_transaction(lab.bootstrap, topic, [Sent(b"1"), Sent(b"2")], commit=False)
@@ -384,7 +384,10 @@ def _envelope(*parts: dict[str, Any], id: bytes | None = None, key: bytes | None
 
 
 def test_envelopes(lab: Lab) -> None:
-    """Transactions, their parts and the IDs of these, each by its address; one that cannot be read; plain records beside."""
+    """The audit counts transactions, their parts and the IDs of these, each by its address.
+
+    One envelope cannot be read, and there are plain records beside.
+    """
     header = [{"name": "_AMQ_DUPL_ID", "value": "7"}]
     records = [
         Sent(b"1", b"k", headers=(("G", b"g"),)),
@@ -421,7 +424,7 @@ def test_envelopes(lab: Lab) -> None:
 
 
 def test_bridges(lab: Lab) -> None:
-    """What came over them, and what they sent again, whatever was confirmed; IDs count as always."""
+    """The audit counts records of bridges and their resends, whatever was confirmed; IDs count as always."""
 
     def hop(of: bytes, *more: tuple[str, bytes]) -> Sent:
         return Sent(b"1", b"k", headers=(("_RF_BRIDGE_DUPL_ID", of), *more))
@@ -450,7 +453,7 @@ def test_bridges(lab: Lab) -> None:
 
 
 def test_deleted_while_reading(lab: Lab) -> None:
-    """Retention passes what is about to be read: exit code 3, never a number that is too low."""
+    """An audit ends with exit code 3, never with a number that is too low, when retention passes its next records."""
     topic = lab.topic("deleted", 1, [At(0, Sent(b"%d" % number)) for number in range(10)])
     request = lab.request(topic)
     asked = job.asked(request)
@@ -464,7 +467,7 @@ def test_deleted_while_reading(lab: Lab) -> None:
 
 
 def test_nothing_there(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty topic is an answer, and needs no Spark; one that is missing is none, and near names are told."""
+    """An empty topic gives a result without Spark; a missing topic is an error that suggests near names."""
     topic = lab.topic("void", 2)
     with pytest.raises(MissingTopicError, match=f"did you mean .*'{topic}'") as missing:
         job.asked(lab.request(f"{topic}x"))
@@ -481,7 +484,7 @@ def test_nothing_there(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_folders_that_refuse(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that takes no file is told before anything is counted; one that fails later costs no number. Both end with 2."""
+    """An audit reports a folder that takes no file before it counts, and a later failure costs no number. Both end with 2."""
     full, empty = lab.topic("refused", 1, [At(0, Sent(b"1"))]), lab.topic("refused-void", 1)
     with pytest.raises(PrerequisiteError, match=r"/proc/.* cannot be used") as before:
         job.run(dataclasses.replace(lab.request(full), out="/proc"))
@@ -502,7 +505,7 @@ def test_folders_that_refuse(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_the_verb(lab: Lab, tmp_path: Path) -> None:
-    """From the command line, with nothing configured: document, files, a configuration that loads."""
+    """The command line works with nothing configured: document, files, a configuration that loads."""
     records = [
         At(0, Sent(None, b"g", headers=(("no", b"%d" % (number % 5)),), timestamp=START_MS + number))
         for number in range(20)
@@ -541,7 +544,7 @@ def test_the_verb(lab: Lab, tmp_path: Path) -> None:
 def test_describe_and_read_are_enough(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user that may Read one topic, and nothing else, audits it; one that may only see it is told what is missing."""
+    """A user with the right to Read one topic, and no other, audits it; one that may only Describe it learns the missing right."""
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
     secured = SecuredBroker(tmp_path)
     secured.start()

@@ -1,6 +1,6 @@
-"""Runs of the real path with bridges, judged by whole reconciliation runs, two each: they say what the fault tests' checker says.
+"""Runs of the real path with bridges, judged by two reconciliation runs each: these agree with the fault tests' checker.
 
-The topics are in memory, and so is what the cluster would say of them; all else is the job as it is.
+The topics and the cluster's state are in memory; all else is the job as it is.
 """
 
 import json
@@ -33,12 +33,12 @@ FEW: Final = 3
 MANY: Final = pytest.param(16, marks=pytest.mark.long)
 _COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
 _ALLOWED: Final = {Anomaly.OVERRUN, Anomaly.CROSS_LANE}
-"""Where who was first cannot be seen, one says this where the other says nothing."""
+"""Anomalies that only one of the two reports when nothing shows which record was first."""
 
 
 @dataclass
 class Cluster:
-    """What there is at one moment of some runs."""
+    """State of the cluster at one moment of some runs."""
 
     settings: Settings
     committed: dict[tuple[str, int], int | None]
@@ -46,7 +46,7 @@ class Cluster:
 
     @property
     def survey(self) -> Survey:
-        """As the cluster would be surveyed then."""
+        """Survey of the cluster at that moment."""
         roles = {
             address.name: topic_roles(self.settings.app.id, address) for address in self.settings.addresses
         }
@@ -83,7 +83,7 @@ class Cluster:
 
 
 def _records(run: BridgedRun, accepted: Sequence[Record] | None = None) -> list[Record]:
-    """All that is in the topics of a run."""
+    """All records in the topics of a run."""
     history = run.history
     forwarded = [
         Record(topic, lane, given.offset, given.key, given.value, tuple(given.headers), given.timestamp)
@@ -106,7 +106,7 @@ def _at(settings: Settings, runs: Sequence[BridgedRun], records: Sequence[Record
 
 
 class Job:
-    """Reconciliation runs over what is in memory."""
+    """Reconciliation runs over topics in memory."""
 
     def __init__(
         self, spark: SparkSession, folder: Path, runs: Sequence[BridgedRun], patch: pytest.MonkeyPatch
@@ -122,7 +122,7 @@ class Job:
         )
 
     def run(self, records: Sequence[Record]) -> dict[str, dict[str, int]]:
-        """The anomalies of one, by address; zeros left out."""
+        """Run once, and return the anomalies by address; zeros left out."""
         cluster = _at(self.settings, self.runs, records)
         runs = RunHistory.load(LocalFiles(self.settings.reconcile.state_dir))
         runs.acknowledge()
@@ -138,7 +138,7 @@ class Job:
 @pytest.mark.long
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_two_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Cut anywhere, with records on their way: nothing is said of any correct run, so the second run knew what the first has seen."""
+    """Two runs, cut anywhere with records on their way, find nothing in a correct history: the second knows what the first has seen."""
     runs = [BridgedRun(f"run{seed}", seed) for seed in range(count)]
     made = Job(spark, tmp_path, runs, monkeypatch)
     for run in runs:
@@ -182,7 +182,7 @@ def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def _dense(records: Sequence[Record]) -> list[Record]:
-    """Nothing stands where a topic does not reach."""
+    """Cap offsets at 500: a topic reaches no further."""
     return [record._replace(offset=min(record.offset, 500)) for record in records]
 
 

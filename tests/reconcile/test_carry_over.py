@@ -1,4 +1,4 @@
-"""What a run takes over from earlier ones, where topics, addresses or rules are others now."""
+"""State that a run takes over from earlier ones when topics, addresses or rules have changed."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ class State:
         return Frames(self.spark, {}, self.addresses, self.cuts, self.files, base)
 
     def rows(self, schema: StructType, *rows: dict[str, Any], named: bool = True) -> DataFrame:
-        """Rows of which only what matters is said; addresses by name, as they are kept."""
+        """Rows with only the fields that matter; addresses by name, as they are kept."""
         schema = StructType(
             [
                 StructField(
@@ -81,7 +81,7 @@ def _run(number: int, **fields: Any) -> Run:
 
 
 def test_ids_by_address(state: State) -> None:
-    """Whatever addresses are called; none of an input that had the name before."""
+    """A run takes over IDs by address, under any name, but none of an earlier input of the same name."""
     runs = [_run(3), _run(2), _run(1)]
     runs[2].positions["a-0"] = Position("old", (0,), (20,))
     for run in runs:
@@ -100,7 +100,7 @@ def test_ids_by_address(state: State) -> None:
 
 
 def test_what_waited_for_an_address_that_was_away(state: State) -> None:
-    """It is taken up from the last run that had it; where the forward topic is another one now it waits no more."""
+    """Inputs of an address that was away come from its last run; they no longer wait if its forward topic was created again."""
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
     for number in (1, 2):
         rows = ({"address": name, "offset": number, "lane": 0, "forward_offset": 9} for name in NAMES)
@@ -117,7 +117,7 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
 
 
 def test_what_was_left_under_a_former_name(state: State) -> None:
-    """It is taken up, IDs too, and so is what the journal tells by that name; what waited in that name's forward topic waits no more."""
+    """A renamed address takes over its inputs, IDs and journal events; nothing waits in the former name's forward topic."""
     schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
     rows = ({"address": name, "offset": 7, "lane": 0, "forward_offset": 9} for name in ("old", "007"))
     state.rows(schema, *rows).write.parquet(state.files.at(results_folder(1), "inputs"))
@@ -137,7 +137,7 @@ def test_what_was_left_under_a_former_name(state: State) -> None:
 
 
 def test_hops_of_an_input_that_was_created_again(state: State) -> None:
-    """Its lanes keep them, and so do runs; what was in the old input stands before all of the new one."""
+    """Lanes and runs keep the hops of a recreated input; records of the old input stand before all of the new one."""
     rows = ({"address": name, "lane": 0, "offset": 9, "hop_offset": 5} for name in NAMES)
     state.rows(HOPS, *rows).write.parquet(state.files.at(results_folder(1), "hops"))
     state.cuts["007"].input.recreated = True
@@ -150,7 +150,7 @@ def test_hops_of_an_input_that_was_created_again(state: State) -> None:
 
 
 def test_an_address_that_is_away(state: State) -> None:
-    """Its transactions had parts for one that is there: nobody calls what they brought a phantom."""
+    """Parts from the transactions of a missing address are not phantoms at a present one."""
     rules = {
         "gone": {"input_topic": "gone-in", "transaction_addresses": ["a"]},
         "other": {"input_topic": "other-in"},
@@ -161,7 +161,7 @@ def test_an_address_that_is_away(state: State) -> None:
 
 
 def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:
-    """From drop to divert: what was diverted while nobody looked is not DOUBLED, as it was judged without."""
+    """Records diverted before the first run that reads them are not DOUBLED after a change from drop to divert."""
     state = State(spark, str(tmp_path), duplicates="divert")
     rules = {address.name: kept(address) for address in state.addresses}
     rules["a"]["duplicates"] = "drop"
@@ -180,7 +180,7 @@ def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: A
 
 
 def test_the_journal_is_read(state: State) -> None:
-    """From where an address's events begin; a format that is not known is no reason to go on without."""
+    """The run reads the journal from where an address's events begin, and stops at an unknown format."""
 
     def told_in(*formats: int) -> DataFrame:
         told = [
@@ -214,7 +214,7 @@ def test_the_journal_is_read(state: State) -> None:
 
 
 def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
-    """It had the name before, and other offsets: the event stands before all of the one that is there. Without an ID it is believed."""
+    """An event of an earlier topic of the same name stands before all of the present topic. Without a topic ID it counts as it is."""
     following = {"a-0": 3, "a-1": 4}
     ids: list[dict[str, str] | None] = [
         None, {}, {"a-0": "id", "a-1": "id"}, {"a-0": "gone", "a-1": "id"}, {"a-0": "id", "a-1": "gone"},
@@ -230,7 +230,7 @@ def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
 
 
 def test_what_the_journal_tells_of_lanes_of_several_partitions(state: State) -> None:
-    """Offsets are by partition there, of the forward topic too. What it does not name was not read, nor is what was created again."""
+    """The journal gives offsets by partition, of the forward topic too. A partition that it omits, or that was recreated, counts from 0."""
     state.cuts["a"].input.spans *= 3
     following = {"a-0/0": 3, "a-0/2": 5, "a-1/0": 4}
     told = [
@@ -252,7 +252,7 @@ def test_what_the_journal_tells_of_lanes_of_several_partitions(state: State) -> 
 
 
 class Renaming:
-    """Runs over one world, whose address is called this or that."""
+    """Runs over one world, whose address has one name or another."""
 
     def __init__(self, spark: SparkSession, world: World) -> None:
         self.spark, self.world = spark, world
@@ -262,7 +262,7 @@ class Renaming:
         return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
     def run(self, called: str) -> tuple[dict[str, Any], dict[str, int]]:
-        """Of the address, what one run counts and finds."""
+        """Return the counts and anomalies of the address in one run."""
         topic = self.world.names["a"]
         kept = {
             "input_topic": topic,
@@ -278,7 +278,7 @@ class Renaming:
 
 @pytest.mark.long
 def test_an_address_that_was_renamed(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing that was accepted is LOST, what nobody consumes any more is named, and its new rings promise nothing of before."""
+    """A rename makes nothing LOST, names the input that nobody consumes any more, and expects no earlier IDs of the new rings."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     renaming, former = Renaming(spark, world), world.names["a"]
     name = f"{world.app_id}-b"

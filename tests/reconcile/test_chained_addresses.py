@@ -11,7 +11,7 @@ from tests.support.reconcile.planted import In, World, anomalies
 
 
 def _next(world: World, record: In, offset: int) -> In:
-    """Return what the second address reads, at this offset of the first one's accepted topic."""
+    """Return the input of the second address at this offset of the first one's accepted topic."""
     headers = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
     return record._replace(address=f"{world.names['a']}.accepted", offset=offset, headers=headers)
 
@@ -20,9 +20,9 @@ def _next(world: World, record: In, offset: int) -> In:
 def test_each_address_of_a_chain_is_judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A run ends where the second address has read, though the first has accepted more: the next run judges the rest.
+    """A run ends at the second address's read position, although the first has accepted more: the next run judges the rest.
 
-    What a message has passed stays on it over the chain: bridges behind the second address must see it.
+    A message keeps its passed members over the chain: bridges behind the second address must see them.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"b": {"feeder": "a"}, "a": {}})
     scheduler = Scheduler(spark, world)

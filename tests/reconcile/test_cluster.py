@@ -1,4 +1,4 @@
-"""The run on a real standalone cluster of Spark, and without an executor that serves it."""
+"""The run on a real standalone cluster of Spark, and without a usable executor."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def _small(broker: EmbeddedBroker, folder: Path, executor_timeout: float) -> Pat
 
 
 def test_planted(broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone) -> None:
-    """Executors in processes of their own, which have nothing of ours, find exactly what was planted."""
+    """Executors in processes of their own, without our code, find exactly the planted anomalies."""
     cluster.add_worker("2g")
     world = World(broker.bootstrap_servers, tmp_path, {name: PLANTED[name][1] for name in NAMES})
     for name in NAMES:
@@ -71,7 +71,10 @@ def test_planted(broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone) ->
 
 
 def test_no_worker_is_large_enough(broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone) -> None:
-    """After 30 s it says what it asks for and what there is; after the configured time it ends, and nothing is kept."""
+    """A run without a large enough worker reports its demand and the supply after 30 s, and ends after the configured time.
+
+    Nothing of it is kept.
+    """
     cluster.add_worker("512m")
     config = _small(broker, tmp_path, 35)
     done = run_verb(
@@ -120,7 +123,7 @@ def test_ctrl_c_while_it_waits(
 def test_all_executors_are_lost(
     broker: EmbeddedBroker, tmp_path: Path, cluster: Standalone, start: Callable[..., Started]
 ) -> None:
-    """In the middle of its work: it waits as long as for the first one, and nothing of the run counts."""
+    """A run that loses all executors in the middle waits as long as for the first one, and nothing of it counts."""
     worker = cluster.add_worker("1g")
     config = _small(broker, tmp_path, 10)
     run = start("reconcile", "--config", str(config), "--master", cluster.master)

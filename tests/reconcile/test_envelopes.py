@@ -1,4 +1,4 @@
-"""Envelopes become rows: the same bytes as workers find in them, by other code."""
+"""Envelopes become rows with the same bytes that workers read, by other code."""
 
 import json
 import random
@@ -19,13 +19,13 @@ _KAFKA = "offset bigint, key binary, value binary, headers array<struct<key:stri
 
 
 class Opener:
-    """Opens values, each of an envelope of its own."""
+    """Reader of values as envelopes."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def rows(self, *values: bytes | None, headers: Headers | None = None) -> list[list[Row]]:
-        """Of each envelope its rows, in order."""
+        """Return the rows of each envelope, in order."""
         records = [(n, b"k", value, [FORM] if headers is None else headers) for n, value in enumerate(values)]
         frame = self._spark.createDataFrame(records, _KAFKA)
         found = opened(frame, F.lit("orders"), F.array(F.lit("payments"))).collect()
@@ -35,7 +35,7 @@ class Opener:
         return by_offset
 
     def counts(self, *values: bytes | None, headers: Headers | None = None) -> list[int | None]:
-        """How many parts each has; all rows say so."""
+        """Number of parts of each envelope; all its rows agree."""
         found = []
         for rows in self.rows(*values, headers=headers):
             (parts,) = {row["parts"] for row in rows}
@@ -62,7 +62,7 @@ def _content(row: Row) -> tuple[str | None, bytes | None, bytes | None, Headers]
 
 
 def test_parts(opener: Opener) -> None:
-    """Text, base64, null, empty and missing are told apart; repeated header names stay, in their order."""
+    """Text, base64, null, empty and missing stay distinct; repeated header names stay, in their order."""
     text = _written(
         {"key": "k\u00fc\U0001f600", "value": "", "headers": [{"name": "a", "value": "2"}, {"name": "a"}, {"name": "a", "value": ""}]},
         {"address": "payments", "key_base64": "AP8=", "value_base64": "", "headers": [{"name": "", "value_base64": "AAE="}]},
@@ -89,7 +89,7 @@ def test_what_is_none(opener: Opener) -> None:
 
 
 def test_what_cannot_be_read(opener: Opener) -> None:
-    """It stays a record without parts: it has to be in quarantine."""
+    """An unreadable envelope stays a record without parts: it has to be in quarantine."""
     refused = [
         None, b"", b"no JSON", b"\xff", b"[]", b'{"parts": {}}', b'{"parts": null}', _written(), _written(None), _written("text"),
         _written({"value": "a", "value_base64": "YQ=="}), _written({"key": "a", "key_base64": "YQ=="}),
@@ -113,7 +113,7 @@ def test_what_cannot_be_read(opener: Opener) -> None:
 
 
 def test_as_workers_read_them(opener: Opener) -> None:
-    """Whatever a worker finds in envelopes is found here; seed 4711."""
+    """The run reads envelopes as a worker does, for any envelope of seed 4711."""
     drawn = random.Random(4711)
     values = [json.dumps(_drawn(drawn), ensure_ascii=drawn.random() < 0.5).encode() for _ in range(200)]
 
@@ -125,7 +125,7 @@ def test_as_workers_read_them(opener: Opener) -> None:
 
 
 def test_large_ones(opener: Opener) -> None:
-    """As many parts as there may be; one that is longer than Spark reads strings by itself."""
+    """The run reads an envelope of the most parts, and one that is longer than Spark reads strings by default."""
     many, long = (
         _written(*({"value": f"{n}"} for n in range(PARTS_MAX))),
         _written({"value": "x" * 20_000_001}),

@@ -35,9 +35,10 @@ def _rows(frame: DataFrame, *names: str) -> list[Row]:
 
 
 def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: SparkSession) -> None:
-    """Lane 0 had consumed forward offset 4 when the run began; then it judged 5 and 6, and what is ahead of them.
+    """Inputs that a home lane judged after the run began wait, together with their outputs.
 
-    They are neither judged, nor PHANTOM or DOUBLED, and the next run has them whole.
+    Lane 0 had consumed forward offset 4 when the run began; then it judged 5 and 6, and what is ahead of them. They are neither judged, nor
+    PHANTOM or DOUBLED, and the next run has them whole.
     """
     came = {
         "partition": 1,
@@ -99,7 +100,7 @@ def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: Spar
 
 
 def test_where_none_can_wait_nothing_is_told_apart(spark: SparkSession) -> None:
-    """Nothing was forwarded, nothing waited: what is found without looking is what is found."""
+    """The look for waiting inputs changes nothing when nothing was forwarded."""
     inputs = _frame(
         spark, _WAYS, [{"partition": index % 2, "offset": index, "id": b"x"} for index in range(4)]
     )
@@ -116,7 +117,7 @@ def test_where_none_can_wait_nothing_is_told_apart(spark: SparkSession) -> None:
 
 
 def test_stand_in_for_no_value(spark: SparkSession) -> None:
-    """A null value that went to quarantine because of its headers has no bytes; a value that is not as large is another one."""
+    """A null value that is in quarantine for its headers has no bytes; a value of another size is another value."""
     evidence = ev.attribute(
         _frame(
             spark, _WAYS,
@@ -140,7 +141,10 @@ def test_stand_in_for_no_value(spark: SparkSession) -> None:
 
 
 def test_a_time_that_is_not_the_inputs(spark: SparkSession) -> None:
-    """Of what is accepted; where brokers stamp the output it says nothing, and duplicates and quarantine promise none."""
+    """A timestamp that is not the input's is an anomaly of accepted records only.
+
+    An output that brokers stamp gives no evidence by its time; duplicates and quarantine promise none.
+    """
     outputs = [
         {"fate": ACCEPTED, "out_timestamp": 7}, {"fate": ACCEPTED, "out_timestamp": 8}, {"fate": ACCEPTED},
         {"fate": DIVERTED, "out_timestamp": 8}, {"fate": QUARANTINED, "out_timestamp": 8},
@@ -160,7 +164,7 @@ def test_a_time_that_is_not_the_inputs(spark: SparkSession) -> None:
 
 
 def test_outputs_of_nothing_are_apart(spark: SparkSession) -> None:
-    """Those that name no input are no further outputs of one another: one task would have to number all of them."""
+    """Outputs that name no input are not further outputs of one another: one task would have to number all of them."""
     strays = [{"fate": fate, "out_partition": 0, "out_offset": at} for fate in (1, 3) for at in (0, 1)]
     evidence = ev.attribute(
         _frame(spark, _WAYS, []), None, _frame(spark, OUTPUTS, strays), _frame(spark, FORWARD_COMMITTED, [])

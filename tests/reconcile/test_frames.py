@@ -1,4 +1,4 @@
-"""What runs before have left, as far as it still counts; and what the journal tells of rings."""
+"""Results of earlier runs, as far as they still count; and the journal's events of rings."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def _run(number: int, **topic_ids: str) -> Run:
 
 
 def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Those of the run itself count, also where the topic is new; those before of the same topic; none where the ring is off."""
+    """A run's own resends count, even of a new topic; earlier ones count for the same topic, and none for a ring that is off."""
     entries: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}, {"name": "off", "id_cache_size": 0}]
     settings = validate({"addresses": entries})
     cuts = {"a": _cut("a"), "b": _cut("b", recreated=True), "off": _cut("off")}
@@ -54,7 +54,7 @@ def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    """Of the input among inputs, of any other topic among outputs; each is told with the offsets that are gone."""
+    """A gap of the input is among inputs, and one of any other topic among outputs; each names its missing offsets."""
     settings = validate({"addresses": [{"name": "a"}]})
     cut = _cut("a")
     cut.input.lost.append(Lost("a", 1, 3, 5, "why"))
@@ -71,7 +71,10 @@ def test_a_gap_stands_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_the_journal_tells(spark: SparkSession) -> None:
-    """Of each lane the largest ring, and where it was last emptied; a change of size is no emptying, and a lane has to be named."""
+    """The journal gives each lane's largest ring and the place of its last clear; a change of size does not empty a ring.
+
+    An event without a lane does not count.
+    """
     rows = [
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
         (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
@@ -88,7 +91,7 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
 
 
 def test_the_largest_ring() -> None:
-    """Now, by the journal, or on a run before; none where it is off."""
+    """The largest ring is that of now, of the journal, or of an earlier run; a ring that is off has none."""
     entries: list[dict[str, Any]] = [
         {"name": "a", "id_cache_size": 7}, {"name": "b", "id_cache_size": 7}, {"name": "c", "id_cache_size": 7},
         {"name": "off", "id_cache_size": 0},
@@ -113,7 +116,7 @@ def test_the_largest_ring() -> None:
     ],
 )
 def test_emptied_since_the_last_run(emptied: Emptied, recreated: bool, expected: bool) -> None:
-    """Only if nothing came later that the last run had judged, in either input of the lane."""
+    """A ring was emptied since the last run only if that run judged nothing later in either input of the lane."""
     cut = _cut("a")
     assert cut.forward is not None
     cut.forward.recreated = recreated
@@ -124,7 +127,7 @@ def test_emptied_since_the_last_run(emptied: Emptied, recreated: bool, expected:
 
 
 def test_a_long_backlog_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    """By its offsets, without a broker; short ones of other partitions are counted so too."""
+    """A long backlog is counted by its offsets, without a broker, and so are short ones of other partitions."""
     settings = validate({"addresses": [{"name": "a"}, {"name": "b"}]})
     frames = Frames(spark, {}, settings.addresses, {}, LocalFiles(str(tmp_path)))
     beyond = {"a": {1: (10, 15)}, "b": {0: (7, 7 + BACKLOG_READ_MAX)}}

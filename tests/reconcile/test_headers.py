@@ -1,4 +1,4 @@
-"""What is read of headers: the functions of arrays that are compiled find what a look at one header after the other finds."""
+"""Headers of records: the compiled array functions give the result of a loop over the headers."""
 
 import datetime as dt
 import itertools
@@ -23,7 +23,10 @@ def _records(spark: SparkSession, *several: list[Header]) -> DataFrame:
 
 
 def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
-    """Of few headers and of many, with nulls and repeats: runs hand digests on, so it must not differ between versions either."""
+    """The digest of any number of headers, with nulls and repeats, is that of the list.
+
+    Runs hand digests on, and the digest must not differ between versions either.
+    """
     rng = random.Random(5)
     headers = [
         [
@@ -48,13 +51,16 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
 
 
 def test_the_names_are_those_of_workers() -> None:
-    """The run does not share the worker's code, but its rule: names, and no prefix. The run does not compare what workers leave out."""
+    """The run's header names are those of the worker's rule: names, and no prefix.
+
+    The run does not share the worker's code, and does not compare headers that workers leave out.
+    """
     assert set(OURS) == {value for name, value in vars(wire_names).items() if name.startswith("HEADER_")}
     assert set(OURS) > build.OURS
 
 
 def test_empty_ids_are_none(spark: SparkSession) -> None:
-    """As workers read them: an empty header, key or value is not an ID, and the next name is asked."""
+    """An empty header, key or value is not an ID, as for workers, and the next name counts."""
     headers: list[list[Header]] = [
         [("a", b""), ("b", b"2")],
         [("a", b""), ("b", b"")],
@@ -72,7 +78,7 @@ def test_empty_ids_are_none(spark: SparkSession) -> None:
 
 
 def test_no_headers_are_null(spark: SparkSession) -> None:
-    """As Spark's source has them: nothing stands there, and the digest is that of an empty list."""
+    """A record without headers has null, as in Spark's source, and the digest of an empty list."""
     rows = spark.createDataFrame([(0, None), (1, [])], f"number int, headers {envelopes.HEADERS}")
     found = rows.select(
         headers_digest().alias("digest"), envelopes.has("a").alias("there"), envelopes.last("headers", "a").alias("it"),
@@ -92,7 +98,7 @@ RECORD = f"key binary, value binary, topic string, partition int, offset bigint,
 
 
 def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
-    """Beside an envelope that cannot be read, which takes the other way with the same key, value and ID, whatever is null."""
+    """A plain record is read as an unreadable envelope with the same key, value and ID is, whatever is null."""
     dialect, at = Dialect(("id", "other"), "header", "", ""), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     texts: tuple[bytes | None, ...] = (None, b"", b"v")
     several: list[list[Header] | None] = [None, [], [("id", None)], [("other", b"1"), ("x", b"2")]]
@@ -132,7 +138,7 @@ def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
 
 
 def test_the_last_of_a_name(spark: SparkSession) -> None:
-    """Null where there is none, and where its value is."""
+    """The last header of a name counts; it is null if the header is missing or has no value."""
     rows = _records(
         spark, [], [("a", b"1")], [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")], [("a", b"1"), ("a", None)], [("b", b"1")],
     )  # fmt: skip
@@ -146,7 +152,7 @@ def test_the_last_of_a_name(spark: SparkSession) -> None:
 
 
 def test_what_is_left_of_a_bridge(spark: SparkSession) -> None:
-    """Only where a header is one of these; a name that has theirs within it is none."""
+    """A bridge header is left only if its whole name is one of these; a longer name is not."""
     rows = _records(
         spark,
         [("x_RF_HOPS", b"1")],

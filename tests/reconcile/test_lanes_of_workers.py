@@ -1,4 +1,4 @@
-"""What real workers accept in lanes of several partitions is judged clean, also over a regroup."""
+"""A run judges the output of real workers with lanes of several partitions clean, also over a regroup."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ SIZES: dict[str, Any] = {"partitions": PARTITIONS, "id_cache_size": 1_000}
 
 
 def _send(bootstrap: str, topic: str, *, shift: int, partitions: int) -> None:
-    """All IDs, each under the group of another partition than with another shift, or without a group."""
+    """Send all IDs, each under the group of another partition than with another shift, or without a group."""
     for partition in range(partitions):
         group = kafka.at_home(partition, partitions)
         numbers = [number for number in range(COUNT) if (number + shift) % partitions == partition]
@@ -30,7 +30,7 @@ def _send(bootstrap: str, topic: str, *, shift: int, partitions: int) -> None:
 
 @pytest.mark.long
 def test_regrouped(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """Four lanes, and one with what all of them knew, within one run; then more partitions: duplicates of other groups are duplicates."""
+    """Duplicates of other groups are duplicates when four lanes become one within a run, and when partitions are added later."""
     name, bootstrap = kafka.unique("regrouped"), broker.bootstrap_servers
     configs = []
     for lanes in ({}, {"lanes": 1}):

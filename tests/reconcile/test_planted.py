@@ -1,4 +1,4 @@
-"""Each anomaly, planted by hand in real topics, is found: exactly it, and no other."""
+"""A run finds exactly the anomalies planted by hand in real topics, and no other."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def _lost(world: World, at: str) -> None:
 
 
 def _lost_though_known_elsewhere(world: World, at: str) -> None:
-    """The ID is known to another lane only, and to a later record."""
+    """Lose an ID that only another lane, and a later record, know."""
     world.accept(world.arrive(at, b"1", b"other", partition=1), partition=1)
     world.arrive(at, b"1", b"g")
     world.arrive(at, b"2")
@@ -57,7 +57,7 @@ def _doubled(world: World, at: str) -> None:
 
 
 def _phantom(world: World, at: str) -> None:
-    """No source, one beyond the end, another topic's."""
+    """Accept records of no source, of one beyond the end, and of another topic."""
     one = world.arrive(at, b"1")
     world.accept(one)
     world.accept(one, source=None)
@@ -76,12 +76,12 @@ def _forgotten(world: World, at: str) -> None:
 
 
 def _overrun(world: World, at: str) -> None:
-    """A ring of two, and two others between."""
+    """Repeat an ID in a ring of two, with two others between."""
     world.accept(*(world.arrive(at, name) for name in (b"1", b"2", b"3", b"1")))
 
 
 def _told(world: World, at: str) -> None:
-    """As forgotten, but the ring was cleared between the two."""
+    """Repeat an ID as if forgotten, but with the ring cleared between the two."""
     world.accept(world.arrive(at, b"1"), world.arrive(at, b"2"), world.arrive(at, b"1"))
     world.tell(at, 0, 20_000, 20_000, 2)
 
@@ -97,7 +97,7 @@ def _cross_lane(world: World, at: str) -> None:
 
 
 def _wrong_verdict(world: World, at: str) -> None:
-    """One is right; one is called a duplicate of itself; one of what is none."""
+    """Divert one duplicate rightly, one as a duplicate of itself, and two without an original."""
     one = world.arrive(at, b"1")
     world.accept(one)
     world.divert(world.arrive(at, b"1"), one)
@@ -108,13 +108,13 @@ def _wrong_verdict(world: World, at: str) -> None:
 
 
 def _not_diverted(world: World, at: str) -> None:
-    """Where duplicates have a topic, one that is not there is lost."""
+    """Leave a duplicate out of the topic of duplicates, which makes it lost."""
     world.accept(world.arrive(at, b"1"))
     world.arrive(at, b"1")
 
 
 def _corrupted(world: World, at: str) -> None:
-    """Value, headers, key, timestamp; and a null that became empty."""
+    """Change value, headers, key and timestamp; and make a null empty."""
     one, two, three = (world.arrive(at, b"%d" % index, b"g%d" % index) for index in range(3))
     four, five = world.arrive(at, b"4", b"g4", value=None), world.arrive(at, b"5", b"g5")
     world.accept(one, value=b"other")
@@ -131,13 +131,13 @@ def _gap(world: World, at: str) -> None:
 
 
 def _gap_in_the_output(world: World, at: str) -> None:
-    """What is not accepted any more may have been: it is not called lost."""
+    """Delete an accepted record, which may have been accepted and is not called lost."""
     world.accept(*(world.arrive(at, b"%d" % index) for index in range(3)))
     world.delete_before(f"{world.names[at]}.accepted", 0, 1)
 
 
 def _aborted(world: World, at: str) -> None:
-    """Aborted records and markers, amid input and output and at their very ends; the offsets are past them."""
+    """Write aborted records and markers, amid input and output and at their very ends; the offsets are past them."""
     name = world.names[at]
     one = world.arrive(at, b"1")
     world.abort(name, 3)
@@ -151,7 +151,10 @@ def _aborted(world: World, at: str) -> None:
 
 
 def _redriven(world: World, at: str) -> None:
-    """Refused, published again, and then accepted; refused again; dropped, because a corrected copy was accepted meanwhile."""
+    """Republish refused records.
+
+    Some are accepted, refused again, or dropped because a corrected copy was accepted meanwhile.
+    """
     refused = [world.arrive(at, b"%d" % index) for index in range(3)]
     for item in refused:
         world.quarantine(item)
@@ -164,13 +167,16 @@ def _redriven(world: World, at: str) -> None:
 
 
 def _seconds(world: World, at: str) -> None:
-    """One producer sends seconds where Kafka wants milliseconds."""
+    """Send timestamps of one producer in seconds instead of Kafka's milliseconds."""
     records = [world.arrive(at, b"%d" % index) for index in range(9)]
     world.accept(*records, world.arrive(at, b"9", timestamp=1_795_262_400))
 
 
 def _one_lane(world: World, at: str) -> None:
-    """One ring for both partitions: duplicates under other groups, without group, without ID, refused, and told of in the journal."""
+    """Send duplicates to one ring for both partitions.
+
+    They come under other groups, without a group, without an ID, refused, and across a change that the journal has.
+    """
     first, second = world.arrive(at, b"1"), world.arrive(at, b"2", b"h", partition=1)
     world.arrive(at, b"2", b"other")
     world.arrive(at, b"1", None, partition=1)
@@ -184,13 +190,13 @@ def _one_lane(world: World, at: str) -> None:
 
 
 def _forgotten_in_one_lane(world: World, at: str) -> None:
-    """Under two groups, in two partitions, of the input and of the output; another one in between."""
+    """Repeat an ID under two groups, in two partitions, of the input and of the output; another one is in between."""
     world.accept(world.arrive(at, b"1", b"g"), world.arrive(at, b"2", b"g"))
     world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
 
 
 def _overrun_in_one_lane(world: World, at: str) -> None:
-    """A ring of two; the two in between came from both partitions."""
+    """Repeat an ID in a ring of two; the two in between came from both partitions."""
     world.accept(world.arrive(at, b"1", b"g"))
     world.accept(world.arrive(at, b"2", b"h", partition=1), partition=1)
     world.accept(world.arrive(at, b"3", b"g"))
@@ -198,7 +204,7 @@ def _overrun_in_one_lane(world: World, at: str) -> None:
 
 
 def _told_in_one_lane(world: World, at: str) -> None:
-    """The ring was cleared between the first two of an ID, and not between the last two."""
+    """Repeat an ID in two partitions, then clear the ring, then repeat it again."""
     world.accept(world.arrive(at, b"1", b"g"))
     world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
     world.tell_lanes(at, "cleared", 20_000, 20_000, (1, 0))
@@ -206,14 +212,14 @@ def _told_in_one_lane(world: World, at: str) -> None:
 
 
 def _lost_in_one_lane(world: World, at: str) -> None:
-    """Neither its ID nor a message without one is anywhere in the lane."""
+    """Lose an ID and a message without one, which are nowhere in the lane."""
     world.accept(world.arrive(at, b"1"))
     world.arrive(at, b"2", partition=1)
     world.arrive(at, partition=1)
 
 
 def _wrong_verdict_in_one_lane(world: World, at: str) -> None:
-    """An original in the other partition is right, under whatever group."""
+    """Name an original in the other partition, which is right under any group."""
     one = world.arrive(at, b"1")
     world.accept(one)
     world.divert(world.arrive(at, b"1", b"h", partition=1), one)
@@ -221,7 +227,7 @@ def _wrong_verdict_in_one_lane(world: World, at: str) -> None:
 
 
 def _numbered_twice(world: World, at: str) -> None:
-    """Two workers wrote for one lane at once: neither knew what the other accepted."""
+    """Write for one lane with two workers at once: neither knew what the other accepted."""
     number = (("_RF_SEQ", b"7"),)
     for partition in range(2):
         item = world.arrive(at, b"%d" % partition, b"g%d" % partition, partition)
@@ -229,7 +235,7 @@ def _numbered_twice(world: World, at: str) -> None:
 
 
 def _regrouped(world: World, at: str) -> None:
-    """Two lanes became one, which knows the newest IDs of both: under another group too one of them is forgotten."""
+    """Merge two lanes into one, which knows the newest IDs of both: it forgets one of them under another group."""
     one, other = world.arrive(at, b"1", b"g"), world.arrive(at, b"2", b"h", partition=1)
     world.accept(one, headers=one.headers)
     world.accept(other, headers=other.headers, partition=1)
@@ -284,7 +290,7 @@ def judged(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[World, dict[str, Any], DataFrame]:
-    """One run of all of them, an address each; once in the way of runs with many records."""
+    """One run over all of them, with an address for each; once with the plan for many records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "FEW", request.param)
         return _judged(broker, spark, tmp_path_factory.mktemp("planted"), list(PLANTED))
@@ -303,14 +309,14 @@ def _judged(
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> None:
-    """What was planted is found, as often as it was planted, and nothing else."""
+    """A run finds each planted anomaly, as often as it was planted, and nothing else."""
     world, document, _ = judged
 
     assert anomalies(document, world)[name] == PLANTED[name][2]
 
 
 def test_who_it_was(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
-    """Each row says its ID and its group, of an output too: nobody has to read the record to know whom it concerns."""
+    """Each row names its ID and its group, even for an output: nobody has to read the record to know whom it concerns."""
     _, _, found = judged
     strays = found.where("anomaly = 'PHANTOM'").collect()
     named = found.where(
@@ -331,7 +337,7 @@ def test_nothing_is_forwarded(
     *,
     reordered: bool,
 ) -> None:
-    """Of many records order is looked at by partitions first: what is out of order there is found, and nothing else is missed."""
+    """A run over many records checks order by partitions first, and still finds all that is out of order."""
     monkeypatch.setattr(judge, "FEW", 0)
     asked: list[bool] = []
     looked_for = order.looked_for
@@ -357,7 +363,10 @@ def test_nothing_is_forwarded(
 
 
 def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
-    """What would have caught the resends: of one that is told at most how far it can have come; without any, what there is."""
+    """The report gives the ring that would have caught the resends.
+
+    A cleared ring counts with the longest possible distance; without resends the present size stays.
+    """
     world, document, _ = judged
     found = {name: document["addresses"][world.names[name]]["ring"] for name in PLANTED}
 
@@ -373,7 +382,7 @@ def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
 
 
 def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
-    """Beside the summary: what a ring holds since it was cleared, what came in and when, each anomaly with its place."""
+    """The figures have the ring's IDs since it was cleared, the input by time, and each anomaly with its place."""
     world, document, _ = judged
     kept = Path(world.settings.reconcile.state_dir) / "results" / "000001" / "figures.json"
     figures = Figures.from_json(kept.read_text())

@@ -1,4 +1,4 @@
-"""What goes wrong with records that came over bridges, planted by hand in real topics, is found: exactly it, once, and no other."""
+"""A run finds each error with records of bridges, planted by hand in real topics: exactly it, once, and no other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,10 @@ OTHER = b"to-paris/BBBBBBBBBBBBBBBBBBBBBB/0"
 
 
 def _clean(world: World, at: str) -> None:
-    """Sent again, late, from the start; an own ID that is known; one that is not looked at; passed members; another source; forwarded."""
+    """Send bridged records that are all handled rightly.
+
+    They come again, late, or from the start; with a known own ID, or an ignored one; with passed members; of another source; forwarded.
+    """
     first = world.bridge(at, 0, id=b"1")
     second = world.bridge(at, 1, passed=b"berlin", more=(("_RF_HOPS", b"of repeats the last"),), **IGNORE)
     world.bridge(at, 0, id=b"1")
@@ -42,7 +45,10 @@ def _clean(world: World, at: str) -> None:
 
 
 def _lost(world: World, at: str) -> None:
-    """New, without an ID that counts; known to another lane, another source, another bridge only; first of two of which none came."""
+    """Lose new hops without an ID that counts, hops known only elsewhere, and both of two.
+
+    Elsewhere is another lane, another source, or another bridge.
+    """
     world.accept(world.bridge(at, 0, 0, key=b"other", partition=1), partition=1)
     world.bridge(at, 0, 0)
     world.accept(world.bridge(at, 1, 1, source=OTHER))
@@ -53,14 +59,14 @@ def _lost(world: World, at: str) -> None:
 
 
 def _lost_and_sent_again(world: World, at: str) -> None:
-    """With an ID of its own, and without: what is accepted then is right."""
+    """Lose hops with and without an ID of their own; a later acceptance is right."""
     for number, name in enumerate((b"1", None)):
         world.bridge(at, number, 0, id=name)
         world.accept(world.bridge(at, number, 0, id=name))
 
 
 def _lost_behind(world: World, at: str) -> None:
-    """What a later one confirms, or what came by another partition and says that it is confirmed, makes no duplicate."""
+    """Lose hops that only a later record confirms, or only a record of another partition."""
     world.bridge(at, 3, 0)
     world.accept(world.bridge(at, 9, 8))
     world.accept(moved := world.bridge(at, 20, 20, partition=1))
@@ -69,20 +75,20 @@ def _lost_behind(world: World, at: str) -> None:
 
 
 def _off(world: World, at: str) -> None:
-    """Size 0: all pass, also twice; what is missing is lost."""
+    """Use size 0: all hops pass, also twice; a missing one is lost."""
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
     world.bridge(at, 0)
 
 
 def _off_diverted(world: World, at: str) -> None:
-    """What is diverted all the same is no duplicate; nor is what came over no bridge and has no ID."""
+    """Divert a hop, and a record without hop and ID, while hops are not checked: neither is a duplicate."""
     world.accept(world.bridge(at, 0, id=b"1"))
     world.divert(world.bridge(at, 0, id=b"1"), None)
     world.divert(world.arrive(at), None)
 
 
 def _forgotten(world: World, at: str) -> None:
-    """The same hop again; below what was confirmed; with an own ID; noted though its ID was known."""
+    """Accept a hop again; one below the confirmed; one with an own ID; and one noted although its ID was known."""
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
     world.accept(world.bridge(at, 9, 8), world.bridge(at, 3, 0))
     world.accept(*(world.bridge(at, 10, 8, id=b"1") for _ in range(2)))
@@ -91,14 +97,14 @@ def _forgotten(world: World, at: str) -> None:
 
 
 def _by_id(world: World, at: str) -> None:
-    """Hops of two sources, one ID: that is looked at, unless it says that it is not to be."""
+    """Send one ID over hops of two sources: it counts, unless the record ignores IDs."""
     world.accept(world.bridge(at, 0, id=b"1"), world.bridge(at, 0, id=b"1", source=OTHER))
     world.accept(world.bridge(at, 1, id=b"1", source=OTHER, **IGNORE), world.arrive(at, b"2"))
     world.accept(world.bridge(at, 2, id=b"2", source=OTHER, **IGNORE))
 
 
 def _overrun(world: World, at: str) -> None:
-    """Nothing is confirmed, and more lie above than a ring of two has IDs; what is confirmed is known for ever."""
+    """Send more unconfirmed hops than a ring of two has IDs; a confirmed hop is known for ever."""
     world.accept(*(world.bridge(at, number) for number in (0, 1, 2, 0)))
     world.accept(
         *(world.bridge(at, number, 3, source=OTHER) for number in (3, 4, 5, 6)),
@@ -107,7 +113,7 @@ def _overrun(world: World, at: str) -> None:
 
 
 def _told(world: World, at: str) -> None:
-    """Cleared in between: allowed. That of the IDs does not matter to hops, nor the other way round."""
+    """Clear the hops in between, which excuses a repeat. A clear of IDs does not affect hops, nor the reverse."""
     world.accept(*(world.bridge(at, 0, id=b"1") for _ in range(2)))
     world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
     world.accept(*(world.bridge(at, 1) for _ in range(2)))
@@ -115,7 +121,7 @@ def _told(world: World, at: str) -> None:
 
 
 def _told_too_early(world: World, at: str) -> None:
-    """What was cleared is not known any more: what is missing then is lost."""
+    """Drop a hop after a clear, which makes it lost: a cleared hop is not known any more."""
     world.accept(world.bridge(at, 0))
     world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
     world.bridge(at, 0)
@@ -123,7 +129,10 @@ def _told_too_early(world: World, at: str) -> None:
 
 
 def _reopened(world: World, at: str) -> None:
-    """In memory only, and opened anew; another size loses nothing that was confirmed, and need not be seen as keeping the rest."""
+    """Reopen a memory that is not durable, and resize another one.
+
+    Another size loses no confirmed hop, and need not keep the rest.
+    """
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
     world.tell(at, 0, 20_000, 20_000, 1, event="forgotten")
     world.accept(*(world.bridge(at, 5, source=OTHER) for _ in range(2)))
@@ -132,7 +141,7 @@ def _reopened(world: World, at: str) -> None:
 
 
 def _apart(world: World, at: str) -> None:
-    """In two lanes; by two partitions of one lane; by one that had been told that it is confirmed."""
+    """Repeat hops in two lanes; by two partitions of one lane; and by one that was confirmed elsewhere."""
     world.accept(world.bridge(at, 0), world.bridge(at, 0, key=b"h", partition=1), partition=0)
     for offset in (1, 2):
         world.accept(
@@ -144,7 +153,10 @@ def _apart(world: World, at: str) -> None:
 
 
 def _diverted(world: World, at: str) -> None:
-    """By its hop: without an original. By its ID: with it. One is of nothing; one is missing; one is called a duplicate of its own ID."""
+    """Divert duplicates rightly: by hop without an original, and by ID with one.
+
+    Also divert one of nothing, one as a duplicate of its own ID, and leave one out.
+    """
     world.accept(one := world.bridge(at, 0, id=b"1"))
     world.divert(world.bridge(at, 0, id=b"1"), None)
     world.divert(world.bridge(at, 1, id=b"1"), one)
@@ -155,7 +167,7 @@ def _diverted(world: World, at: str) -> None:
 
 
 def _corrupted(world: World, at: str) -> None:
-    """Headers of bridges are left, members that it passed are missing, changed, or forged."""
+    """Leave headers of bridges, and drop, change or forge passed members."""
     records = [world.bridge(at, index, passed=b"berlin", key=b"g%d" % index) for index in range(3)]
     plain = world.arrive(at, b"1", b"plain")
     world.accept(records[0], headers=records[0].headers)
@@ -165,7 +177,10 @@ def _corrupted(world: World, at: str) -> None:
 
 
 def _malformed(world: World, at: str) -> None:
-    """Believed, or dropped, instead of refused. Beyond what a bridge can have confirmed; an unknown word; no offset; no topic's ID."""
+    """Accept or drop malformed hops that should be refused.
+
+    They confirm more than a bridge can have, or have an unknown word, no offset, or no topic ID.
+    """
     hops = [
         (("_RF_BRIDGE_DUPL_ID", b"%b/5" % SOURCE), ("_RF_BRIDGE_CONFIRMED", b"6")),
         (("_RF_BRIDGE_DUPL_ID", b"%b/5" % SOURCE), ("_RF_BRIDGE_IDS", b"perhaps")),
@@ -179,7 +194,7 @@ def _malformed(world: World, at: str) -> None:
 
 
 def _transactions(world: World, at: str) -> None:
-    """An envelope is one hop, whatever IDs its parts have; their IDs are not looked at where that is said."""
+    """Send envelopes, each of which is one hop with any IDs in its parts; some ignore their IDs."""
     own = Part("g", headers=(("_AMQ_DUPL_ID", "1"),))
 
     def hop(offset: int, *more: tuple[str, bytes]) -> Any:
@@ -218,7 +233,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 def judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[World, dict[str, Any], list[Any]]:
-    """One run of all of them: an address each."""
+    """One run over all of them, with an address for each."""
     folder = tmp_path_factory.mktemp("bridges")
     world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
     for name, (plant, _, _) in PLANTED.items():
@@ -230,7 +245,7 @@ def judged(
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
-    """What was planted is found, as often as it was planted, and nothing else."""
+    """A run finds each planted error, as often as it was planted, and nothing else."""
     world, document, rows = judged
 
     found = [
@@ -240,7 +255,7 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
 
 
 def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
-    """What is a duplicate by its hop is told apart from those of IDs; no ring has caught it."""
+    """A duplicate by its hop is counted apart from duplicates by ID, and no ring has caught it."""
     world, document, _ = judged
     clean, diverted = (document["addresses"][world.names[name]] for name in ("clean", "diverted"))
     names = ("input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked")
@@ -251,7 +266,7 @@ def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
 
 
 def test_two_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What one run has seen, the next one knows: by what was confirmed, and of what was still on its way."""
+    """A run knows the earlier run's hops, by their confirmations, and those that were still on their way."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     scheduler = Scheduler(spark, world)
     world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))
@@ -269,7 +284,7 @@ def test_two_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -
 
 @pytest.mark.long
 def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """The next runs know what a lane had confirmed, and the hops above it. They excuse a resend, and name one that is accepted."""
+    """Later runs know a lane's confirmed hops and those above. They excuse a resend, and name one that is accepted."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     scheduler = Scheduler(spark, world)
     world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))

@@ -1,4 +1,4 @@
-"""What goes wrong with transactions, planted by hand in real topics, is found: exactly it, once, and no other."""
+"""A run finds each error with transactions, planted by hand in real topics: exactly it, once, and no other."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")
 
 
 def _clean(world: World, at: str) -> None:
-    """Resent whole; an ID on its last part; none at all; one ID on two parts; forwarded; between messages of its group."""
+    """Resend whole transactions: with an ID on the last part, none at all, one ID on two parts, forwarded, between messages of a group."""
     first = world.arrive(at, b"before")
     one = world.transact(at, OURS, THEIRS, Part("g", "more"), id=b"1")
     last = world.transact(at, OURS, Part("g", headers=(("_AMQ_DUPL_ID", "2"),)))
@@ -38,7 +38,7 @@ def _clean(world: World, at: str) -> None:
 
 
 def _one_lane(world: World, at: str) -> None:
-    """IDs of parts, of envelopes and of messages are in one ring, whatever key or partition; a ring takes those of a unit in order."""
+    """Send IDs of parts, of envelopes and of messages to one ring, under any key or partition; it takes those of a unit in order."""
     named = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("2", "3")]
     plain = world.arrive(at, b"0", b"x", partition=1)
     one = world.transact(at, *named, id=b"1")
@@ -55,7 +55,7 @@ def _one_lane(world: World, at: str) -> None:
 
 
 def _overrun_in_one_lane(world: World, at: str) -> None:
-    """A ring of three: the ID of the first part is out, and that of the last one is not."""
+    """Overrun a ring of three: the ID of the first part is out, and that of the last one is not."""
     parts = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("1", "2")]
     world.accept_parts(world.transact(at, *parts, id=b"0"))
     world.accept(world.arrive(at, b"3", b"x", partition=1), world.arrive(at, b"4", b"x", partition=1))
@@ -65,7 +65,7 @@ def _overrun_in_one_lane(world: World, at: str) -> None:
 
 
 def _groups(world: World, at: str) -> None:
-    """Of a part its own address says what its group and its ID are; of an envelope its key is its group, whatever groups are."""
+    """Send parts whose group and ID follow their own address's rules; an envelope's group is its key."""
     named = Part("k", "x", "grouped", (("group", "red"), ("_AMQ_DUPL_ID", "no ID here")))
     unnamed = Part(None, "y", "grouped")
     transaction = world.transact(at, named, unnamed, id=b"1", key=b"red")
@@ -81,7 +81,7 @@ def _bytes(part: Part) -> tuple[tuple[str, bytes], ...]:
 
 
 def _quarantined(world: World, at: str) -> None:
-    """Malformed, for an address that is not listed, or too large: the whole envelope, and its ID is free."""
+    """Quarantine whole envelopes: malformed, for an address that is not listed, or too large. Their ID is free."""
     world.quarantine(world.arrive(at, b"1", value=b"no JSON", headers=(("_RF_TX", b"json/1"),)))
     world.quarantine(world.transact(at, OURS, Part(address="unlisted"), id=b"2").record)
     large = world.transact(at, OURS, Part("g", "large" * 9), id=b"3").record
@@ -90,14 +90,17 @@ def _quarantined(world: World, at: str) -> None:
 
 
 def _torn(world: World, at: str) -> None:
-    """One of three is missing; the resend is a duplicate."""
+    """Leave out one part of three; the resend is a duplicate."""
     three = OURS, THEIRS, Part("g", "more")
     world.accept_parts(world.transact(at, *three, id=b"1"), 1, 3)
     world.transact(at, *three, id=b"1")
 
 
 def _lost(world: World, at: str) -> None:
-    """None of its parts, though messages around it, and another transaction, are there; an ID that another lane knows."""
+    """Lose all parts of a transaction.
+
+    Messages around it, and another transaction, are there; another lane knows its ID.
+    """
     world.accept(world.arrive(at, b"1"))
     world.transact(at, OURS, THEIRS, id=b"2")
     world.transact(at, OURS, THEIRS)
@@ -106,7 +109,7 @@ def _lost(world: World, at: str) -> None:
 
 
 def _doubled(world: World, at: str) -> None:
-    """One part twice; another transaction was accepted, and is in quarantine too."""
+    """Accept one part twice; another transaction was accepted, and is in quarantine too."""
     one, two = (world.transact(at, OURS, Part(f"h{index}"), id=b"%d" % index) for index in range(2))
     world.accept_parts(one)
     world.accept_parts(one, 2)
@@ -115,7 +118,10 @@ def _doubled(world: World, at: str) -> None:
 
 
 def _swapped(world: World, at: str) -> None:
-    """O1: two parts of one group. O2: two transactions of one key, in a group of another. O3: one, and a message of its group."""
+    """Break the order. O1: two parts of one group. O2: two transactions of one key, in a group of another.
+
+    O3: one, and a message of its group.
+    """
     one = world.transact(at, OURS, Part("g", "more"), id=b"1")
     world.accept_parts(one, 2)
     world.accept_parts(one, 1)
@@ -128,7 +134,7 @@ def _swapped(world: World, at: str) -> None:
 
 
 def _other_lanes(world: World, at: str) -> None:
-    """O4: between those that two lanes judge there is no order."""
+    """Swap transactions that two lanes judge, which O4 allows."""
     plain = world.arrive(at, b"1", b"h")
     one = world.transact(at, Part("h"), id=b"2", key=b"one")
     two = world.transact(at, Part("h"), id=b"3", key=b"two")
@@ -142,7 +148,7 @@ def _other_lanes(world: World, at: str) -> None:
 
 
 def _corrupted(world: World, at: str) -> None:
-    """Numbers swapped, another count, another time, at the wrong address."""
+    """Swap numbers, and write another count, another time, and the wrong address."""
     one = world.transact(at, Part("g", "1"), Part("h", "2"), id=b"1")
     world.accept_parts(one, 1, number=b"2/2")
     world.accept_parts(one, 2, number=b"1/2")
@@ -153,7 +159,7 @@ def _corrupted(world: World, at: str) -> None:
 
 
 def _phantom(world: World, at: str) -> None:
-    """A third part of two, one of a plain message; and an envelope that was accepted as it came, so that its parts are lost."""
+    """Accept a third part of two, one of a plain message, and an envelope as it came, which loses its parts."""
     world.accept_parts(one := world.transact(at, OURS, THEIRS, id=b"1"))
     world.accept_parts(one, 1, number=b"3/2")
     world.accept(plain := world.arrive(at, b"2"))
@@ -162,12 +168,12 @@ def _phantom(world: World, at: str) -> None:
 
 
 def _unlisted(world: World, at: str) -> None:
-    """It was accepted though it may not have parts there."""
+    """Accept a part for an address that may not get it."""
     world.accept_parts(world.transact(at, OURS, Part("h", address="elsewhere"), id=b"1"))
 
 
 def _forgotten(world: World, at: str) -> None:
-    """By the ID of a part; and one that is the envelope's own the second time."""
+    """Forget the ID of a part, and one that is the envelope's own the second time."""
     part = Part("g", headers=(("_AMQ_DUPL_ID", "1"),))
     for _ in range(2):
         world.accept_parts(world.transact(at, OURS, part))
@@ -176,7 +182,7 @@ def _forgotten(world: World, at: str) -> None:
 
 
 def _overrun(world: World, at: str) -> None:
-    """A ring of four, and three IDs of one transaction between, one of them another address's."""
+    """Overrun a ring of four with three IDs of one transaction between, one of them another address's."""
     ids = [Part("g", headers=(("_AMQ_DUPL_ID", name),)) for name in ("2", "3")]
     other = Part("h", "x", "payments", (("_AMQ_DUPL_ID", "1"),))
     world.accept(world.arrive(at, b"1"))
@@ -186,14 +192,14 @@ def _overrun(world: World, at: str) -> None:
 
 
 def _cross_lane(world: World, at: str) -> None:
-    """An ID of a part in the lane of its transaction, and in that of its own address."""
+    """Accept an ID of a part in the lane of its transaction, and in that of its own address."""
     world.accept(world.arrive("payments", b"crossed", b"c"))
     crossed = Part("c", "x", "payments", (("_AMQ_DUPL_ID", "crossed"),))
     world.accept_parts(world.transact(at, OURS, crossed, id=b"1", partition=1))
 
 
 def _diverted(world: World, at: str) -> None:
-    """One is right, by the ID of its second part; one is a duplicate of nothing; one is missing."""
+    """Divert one rightly, by the ID of its second part; divert one of nothing; and leave one out."""
     world.accept_parts(one := world.transact(at, OURS, THEIRS, id=b"1"))
     world.divert(world.transact(at, OURS, Part("g", headers=(("_AMQ_DUPL_ID", "1"),))).record, one.record)
     world.divert(world.transact(at, OURS, THEIRS, id=b"2").record, one.record)
@@ -235,7 +241,7 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 def judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[World, dict[str, Any], list[Any]]:
-    """One run of all of them: an address each, beside those that several have parts for."""
+    """One run over all of them, with an address for each, beside those that get parts of several."""
     folder = tmp_path_factory.mktemp("transactions")
     keys = {name: each for name, (_, each, _) in PLANTED.items()} | {
         name: each for name, (each, _) in OTHERS.items()
@@ -250,7 +256,7 @@ def judged(
 
 @pytest.mark.parametrize("name", [*PLANTED, *OTHERS])
 def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
-    """What was planted is found, as often as it was planted, and nothing else."""
+    """A run finds each planted error, as often as it was planted, and nothing else."""
     world, document, rows = judged
     expected = PLANTED[name][2] if name in PLANTED else OTHERS[name][1]
 
@@ -259,7 +265,7 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
 
 
 def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
-    """Which parts came, where, and which did not; the place is that of the envelope."""
+    """A TORN row lists the accepted parts with their topics and the missing parts; its place is that of the envelope."""
     world, _, rows = judged
     (torn,) = [row for row in rows if row["anomaly"] == "TORN"]
     ours, theirs = (f"{world.names[name]}.accepted" for name in ("torn", "payments"))
@@ -274,7 +280,7 @@ def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None
 
 
 def test_counts_are_of_envelopes(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
-    """An envelope is one input, whatever is in it; what is made of it elsewhere is no record of that address."""
+    """An envelope counts as one input with any parts; its parts elsewhere do not count as inputs of that address."""
     world, document, _ = judged
     clean = document["addresses"][world.names["clean"]]
     payments = document["addresses"][world.names["payments"]]
@@ -285,7 +291,7 @@ def test_counts_are_of_envelopes(judged: tuple[World, dict[str, Any], list[Any]]
 
 @pytest.mark.long
 def test_a_cut_between(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What waits, and what was accepted ahead of the cut, in two addresses, is judged once, by the next run; also what is torn."""
+    """The next run judges once the transactions that wait, or are accepted ahead of the cut, in two addresses; torn ones too."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": LISTED, "payments": {}})
     scheduler = Scheduler(spark, world)
     waits = world.transact("a", OURS, THEIRS, id=b"1", key=b"k")

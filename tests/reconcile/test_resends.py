@@ -1,4 +1,4 @@
-"""How far apart resends are, and what follows for the ring: on small frames, without Kafka."""
+"""Distances of resends, and their consequence for the ring: on small frames, without Kafka."""
 
 import random
 from collections.abc import Collection
@@ -19,7 +19,7 @@ from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS
 
 
 def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    """Of lane 0 of address 0, in its own partition, accepted in their order, unless a row says something else."""
+    """Records of lane 0 of address 0, in its own partition, accepted in their order, unless a row has other values."""
     made = []
     for number, row in enumerate(rows):
         plain = {
@@ -67,7 +67,10 @@ def _dropped(identifier: bytes, **row: Any) -> dict[str, Any]:
 
 
 def test_distances(spark: SparkSession) -> None:
-    """Twice in a row is 1; what is accepted again counts from the last time; only IDs accepted in the lane turn its ring."""
+    """An ID that comes twice in a row has distance 1, and an ID accepted again counts from the last time.
+
+    Only IDs accepted in the lane turn its ring.
+    """
     evidence = _evidence(
         spark,
         {"id": b"a"}, _dropped(b"a"), _dropped(b"a"),  # 1, 1
@@ -93,16 +96,16 @@ def test_originals_of_earlier_runs(spark: SparkSession) -> None:
 
 
 def test_what_is_too_old_is_no_question_of_size(spark: SparkSession) -> None:
-    """Accepted again because of ``id_max_age``: no ring would have caught it."""
+    """No ring would have caught an ID that is accepted again because of ``id_max_age``."""
     evidence = _evidence(spark, {"id": b"a"}, {"id": b"b"}, {"id": b"a"}, {"id": b"b", "timestamp": 9_999})
 
     assert [item[1] for item in _apart(evidence, _earlier(spark), max_age_ms=2_000)] == [2]
 
 
 def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
-    """A lane with traffic of its own, and a forwarded record that is dropped last: not more came in between than the ring holds.
+    """A caught resend is never further away than the ring holds, even a forwarded one in a lane with traffic of its own.
 
-    Of what was accepted again the ring says nothing.
+    The ring gives no bound for an ID that was accepted again.
     """
     own = [{"id": b"own-%d" % number, "out_offset": number + 1} for number in range(50)]
     forwarded = {"partition": 1, "forward_offset": 0}
@@ -123,7 +126,7 @@ def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
 def test_only_what_repeats_is_compared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    """IDs that came once are left out before anything is sorted, of earlier runs too; with few that repeat and with many."""
+    """IDs that came once are left out before anything is sorted, also of earlier runs; with few that repeat and with many."""
     monkeypatch.setattr(repeated_ids, "SENT_MAX", limit)
     evidence = _evidence(
         spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"), _dropped(b"n")
@@ -147,7 +150,7 @@ def test_what_an_original_is_not(spark: SparkSession) -> None:
 
 
 def test_forwarded(spark: SparkSession) -> None:
-    """The output tells the order of a lane's two inputs; a resend came no later than the next accepted of its own."""
+    """The output gives the order of a lane's two inputs; a resend came no later than the next accepted record of its input."""
     forwarded = {"partition": 1}
     evidence = _evidence(
         spark,
@@ -165,9 +168,9 @@ def test_forwarded(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("outputs", "capacity"), [(1, 1_000), (3, 1_000), (1, 30), (3, 30)])
 def test_distances_are_never_too_small(spark: SparkSession, outputs: int, capacity: int) -> None:
-    """Random histories of lanes with two inputs: no distance is below the true one; with one input each is the true one.
+    """No distance is below the true one, in random histories of lanes with two inputs; with one input each is the true one.
 
-    Where the ring has turned over a resend is accepted again; of those that it caught none is said to be further apart than it holds.
+    Once the ring has turned over, a resend is accepted again; no caught resend is further away than the ring holds.
     """
     rng = random.Random(outputs)
     rows: list[dict[str, Any]] = []
@@ -211,7 +214,7 @@ def test_distances_are_never_too_small(spark: SparkSession, outputs: int, capaci
 
 
 def test_percentiles(spark: SparkSession) -> None:
-    """Counted out: the smallest distance such that at least so many are that far apart or less; addresses by themselves."""
+    """A percentile is the smallest distance that at least this many resends do not exceed; addresses count by themselves."""
     rng = random.Random(5)
     seen = {
         0: [rng.choice((1, 2, 3, 50, rng.randrange(1, 9_999))) for _ in range(997)],
@@ -253,7 +256,7 @@ def resends_frame(spark: SparkSession, rows: list[tuple[int, int, int, int, int]
 
 
 def test_bins(spark: SparkSession) -> None:
-    """Powers of two, at their edges too; ages stay as they are."""
+    """Distances go into bins of powers of two, at their edges too; ages stay as they are."""
     edges = [1, 2, 3, 4, 5, 2**29, 2**29 + 1, 2**40]
     frame = resends_frame(spark, [(0, 0, edge, 4, 2) for edge in edges])
 
@@ -266,7 +269,7 @@ def test_bins(spark: SparkSession) -> None:
 
 
 def test_moments_and_groups(spark: SparkSession) -> None:
-    """What came in by time, orphans no duplicates, what is far from most by itself; groups by size, and the largest by name."""
+    """Counts by time put outliers apart and count no orphan as a duplicate; groups count by size, the largest by name."""
     huge = b"x" * 2_000
     evidence = _evidence(
         spark,
@@ -296,7 +299,7 @@ def test_moments_and_groups(spark: SparkSession) -> None:
 
 
 def test_findings_are_small(spark: SparkSession) -> None:
-    """The first of each anomaly; of IDs, groups and details, which producers make as long as they like, the beginnings."""
+    """The report keeps the first rows of each anomaly, and the beginnings of IDs, groups and details, which may be long."""
     long = {"id": b"i" * 2_000, "group": b"g" * 2_000, "detail": "d" * 2_000, "anomaly": "TORN", "address": 0}
     rows = [{**long, "offset": offset} for offset in (7, 5, 6)]
     frame = spark.createDataFrame(
@@ -309,7 +312,7 @@ def test_findings_are_small(spark: SparkSession) -> None:
 
 
 def test_lane_counts_as_a_literal(spark: SparkSession) -> None:
-    """By address and lane; 0 where there is none, beyond the end too."""
+    """The count of an address and lane is 0 if there is none, beyond the end too."""
     rows = spark.createDataFrame([(0, 0), (0, 2), (0, 9), (1, 0), (2, 1)], "address int, lane int")
     looked_up = resend_distance.by_lane([{0: 5, 2: 7}, {}, {1: 2**40}])
 

@@ -1,4 +1,4 @@
-"""Folders of runs and results: locks, and what an unfinished run leaves."""
+"""Folders of runs and results: locks, and the leftovers of an unfinished run."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.support.reconcile.figures import nothing
 
 @pytest.mark.parametrize("damage", ["missing", "no Parquet"])
 def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, damage: str) -> None:
-    """The folder is named, with the way out: no assertion of PySpark's, and nothing that rights would help."""
+    """The error names the folder and the remedy, instead of an assertion of PySpark's or rights that would not help."""
     files = LocalFiles(str(tmp_path))
     if damage == "no Parquet":
         files.write_text(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
@@ -33,7 +33,7 @@ def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, dama
 def test_an_end_in_the_middle_of_writing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """summary.json is there only when all of its run is: that of an earlier run does not stand beside what is new."""
+    """summary.json exists only with all of its run: an earlier run's file does not stand beside new results."""
     state, out = LocalFiles(str(tmp_path / "state")), LocalFiles(str(tmp_path / "out"))
     small(spark, [], COUNTS).write.parquet(state.at(results_folder(1), "anomalies"))
     document = {"night": 1, "addresses": {}}

@@ -1,4 +1,4 @@
-"""Run after run: where each begins, what it knows of earlier ones, and what a crash leaves."""
+"""Run after run: the begin of each, its knowledge of earlier ones, and the leftovers of a crash."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ COUNTS = ("input", "accepted", "duplicates", "in_flight")
 
 
 class Scheduler:
-    """Runs runs over one world."""
+    """Sequence of runs over one world."""
 
     def __init__(self, spark: SparkSession, world: World) -> None:
         self.spark = spark
@@ -42,7 +42,7 @@ class Scheduler:
         return RunHistory.load(LocalFiles(self.world.settings.reconcile.state_dir))
 
     def run(self, **counts: int) -> dict[str, int]:
-        """One run; the counts must be these. Returns its anomalies."""
+        """Run once, require these counts, and return the anomalies."""
         settings: Settings = self.world.settings
         self.document = job.judge(self.spark, settings, self.runs, job.surveyed(settings), None)
         address = self.address("a")
@@ -50,12 +50,12 @@ class Scheduler:
         return anomalies(self.document, self.world)["a"]
 
     def address(self, name: str) -> dict[str, Any]:
-        """What the last run says of it."""
+        """Return the last run's report of this address."""
         found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
         return found
 
     def figures(self, name: str) -> AddressFigures:
-        """Those that the last run has left."""
+        """Return the figures that the last run has left."""
         last = self.runs.last
         assert last is not None
         text = self.runs.files.read_text(f"{results_folder(last.number)}/figures.json")
@@ -72,7 +72,7 @@ def scheduler(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> Sc
 
 @pytest.mark.long
 def test_runs(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each begins where the last good one ended; resends across runs, a crash, a missed run, an acknowledgement."""
+    """Each run begins at the end of the last good one; resends across runs, a crash, a missed run, an acknowledgement."""
     world = scheduler.world
     first = world.arrive("a", b"1")
     world.accept(first)
@@ -116,10 +116,10 @@ def _crash(*_: object) -> None:
 
 @pytest.mark.long
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What is on its way is not lost, neither what nobody has consumed; the next run judges it, once, and its order too.
+    """Records on their way, or not consumed, are not lost; the next run judges them once, and their order too.
 
-    Beside it, known distances, over two runs: what the ring would need is exactly that. What rings hold since they were
-    cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
+    Beside it, known distances over two runs give exactly the ring that they need. Two rings hold IDs since they were cleared: one of a lane
+    to which all is forwarded, and one of a lane in which nothing came since.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
     scheduler = Scheduler(spark, world)
@@ -166,7 +166,7 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
 
 
 def _come(world: World, name: str, ids: str) -> None:
-    """IDs come in; those with a plus are accepted."""
+    """Let IDs come in; those with a plus are accepted."""
     for part in ids.split():
         record = world.arrive(name, part.strip("+").encode())
         if part.endswith("+"):
@@ -175,7 +175,7 @@ def _come(world: World, name: str, ids: str) -> None:
 
 @pytest.mark.long
 def test_evidence_that_goes_between_runs(scheduler: Scheduler) -> None:
-    """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
+    """Input that retention deletes before it is judged is a GAP until somebody acknowledges it; its resends are not lost."""
     world = scheduler.world
     world.accept(world.arrive("a", b"1"), world.arrive("a", b"2"))
     world.commit()
@@ -191,7 +191,7 @@ def test_evidence_that_goes_between_runs(scheduler: Scheduler) -> None:
 
 @pytest.mark.long
 def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """One address goes on to divert while its workers still drop; the other is away for a run, and comes back as it was."""
+    """A run judges an address that diverts while its workers still drop, and another one that is away for a run and returns."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {"duplicates": "divert"}, "b": {}})
     a, b = world.names["a"], world.names["b"]
 
@@ -231,7 +231,7 @@ def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """The command line, and the job as a program of its own: documents, files, exit codes; both go by one state."""
+    """The verb and the job as a program of its own give the same documents, files and exit codes; both use one state."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     world.accept(world.arrive("a", b"1"))
     world.arrive("a", b"2")
@@ -254,7 +254,7 @@ def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """No broker, no topic, no Java, no folder: each is exit code 2, with the way out, and before anything is judged."""
+    """No broker, no topic, no Java, no folder: each is exit code 2, with the remedy, and before anything is judged."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     config = world.config(tmp_path)
     text = config.read_text()

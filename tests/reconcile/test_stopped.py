@@ -24,11 +24,11 @@ LIMIT_S = 400.0
 END_LIMIT_S = 8.0
 """Here two processors are shared; on an idle machine it takes a second."""
 LAST = "out/counts/_SUCCESS"
-"""Behind it only the summary is written, and the run."""
+"""File after which only the summary and the run are written."""
 
 
 class Started:
-    """A verb, and all that it starts: known by a variable that they inherit."""
+    """A verb and all processes that it starts: they inherit a variable that identifies them."""
 
     def __init__(self, *arguments: str, program: str = "app") -> None:
         self._mark = str(uuid.uuid4())
@@ -39,7 +39,7 @@ class Started:
         )  # fmt: skip
 
     def others(self) -> list[psutil.Process]:
-        """Those that run now, beside the verb itself."""
+        """Processes that run now, beside the verb itself."""
         return [
             process
             for process in psutil.process_iter(["pid"])
@@ -55,7 +55,7 @@ class Started:
             return False
 
     def has_java(self) -> bool:
-        """Whether the JVM runs, and not only what starts it."""
+        """Whether the JVM runs, and not only its launcher."""
         try:
             return any(
                 other.name() == "java" and "org.apache.spark.deploy.SparkSubmit" in other.cmdline()
@@ -65,7 +65,7 @@ class Started:
             return False
 
     def ended(self, number: int) -> tuple[int, str, str]:
-        """Send a signal; exit code and output, in time and with nobody left."""
+        """Send a signal; return exit code and output, and require an end in time with nobody left."""
         assert self.process.poll() is None, self.process.communicate()
         begun = time.monotonic()
         self.process.send_signal(number)
@@ -118,7 +118,7 @@ def test_while_the_jvm_starts(
     number: int,
     code: int,
 ) -> None:
-    """When nobody but the run knows it: a JVM that was left then lived for ever."""
+    """A signal while the JVM starts leaves no JVM, although only the run knows it: one that was left would live for ever."""
     _, config = _world(broker, tmp_path)
     run = start(*(["reconcile"] if program == "app" else []), "--config", str(config), program=program)
     wait_for(run.has_java, lambda: "no JVM", LIMIT_S)
@@ -135,7 +135,7 @@ def test_while_the_jvm_starts(
 
 
 def test_while_a_broker_keeps_us_waiting(start: Callable[..., Started]) -> None:
-    """Whoever is tired of waiting for its first answer is let go."""
+    """A signal ends an audit that still waits for the broker's first answer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(LIMIT_S)
         run = start("audit", "slow", "--bootstrap-servers", "{}:{}".format(*silent.getsockname()))
@@ -168,7 +168,7 @@ def test_in_the_middle_of_its_work(
     number: int,
     code: int,
 ) -> None:
-    """Nothing of it counts: no run, no summary; and the next run judges all of it.
+    """Nothing of a stopped run counts: no run, no summary; and the next run judges all of it.
 
     Once its last results are written the run may be faster than the signal: then it counts, with its summary.
     """
@@ -190,7 +190,7 @@ def test_in_the_middle_of_its_work(
 @pytest.mark.long
 @pytest.mark.parametrize("reached", ["scratch/evidence/_SUCCESS", "results/000001/anomalies/_SUCCESS"])
 def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
-    """SIGKILL to it and its JVM leaves nothing that counts: the next run judges the same, and sweeps."""
+    """SIGKILL to the run and its JVM leaves nothing that counts: the next run judges the same, and sweeps."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     for number in range(5):
         world.accept(world.arrive("a", b"%d" % number))
@@ -223,7 +223,7 @@ def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
 
 @pytest.mark.long
 def test_the_jvm_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """As where the machine runs out of memory: no answer about records, and one line that says so."""
+    """A killed JVM, as when memory runs out, gives no result about records, and one line reports it."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     world.accept(world.arrive("a", b"1"))
     world.commit()

@@ -1,4 +1,4 @@
-"""What real workers make of transactions is judged clean: two addresses, resends, forwarding, quarantine."""
+"""A run judges the transactions of real workers clean: two addresses, resends, forwarding, quarantine."""
 
 import json
 import random
@@ -29,7 +29,7 @@ def _envelope(*parts: dict[str, Any]) -> bytes:
 
 
 def _transfer(chance: random.Random, number: int, other: str) -> Sent:
-    """Debit and credit, and sometimes a text of base64, or a part without key; the ID is its own, a part's, or nobody's."""
+    """A debit and a credit, and sometimes a text of base64, or a part without key; the ID is its own, a part's, or missing."""
     own, theirs = chance.choice([(True, False), (False, True), (True, True), (False, False)])
     debit: dict[str, Any] = {
         "key": f"account-{chance.randrange(5)}", "value": f"debit \u00e4 {number}",
@@ -50,7 +50,10 @@ def _transfer(chance: random.Random, number: int, other: str) -> Sent:
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, lanes: int) -> None:
-    """Seed 23: transfers that are resent, some to another partition; messages between; malformed ones; then nothing is amiss."""
+    """A run finds nothing wrong in transfers of seed 23.
+
+    Some are resent, some to another partition; messages are between; some are malformed.
+    """
     chance = random.Random(23)
     bootstrap, app = broker.bootstrap_servers, f"transacting-{lanes}"
     transfers_name, payments_name = f"transfers-{lanes}", f"payments-{lanes}"

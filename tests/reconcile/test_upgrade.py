@@ -1,4 +1,4 @@
-"""A rolling upgrade from what a release has left: its cluster, its state folder, its progress and its runs."""
+"""A rolling upgrade from a release's state: its cluster, its state folder, its progress and its runs."""
 
 import json
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def _ended(file: Path) -> list[tuple[int, int]]:
 
 
 def _replace(process: RingfenceProcess) -> None:
-    """Stop it in order, and start it with this version's code."""
+    """Stop a process in order, and start it with this version's code."""
     assert process.stop() == 0, process.log()
     process.tree = ROOT
     process.start()
@@ -49,7 +49,7 @@ def _replace(process: RingfenceProcess) -> None:
 
 @pytest.mark.parametrize("version", releases.VERSIONS)
 def test_rolling_upgrade(version: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Each process of the release is replaced under way: no ID is forgotten, no message handled again, and a run goes on from the last."""
+    """Replacing each process of a release under way forgets no ID and handles no message again; a run resumes from the last."""
     releases.unpacked(version, tmp_path)
     tree = releases.code(version, tmp_path / "release")
     with EmbeddedBroker(tmp_path / "broker", properties=FOR_EVER) as broker:

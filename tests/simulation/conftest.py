@@ -1,4 +1,4 @@
-"""Simulated worlds for tests."""
+"""Fixtures of the tests of simulated worlds."""
 
 import gc
 from collections.abc import Iterator

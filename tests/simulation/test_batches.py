@@ -1,4 +1,4 @@
-"""Seeds that are tried in processes of their own: all of them, in order, and the first that fails is told."""
+"""Batches of seeds, each tried in a process of its own: all seeds are tried in order, and the first one that fails is reported."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def test_as_many_as_asked_for() -> None:
 
 
 def test_first_that_fails(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is that of the schedule among all that were tried, whatever process tried it."""
+    """The reported number counts the schedule among all schedules that were tried, in all processes."""
     correct = StartOffsets._next
 
     async def mistaken(

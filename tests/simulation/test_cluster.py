@@ -17,7 +17,7 @@ from tests.simulator.process import Worker
 
 
 class _Simulated:
-    """A side of the scripts."""
+    """The simulated cluster as the scripts use it."""
 
     topic, group = "scripted", "app"
 

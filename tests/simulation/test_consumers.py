@@ -1,4 +1,4 @@
-"""Worlds of consumers: they settle by themselves, and what is wrong in consumers is named."""
+"""Worlds of consumers: they settle by themselves, and a check names each error in consumers."""
 
 import dataclasses
 import random
@@ -33,7 +33,7 @@ def test_without_faults(runner: Runner) -> None:
 
 
 def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults of all kinds, with parts so small that nearly each record has some: no world finds anything."""
+    """No world finds an error under any kind of fault when parts are so small that nearly each record has some."""
     monkeypatch.setattr(record_parts, "WHOLE_MAX", 2)
     monkeypatch.setattr(record_parts, "PART_MAX", 4)
     with_parts = 0
@@ -54,7 +54,7 @@ def test_records_with_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("process", [0, 1])
 def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
-    """Who was away when its time to drain ran out, and its handler's own, counts what that has finished: the lease is still its own."""
+    """A consumer that slept past its drain timeout and its handler's end still counts what it finished: it still holds the lease."""
     message = (Task(b"g0", 3.0, "ok"),)
     happenings = (
         Happening(0, 0.0, Kind.SEND, messages=message),
@@ -78,7 +78,7 @@ def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
 
 
 def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
-    """A write has failed, and a rebalance comes while its holder asks whose the lease is: what it has finished is written all the same."""
+    """A holder writes what it has finished after a failed write, although a rebalance comes while it confirms its lease."""
     messages = (Task(b"g2", 0.3, "ok"), Task(b"g0", 0.0, "hopeless"))
     happenings = (
         Happening(0, 0.94, Kind.LETTERS, process=0, seconds=6.0),
@@ -97,7 +97,10 @@ def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
 
 
 def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
-    """Somebody joins and is gone again, while dead letters are refused and a long handler keeps the partition: of each there is one letter."""
+    """Each dead letter is written once when a consumer joins and leaves while the topic refuses dead letters.
+
+    A long handler keeps the partition meanwhile.
+    """
     found = {}
     for seed in (202, 285, 292, 301, 579):  # in which that is so
         dice = random.Random(seed)
@@ -123,7 +126,7 @@ def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
 
 
 def test_its_own_transaction_is_open(runner: Runner) -> None:
-    """Who was away, and was put out, does not know whether its first write after that has ended: it leaves word of what is finished all the same."""
+    """A consumer that the group removed still records what is finished when it does not know whether its first write has ended."""
     messages = (Task(b"g0", 6.0, "ok"), Task(b"g1", 0.0, "ok"))
     happenings = (
         after(1.5),
@@ -149,7 +152,7 @@ async def _not_ended(self: Dispatcher, held: Any) -> bool:
 
 
 def _of_any_topic(recorded: Progress | None, log: Log) -> Resumption:
-    """What was finished of a topic that is gone counts for the next of its name."""
+    """Resume from progress of a deleted topic as if it were progress of the new topic of the same name."""
     return resume(None if recorded is None else dataclasses.replace(recorded, topic_id=log.topic_id), log)
 
 
@@ -185,7 +188,7 @@ def test_names_what_is_wrong(
 
 
 def test_made_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease that is taken at once is found early, and what is left of the schedule still shows it."""
+    """The world finds early that a lease is taken too soon, and the shortened schedule still shows it."""
     monkeypatch.setattr(LeaseWatch, "look", lambda *_: 0.0)
     plan = next(
         schedule

@@ -1,4 +1,4 @@
-"""Worlds with transactions and hops: they are what they are to be, and what is torn in them is named."""
+"""Worlds with transactions and hops: they have the expected outcome, and a check names each torn transaction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def _sent(plan: Schedule) -> Sequence[Any]:
 
 
 def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what a bridge brings once more is a duplicate; nothing is malformed."""
+    """Both addresses get their parts, a record that a bridge repeats is a duplicate, and nothing is malformed."""
     worlds: list[LaneWorld] = []
     made = LaneWorld.__init__
 
@@ -55,7 +55,7 @@ def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.Monk
 
 
 def test_what_is_torn_is_named(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where what is for the other address is not written, parts are missing."""
+    """The check reports missing parts when the parts for the other address are not written."""
     emit = Emitter.emit
 
     def torn(self: Any, *args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Worlds whose address sets its lanes: several partitions in a lane, and in a transaction; and numbers of what is accepted."""
+"""Worlds whose address sets its number of lanes: a lane and a transaction hold several partitions, and accepted records have numbers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ FIRST, SEEDS = 50_000_000, 300
 
 
 def _plans(made: Any = schedule) -> list[Schedule]:
-    """Of worlds with lanes of several partitions."""
+    """Return the schedules whose lanes hold several partitions."""
     plans = map(made, range(FIRST, FIRST + SEEDS))
     return [plan for plan in plans if plan.lanes and plan.lanes < plan.partitions]
 
 
 @pytest.mark.parametrize("made", [schedule, envelope_schedule])
 def test_corpus_of_fixed_lanes(runner: Runner, made: Any) -> None:
-    """Seeds that find bugs in such lanes pass."""
+    """Seeds that once found bugs in lanes of several partitions pass."""
     plans = _plans(made)
 
     assert {plan.seed: found for plan in plans if (found := runner.run(plan).faults)} == {}
@@ -35,7 +35,7 @@ def test_corpus_of_fixed_lanes(runner: Runner, made: Any) -> None:
 
 
 def test_what_happens_in_them(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transactions have batches of several partitions, lanes move with all of theirs, and open again when the input grows."""
+    """Transactions have batches of several partitions. Lanes move with all their partitions, and open again when the input grows."""
     seen: Counter[str] = Counter()
     transact, opening = Transactions._transact, Opening._open
     owners: list[dict[str, set[str]]] = []
@@ -63,7 +63,7 @@ def test_what_happens_in_them(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_growth_moves_no_home() -> None:
-    """The input grows only where each group keeps its lane."""
+    """The input grows only if each group keeps its lane."""
     grown = [
         (plan, happening.count)
         for plan in map(schedule, range(2_000))
@@ -80,7 +80,7 @@ def test_growth_moves_no_home() -> None:
 def test_wrong_numbers_are_named(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, shift: int, name: str
 ) -> None:
-    """Where the header has another number than the ring."""
+    """The check names the error when the header has another number than the ring."""
     monkeypatch.setattr(build, "sequence_header", lambda number: sequence_header(max(0, number + shift)))
 
     assert name in {kind_of(runner.run(plan)) for plan in _plans()[:10]}

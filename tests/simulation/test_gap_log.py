@@ -1,4 +1,4 @@
-"""What the product says of gaps is understood, as it says it."""
+"""The check reads the product's reports of gaps as the product means them."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_named(line: str, expected: Gap | None) -> None:
 
 
 def test_in_vain() -> None:
-    """What was not deleted, or not while it was needed, is no gap."""
+    """A reported gap is wrong when retention has deleted none of its records that were needed."""
     said = Gap("orders", 0, 3, 6)
 
     assert list(in_vain([said], "orders", 0, {5, 6})) == []

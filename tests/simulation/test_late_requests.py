@@ -1,4 +1,4 @@
-"""The simulated coordinator answers what comes late as tests/integration/test_simulated_cluster.py has the real one answer."""
+"""The simulated coordinator answers late requests as the real one does in tests/integration/test_simulated_cluster.py."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ TOPIC, NAME = "scripted", "late"
 
 
 class _Simulated:
-    """A side of the scripts."""
+    """The simulated cluster as the scripts use it."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

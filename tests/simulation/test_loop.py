@@ -14,7 +14,7 @@ from tests.simulator.patches import simulated
 
 
 class _Process:
-    """Of which the loop is one life."""
+    """Owner of the loop, which is one life of the process."""
 
     def __init__(self, loops: Loops) -> None:
         self.loops = loops
@@ -41,7 +41,7 @@ def _run(loops: Loops, limit_s: float = math.inf) -> None:
 
 
 def test_time_jumps_to_the_next_timer() -> None:
-    """An hour of sleep takes none, and is an hour by the process's clocks."""
+    """An hour of sleep takes no real time, and the process's clocks advance by an hour."""
     told: list[float] = []
 
     async def sleep() -> None:
@@ -93,7 +93,7 @@ def test_seed_decides_whose_turn_it_is() -> None:
 
 
 def test_crash_leaves_no_trace() -> None:
-    """What a process would do on its way out is never done, neither then nor when its world ends."""
+    """A crashed process never runs its cleanup, neither at the crash nor when its world ends."""
     told: list[str] = []
 
     async def work() -> None:
@@ -137,7 +137,7 @@ def test_pause_holds_timers_back() -> None:
 
 
 def test_time_limits_and_cancellations() -> None:
-    """What the product's tasks use of asyncio works as there."""
+    """The parts of asyncio that the product's tasks use work as in the real event loop."""
     told: list[str] = []
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Requests that come late although their sender was told that they are lost."""
+"""Requests that arrive late, after their sender has seen them fail as lost."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ TOLD_S, COMES_S = 0.05, 5.0
 
 
 class Wire:
-    """Of one process; what has arrived, and what its sender was told, in order."""
+    """Network of one process, with what has arrived and what its sender received, in order."""
 
     def __init__(self) -> None:
         dice = random.Random(1)
@@ -57,7 +57,7 @@ def _lost(told: list[Any]) -> bool:
 
 @pytest.mark.parametrize(("passed", "arrived"), [(0, ["b", "a", "c"]), (1, ["b", "c", "a"])])
 def test_it_comes_behind_another(wire: Wire, passed: int, arrived: list[str]) -> None:
-    """That comes when its sender knows that it is lost, or one later; nobody is told what came of it."""
+    """A late request arrives when its sender knows that it is lost, or one request later; nobody receives its answer."""
     wire.network.belate("produce", TOLD_S, COMES_S, "end", passed)
     wire.send(wire.produce, "a")
     wire.run(0.2)
@@ -71,7 +71,7 @@ def test_it_comes_behind_another(wire: Wire, passed: int, arrived: list[str]) ->
 
 
 def test_it_comes_when_its_time_is_up(wire: Wire) -> None:
-    """Once, also if nothing else does; the next one of its kind is as any other."""
+    """A late request arrives once, even if nothing else does; the next one of its kind is not late."""
     wire.network.belate("produce", TOLD_S, COMES_S, "end", 0)
     wire.send(wire.produce, "a")
     wire.send(wire.produce, "b")
@@ -85,7 +85,7 @@ def test_it_comes_when_its_time_is_up(wire: Wire) -> None:
 
 
 def test_all_heals(wire: Wire) -> None:
-    """What is late comes then, and nothing is late any more."""
+    """Healing delivers each late request, and no later request is late."""
     for _ in range(2):
         wire.network.belate("produce", TOLD_S, COMES_S, "", 0)
     wire.send(wire.produce, "a")

@@ -1,4 +1,4 @@
-"""Simulated worlds: fresh seeds, those that once failed, and a bug that they must find."""
+"""Simulated worlds: fresh seeds, seeds that once failed, and a bug that they must find."""
 
 import secrets
 import time
@@ -33,7 +33,7 @@ def test_corpus(runner: Runner, world: str) -> None:
 
 @pytest.mark.usefixtures("runner")
 def test_fresh_seeds() -> None:
-    """As many as there is time for; those that fail say how to run them again."""
+    """As many fresh seeds as the time allows pass; each failure reports how to run it again."""
     first, deadline, tally = secrets.randbelow(2**40), time.monotonic() + FRESH_S, Tally()
     print(f"seeds from {first} on")
     for item in tallies(first, list(WORLDS), 1, None, lambda: time.monotonic() < deadline):
@@ -48,7 +48,7 @@ def test_fresh_seeds() -> None:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_replays_identically(runner: Runner, world: str) -> None:
-    """A seed is a run, to the last callback, and another one is another."""
+    """A seed gives the same run to the last callback, and another seed gives another run."""
     again = [runner.run(WORLDS[world](seed), watched=True) for seed in (7, 7, 8)]
 
     assert again[0] == again[1]
@@ -57,7 +57,7 @@ def test_replays_identically(runner: Runner, world: str) -> None:
 
 
 def test_without_faults(runner: Runner) -> None:
-    """Nothing happens but messages: it settles in a few virtual seconds."""
+    """A world settles in a few virtual seconds when nothing happens but messages."""
     found = [runner.run(schedule(seed, faults=0)) for seed in range(20)]
 
     assert [result.faults for result in found] == [[]] * 20
@@ -65,7 +65,10 @@ def test_without_faults(runner: Runner) -> None:
 
 
 def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the group's offset is what counts, and not the changelog's, what was processed is repeated once the group's expires."""
+    """The worlds find, and shorten, a bug: the group's offset counts instead of the changelog's.
+
+    Processed messages are then repeated once the group's offset expires.
+    """
     correct = StartOffsets._next
 
     async def mistaken(

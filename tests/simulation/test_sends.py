@@ -20,7 +20,7 @@ GROUPS = (b"g0", b"g0", b"g1", b"g0", b"g1")
 
 
 def _sent(outcomes: Sequence[str], partition: int = 0, within: float = 0.0) -> Happening:
-    """Messages of two groups, one after the other."""
+    """Messages of two groups in turn."""
     tasks = tuple(
         Task(GROUPS[number % len(GROUPS)], 0.02, outcome) for number, outcome in enumerate(outcomes)
     )
@@ -60,7 +60,7 @@ def test_processes_that_die(runner: Runner, at: str) -> None:
 
 @pytest.mark.parametrize("cache", [TINY_CACHE_BYTES, LARGE_CACHE_BYTES])
 def test_holders_that_freeze(runner: Runner, cache: int) -> None:
-    """Two processes freeze by turns for longer than the lease; each goes on with the totals that the other one has left."""
+    """Two processes freeze by turns for longer than the lease; each continues with the totals that the other one has left."""
     happenings: list[Happening] = []
     for number in range(4):
         frozen = Happening(AGES, 0.5, Kind.PAUSE, process=number % 2, seconds=12.0)
@@ -79,7 +79,7 @@ def test_partitions_that_move(runner: Runner) -> None:
 
 
 def test_batches_that_fail(runner: Runner) -> None:
-    """A failed batch counts as no attempt at its messages, even where one attempt is all that they have."""
+    """A failed batch does not count as an attempt at its messages, even if they have only one attempt."""
     outcomes = ("ok", "ok", "fail", "ok", "ok", "reject", "ok", "ok")
     tasks = tuple(Task(b"g0", 0.02, outcome) for outcome in outcomes)
     plan = _plan(*(Happening(AGES, 0.5, Kind.SEND, messages=tasks) for _ in range(3)))
@@ -108,7 +108,7 @@ def test_topics_that_refuse(runner: Runner, topic: str) -> None:
 def test_names_what_is_wrong(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, name: str, mistaken: Callable[..., object], expected: str
 ) -> None:
-    """Where the judgement expects something else than the product does, it says so."""
+    """The check names the difference when it expects something else than the product does."""
     monkeypatch.setattr(check, name, mistaken)
     faults = runner.run(_plan(_sent(("ok",) * 5))).faults
 
@@ -116,7 +116,7 @@ def test_names_what_is_wrong(
 
 
 def test_schedules() -> None:
-    """Of many seeds some have batches, some a topic that refuses, and some a cache without room."""
+    """Some of many seeds have batches, some have a topic that refuses writes, and some have a cache without room."""
     plans = [sends_schedule(seed) for seed in range(200)]
 
     assert {plan.batch for plan in plans} == {0, 2, 4}

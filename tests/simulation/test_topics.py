@@ -1,4 +1,7 @@
-"""The simulated cluster answers scripts of groups, retention and compaction as tests/integration/test_simulated_cluster.py has the real one answer."""
+"""The simulated cluster answers scripts of groups, retention and compaction as the real one does.
+
+The real cluster runs the same scripts in tests/integration/test_simulated_cluster.py.
+"""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -34,7 +37,7 @@ class _Host(Process):
 
 
 class _Simulated:
-    """A side of the scripts."""
+    """The simulated cluster as the scripts use it."""
 
     topic = "scripted"
 

@@ -13,7 +13,7 @@ from tests.reconcile.rows import Frames, named
 
 
 def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[str, Any]]:
-    """An envelope without an output of its own, and its parts, accepted in their order; its ID is none, and theirs are not."""
+    """An envelope without an output of its own, and its parts, accepted in their order; it has no ID, and the parts have IDs."""
     plain = {"offset": offset, "parts": len(parts), "id": None}
     return [
         {**plain, "part_number": 0, "group": b"k", "fate": None, **itself},
@@ -49,7 +49,10 @@ def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
 
 
 def test_torn(frames: Frames) -> None:
-    """Accepted in part: one row, which says what came and where; the missing part is not lost, the IDs are all there."""
+    """A transaction that is accepted in part gives one TORN row that names its parts and their places.
+
+    The missing part is not lost, and all IDs are there.
+    """
     evidence = _joined(
         frames,
         *_envelope(0, {"id": b"a"}, {"id": b"b", "fate": None, "part_address": 1}, {"out_address": 1, "part_address": 1}),
@@ -81,7 +84,7 @@ def test_many_parts_are_not_all_named(frames: Frames) -> None:
 
 
 def test_what_is_said_of_an_envelope_holds_for_its_parts(frames: Frames) -> None:
-    """Quarantined, or diverted: none of them is missing. Accepted besides: two fates of one input."""
+    """No part of a quarantined or diverted envelope is missing. An envelope that is also accepted is one input with two fates."""
     nothing = {"fate": None}
     evidence = _joined(
         frames,
@@ -100,7 +103,7 @@ def test_what_is_said_of_an_envelope_holds_for_its_parts(frames: Frames) -> None
 
 
 def test_ids(frames: Frames) -> None:
-    """One that several have counts once, at its first; that of another address is another one."""
+    """An ID of several parts counts once, at its first part; the same ID of another address is another one."""
     evidence = _joined(
         frames,
         *_envelope(0, {"id": b"a"}, {"id": b"b"}, {"id": b"a", "part_address": 1}, {"id": b"b"}, id=b"a"),
@@ -118,7 +121,10 @@ def test_ids(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
-    """All unknown: one that is lost, however many IDs it has. An ID of another address, or of another's ring, is not known."""
+    """One known ID makes an envelope a duplicate; with only unknown IDs it is lost, once.
+
+    An ID of another address, or of another's ring, is not known.
+    """
     nothing = {"fate": None}
     evidence = _joined(
         frames,
@@ -139,7 +145,7 @@ def test_any_known_id_makes_a_duplicate(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_the_order_of_one_lane(frames: Frames) -> None:
-    """Parts of a group by their numbers, whatever lane; transactions, and messages, of one lane; those of two have none."""
+    """Parts of a group follow their numbers in any lane. Transactions and messages of one lane have an order; those of two lanes have none."""
     swapped = _envelope(0, {"out_offset": 2}, {"out_offset": 1})
     later = _envelope(1, {"out_offset": 0}, lane=0)
     other = [{**item, "lane": 1} for item in later]
@@ -155,7 +161,7 @@ def test_the_order_of_one_lane(frames: Frames) -> None:
 
 
 def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:
-    """It is a phantom, and its parts are lost; beside its parts it is one as well."""
+    """An envelope that was accepted as it came is a phantom, and its parts are lost; beside its parts it is a phantom as well."""
     spans = frames.spans()
     evidence = _joined(
         frames,
@@ -172,7 +178,7 @@ def test_an_envelope_that_was_accepted_as_it_is(frames: Frames) -> None:
 
 
 def test_home(frames: Frames) -> None:
-    """Where its key leads; without one where its first ID does."""
+    """An envelope without a key has the home of its first ID; otherwise its key decides."""
     evidence = _joined(
         frames,
         {"offset": 0, "group": b"k"},

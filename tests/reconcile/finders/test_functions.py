@@ -17,7 +17,7 @@ from tests.reconcile.rows import Frames, named
 
 
 def test_fates(frames: Frames) -> None:
-    """DOUBLED is one an input; PHANTOM is what names nothing, too much, or a hole; what lies ahead is neither."""
+    """An input accepted again is DOUBLED once; a row that names nothing, too much, or a hole is PHANTOM; a row ahead is neither."""
     evidence = frames.evidence(
         {"offset": 20}, {"offset": 20, "nth": 2}, {"offset": 20, "nth": 3}, {"offset": 21, "value_changed": True},
         *({"offset": number, "has_input": False} for number in (5, 12, 25, 35, 45)),
@@ -33,7 +33,7 @@ def test_fates(frames: Frames) -> None:
 
 
 def test_what_is_looked_at(frames: Frames) -> None:
-    """Each anomaly is looked for where a row is of its kind, and for no other's sake."""
+    """The run looks for an anomaly only if the frame has a row of its kind."""
     rows: dict[str, dict[str, Any]] = {
         candidates.SECOND: {"nth": 2},
         candidates.STRAY: {"has_input": False},
@@ -53,7 +53,7 @@ def test_what_is_looked_at(frames: Frames) -> None:
 
 
 def test_reordered(frames: Frames) -> None:
-    """Each break is one; a group in two partitions has no order; others overtake freely."""
+    """Each break is one REORDERED; a group in two partitions has no order; groups overtake each other freely."""
     moved = frames.evidence(*({"out_offset": number} for number in (3, 0, 1, 2)))
     scattered = frames.evidence({}, {"out_partition": 1}, {"group": b"h", "out_partition": 1})
     others = frames.evidence(
@@ -66,7 +66,10 @@ def test_reordered(frames: Frames) -> None:
 
 
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
-    """The last run ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
+    """A break of order across two runs is found.
+
+    The last run ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own.
+    """
     names = (F.xxhash64(F.lit(name)) for name in (b"g", b"h", b"j"))
     g, h, j = spark.range(1).select(*names).collect()[0]
     earlier = frames.ids(
@@ -91,7 +94,7 @@ def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
 
 
 def test_doubts(frames: Frames) -> None:
-    """What cannot be told is GAP, with what it may be; of that address only, and only what is in doubt."""
+    """An uncertain finding becomes a GAP that names the suspected anomaly, for the doubted address and anomalies only."""
     evidence = frames.evidence({"nth": 2}, {"value_changed": True}, {"value_changed": True, "address": 1})
     found = doubted(
         concatenated([fates.doubled(evidence), fates.corrupted(evidence)]),
@@ -112,7 +115,7 @@ def _judged(found: DataFrame) -> Judgement:
 
 
 def test_what_may_be_lost_is_a_gap(frames: Frames) -> None:
-    """It is neither a duplicate nor an anomaly: nobody knows."""
+    """A possibly lost record is a GAP: it counts neither as a duplicate nor as lost."""
     gap = {"anomaly": Anomaly.GAP.value, "address": "a"}
     found = _judged(frames.anomalies(gap, gap | {"suspected": Anomaly.LOST.value}))
 

@@ -1,4 +1,4 @@
-"""What came over bridges, as the reconciliation reads and follows it: on small frames, without Kafka."""
+"""Records that came over bridges, as the reconciliation reads and follows them: on small frames, without Kafka."""
 
 import random
 from typing import Any
@@ -28,7 +28,7 @@ WORDS = (None, b"", b"ignore", b"Ignore", b"check", b"ignore\n")
 
 
 def _headers(dice: random.Random) -> list[tuple[str, bytes | None]]:
-    """Mostly what a bridge writes, with one thing wrong at most times."""
+    """Draw the headers of a bridge, mostly with one error."""
     pieces = [b"b", b"A" * 22, b"0", b"7"]
     if dice.random() < 0.5:
         pieces[dice.randrange(4)] = dice.choice(PIECES)
@@ -47,7 +47,7 @@ def _headers(dice: random.Random) -> list[tuple[str, bytes | None]]:
 
 
 def test_as_workers_read_them(spark: SparkSession) -> None:
-    """Source, offset, what is confirmed, whether the own ID counts, and what is refused: all are as a lane has them."""
+    """The run reads source, offset, confirmation, use of the own ID and refusals as a lane does."""
     dice = random.Random(37)
     made = [_headers(dice) for _ in range(800)]
     schema = "number int, headers array<struct<key:string,value:binary>>"
@@ -72,7 +72,7 @@ def test_as_workers_read_them(spark: SparkSession) -> None:
 
 
 def test_over_no_bridge(spark: SparkSession) -> None:
-    """Without a hop nothing is read of the other headers."""
+    """The run reads no other bridge header of a record without a hop."""
     headers = [("_RF_BRIDGE_CONFIRMED", b"x"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_HOPS", b"berlin")]
     schema = "headers array<struct<key:string,value:binary>>"
     [row] = read_hops.with_hops(spark.createDataFrame([(headers,)], schema)).collect()
@@ -82,7 +82,7 @@ def test_over_no_bridge(spark: SparkSession) -> None:
 
 
 def test_headers_that_are_left(spark: SparkSession) -> None:
-    """Of an accepted record the members that it passed may be, of several the last; all else of a bridge is one too many."""
+    """An accepted record may keep the last header of its passed members; any other bridge header is one too many."""
     passed, other = ("_RF_HOPS", b"berlin"), ("_RF_HOPS", None)
     hop = ("_RF_BRIDGE_DUPL_ID", b"%b/7" % SOURCE.encode())
     left = ("_RF_BRIDGE_IDS", b"ignore")
@@ -131,7 +131,7 @@ NOTHING: dict[str, Any] = {"fate": None}
 
 
 def test_a_way(frames: Frames) -> None:
-    """An earlier one has the same hop, or confirms it, also where it is in quarantine; one that comes later, or waits, tells nothing."""
+    """A hop is known if an earlier record has it or confirms it, even one in quarantine; later and waiting records do not count."""
     followed = _followed(
         frames,
         _hop(0, 5, **NOTHING), _hop(1, 9, 8), _hop(2, 7, **NOTHING), _hop(3, 9, **NOTHING), _hop(4, 8, **NOTHING), _hop(5, 8, **NOTHING),
@@ -155,7 +155,7 @@ def test_other_ways(frames: Frames, other: dict[str, Any]) -> None:
 
 
 def test_another_partition(frames: Frames) -> None:
-    """Its hops are known, if something shows that they came; what it was told is not."""
+    """A lane knows the hops of another partition whose outputs show that they came, but not the confirmations there."""
     there: dict[str, Any] = {"partition": 1, "forward_offset": 3}
     followed = _followed(
         frames,
@@ -167,7 +167,7 @@ def test_another_partition(frames: Frames) -> None:
 
 
 def test_refused(frames: Frames) -> None:
-    """What is in quarantine has come: accepted when it is sent again it would come twice. A later run knows it as well."""
+    """A quarantined record has come: if it were accepted again, it would come twice. A later run knows it as well."""
     followed = _followed(
         frames,
         _hop(0, 5, fate=QUARANTINED), _hop(1, 5), _hop(2, 6, fate=QUARANTINED), _hop(3, 6, fate=QUARANTINED),
@@ -188,7 +188,7 @@ def test_refused_by_another_partition(frames: Frames) -> None:
 
 
 def test_parts_are_one_hop(frames: Frames) -> None:
-    """Of one envelope none is before another; of a resend all are known."""
+    """No part of an envelope precedes another; all parts of a resend are known."""
     envelopes = [
         {**_hop(offset, 5), "parts": 1, "part_number": part, "fate": None}
         for offset in (0, 1)
@@ -200,7 +200,10 @@ def test_parts_are_one_hop(frames: Frames) -> None:
 
 
 def test_diverted(frames: Frames) -> None:
-    """For its hop it names no original; without an ID one that was not known is a wrong verdict, and where hops are not looked at all are."""
+    """A record diverted for its hop names no original; a diverted unknown hop without an ID is a wrong verdict.
+
+    If the address does not check hops, each of them is a wrong verdict.
+    """
     original: dict[str, Any] = {"original": "t/0/0", "original_partition": 0, "original_offset": 0}
     followed = _followed(
         frames,
@@ -221,7 +224,7 @@ def test_diverted(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_orders(frames: Frames) -> None:
-    """What was cleared is not known any more, what was in memory only need not be: both are excused. Another size leaves what is confirmed."""
+    """A cleared hop is forgotten, and a hop in memory only may be: both are excused. Another size keeps the confirmed hops."""
     sent = [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5, **NOTHING), _hop(3, 9), _hop(4, 9, **NOTHING), _hop(5, 7)]
     cleared = {"input_next": 2, "forward_next": 0, "before": 7, "after": 7, "event": "cleared"}
 
@@ -248,7 +251,7 @@ def _offset(found: tuple[str, int | None]) -> int:
 
 
 def test_off_and_on(frames: Frames) -> None:
-    """While it is off nothing is noted: neither a hop nor what is confirmed makes a later one known, in this run or on a later run."""
+    """A hop memory that is off notes nothing: no hop or confirmation makes a later one known, in this run or a later one."""
     sizes = [
         {"input_next": 0, "forward_next": 0, "before": 7, "after": 0, "event": "resized"},
         {"input_next": 2, "forward_next": 0, "before": 0, "after": 7, "event": "resized"},
@@ -264,7 +267,7 @@ def test_off_and_on(frames: Frames) -> None:
 
 
 def test_where_evidence_is_gone(frames: Frames) -> None:
-    """A hop may have come while nothing is known, until a lower one of its way is accepted: from there on what is missing is lost."""
+    """An unknown hop may have come until a lower one of its route is accepted; from there on a missing one is lost."""
     followed = _followed(
         frames,
         _hop(0, 5, **NOTHING), _hop(1, 6), _hop(2, 5, **NOTHING), _hop(3, 7, **NOTHING), _hop(4, 8, id=b"x", **NOTHING),
@@ -279,7 +282,7 @@ def test_where_evidence_is_gone(frames: Frames) -> None:
 
 
 def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one way a lane keeps no more than fits into a record, however large the ring is."""
+    """A lane keeps no more hops of a route than fit into a record, however large the ring is."""
     monkeypatch.setattr(bridge_hops, "KEPT_MAX", 2)
     followed = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 5), _hop(4, 6))
 
@@ -287,7 +290,7 @@ def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_input_that_was_created_again(frames: Frames, spark: SparkSession) -> None:
-    """What is kept of the old one, which stands before all of the new one, is known; nothing is promised of it."""
+    """Hops kept from the old input are known and precede all of the new one; the run expects no verdict from them."""
     kept = small(
         spark,
         [
@@ -306,7 +309,7 @@ def test_an_input_that_was_created_again(frames: Frames, spark: SparkSession) ->
 
 @pytest.mark.long
 def test_all_again(spark: SparkSession, frames: Frames) -> None:
-    """A replay after a clear is judged as quickly as anything: 100,000 records, half of them of a bridge that confirms nothing."""
+    """A replay after a clear is judged as quickly as other records: 100,000 records, half of them of a bridge that confirms nothing."""
     count = 50_000
     number = F.col("number")
     plain = frames.evidence({**_hop(0, 0), "resent": False}).drop(
@@ -337,7 +340,7 @@ def test_all_again(spark: SparkSession, frames: Frames) -> None:
 
 
 def test_accepted_again(frames: Frames) -> None:
-    """By its hop, or below what was confirmed; higher ones that nothing confirmed push the lowest out, and only these."""
+    """A known or confirmed hop that is accepted again is FORGOTTEN; it is OVERRUN only if higher unconfirmed hops pushed it out."""
     confirmed = _followed(frames, _hop(0, 9, 8), _hop(1, 7), _hop(2, 9))
     assert _again(confirmed, 1) == [("FORGOTTEN", 1), ("FORGOTTEN", 2)]
     assert _again(confirmed, 0) == []
@@ -348,7 +351,7 @@ def test_accepted_again(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_what_is_lost_makes_no_hop_known(frames: Frames, spark: SparkSession) -> None:
-    """It is LOST alone; accepted later it is right, in this run and on a later run. A duplicate by its own ID has made its hop known."""
+    """A lost hop is LOST alone and may be accepted later, in this run and in a later one. A duplicate by its own ID makes its hop known."""
     followed = _followed(
         frames,
         _hop(0, 5, **NOTHING), _hop(1, 5),
@@ -381,7 +384,10 @@ def test_named_once(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_what_later_runs_have_to_know(frames: Frames, spark: SparkSession) -> None:
-    """Of each way the largest that was confirmed, and the highest above it, also what was refused; not what waits or was forgotten."""
+    """A run keeps, for each route, the largest confirmed hop and the highest above it, refused ones too.
+
+    It keeps no waiting or forgotten hop.
+    """
     event = {"input_next": 1, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
     sent = [
         _hop(0, 90), _hop(1, 5, 3), _hop(2, 2, 1, **NOTHING), _hop(3, 7, 4), _hop(4, 8, 4), _hop(5, 5, 0, **NOTHING),
@@ -418,7 +424,7 @@ def test_what_later_runs_have_to_know(frames: Frames, spark: SparkSession) -> No
 
 
 def test_ids_that_are_not_looked_at_are_not_kept(frames: Frames) -> None:
-    """They are null from the start, and so neither judged nor handed on."""
+    """Ignored IDs are null from the start, and the run neither judges nor keeps them."""
     evidence = hops.evidence_of(_followed(frames, _hop(0, 5), _hop(1, 6, id=b"x")))
 
     assert [row["id"] for row in ev.accepted_ids(evidence, 1).collect()] == [b"x"]

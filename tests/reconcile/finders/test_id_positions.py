@@ -17,7 +17,10 @@ from tests.reconcile.rows import Frames, named
 
 @pytest.mark.parametrize("seed", range(3))
 def test_places_are_those_of_sorted_rows(frames: Frames, seed: int) -> None:
-    """Of two partitions with holes: a record without an ID, one in quarantine and one that is dropped count for none behind them."""
+    """The positions equal those of sorted rows, over two partitions with holes.
+
+    A record without an ID, one in quarantine and a dropped one count for none behind them.
+    """
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
     for partition in (0, 1):
@@ -41,7 +44,7 @@ def test_places_are_those_of_sorted_rows(frames: Frames, seed: int) -> None:
 
 
 def test_what_was_judged_elsewhere_has_no_place_here(frames: Frames) -> None:
-    """It came to its home lane by the forward topic, and does not count where it stood."""
+    """A forwarded record has its position in its home lane, and does not count at its input offset."""
     evidence = frames.evidence({}, {"forward_offset": 4, "lane": 1}, {})
     found = resend_distance.placed(
         resend_distance.seen(evidence, {0}, {0}), F.lit(0), [{1}], id_positions.blocks(evidence)
@@ -79,14 +82,14 @@ def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:
     ],
 )
 def test_no_broken_order_is_passed_over(frames: Frames, rows: list[dict[str, Any]]) -> None:
-    """Two that changed places, one that came late, one that came early, and a group in two partitions."""
+    """The quick look finds two swapped records, a late one, an early one, and a group in two partitions."""
     assert _looked_for(frames, *rows)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_wherever_groups_are_out_of_order_they_are_looked_at(spark: SparkSession, seed: int) -> None:
-    """Random places in the output: whatever the one finds the other looks for."""
+    """The quick look asks for a check by groups if that check would find something, for random places in the output."""
     rng, frames = random.Random(seed), Frames(spark)
     for _ in range(6):
         outputs = list(range(12))

@@ -13,7 +13,7 @@ from tests.reconcile.rows import Frames, named, offsets
 
 
 def test_originals(frames: Frames) -> None:
-    """An original is earlier, of the same lane or group, not too old, and the one that is named."""
+    """An original is earlier, of the same lane or group, not too old, and the one that the row names."""
     evidence = frames.evidence(
         {"id": b"a", "fate": None, "offset": 5},
         {"id": b"a", "fate": None, "offset": 1},
@@ -63,7 +63,7 @@ def test_originals(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
-    """Dropped although as many others as its ring holds were accepted since; what came the other way may be as old."""
+    """A record stops being an original once its ring has accepted as many others as it holds; one of the other input may be as old."""
     ids = frames.ids(
         {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
         {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
@@ -83,7 +83,7 @@ def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
 
 
 def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
-    """An original that stands after a record there was accepted after it, whatever partitions they came from."""
+    """An original that stands after a record in the forward topic was accepted after it, from whatever partitions they came."""
     ids = frames.ids({"id": b"a", "partition": 1, "offset": 3, "forward_offset": 7})
     dropped = frames.evidence(
         {"id": b"a", "partition": 2, "offset": 1, "forward_offset": 6, "fate": None},
@@ -95,7 +95,7 @@ def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
-    """Emptied by order in between, or off: there is no original. One that became smaller, or was off before, may have it."""
+    """An original is gone if its ring was cleared or switched off since; a ring that shrank, or was off earlier, may have it."""
     ids = frames.ids({"id": b"a", "offset": 1})
     dropped = frames.evidence(
         {"id": b"a", "offset": 2, "fate": None}, {"id": b"a", "offset": 4, "fate": None}
@@ -119,7 +119,10 @@ def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
-    """In memory only, whatever size it was given: what was accepted before is no original. One of another size has the newest."""
+    """A reopened ring that is in memory only is empty, whatever its size, and holds no original.
+
+    A ring of another size has the newest IDs.
+    """
     ids = frames.ids({"id": b"a", "offset": 1})
     dropped = frames.evidence({"id": b"a", "offset": 4, "fate": None})
     event = {"input_next": 3, "forward_next": 2, "before": 9, "after": 8}
@@ -133,7 +136,7 @@ def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
 
 @pytest.mark.long
 def test_what_lanes_have_handed_on(frames: Frames) -> None:
-    """What a lane knew when its address got more lanes, its heirs know: of two lanes 2 and 4 are those of 0. What came later they do not."""
+    """Successor lanes know what their lane knew when the address got more lanes, and nothing later; lanes 2 and 4 succeed lane 0."""
     ids = frames.ids(
         {"id": b"a", "offset": 1},
         {"id": b"b", "offset": 3},
@@ -181,7 +184,10 @@ OFTEN = 20_000
 
 
 def test_like_each_pair(frames: Frames) -> None:
-    """Many small histories, one an ID: lanes, ways, runs, ages, groups, named originals; times are not in the order of places."""
+    """The finder agrees with a comparison of each pair, over many small histories, one for each ID.
+
+    They vary lanes, inputs, runs, ages, groups and named originals; times are not in the order of places.
+    """
     rng = random.Random(SEED)
     ids: list[dict[str, Any]] = []
     inputs: list[dict[str, Any]] = []
@@ -207,7 +213,7 @@ def test_like_each_pair(frames: Frames) -> None:
 
 
 def _row(rng: random.Random, id_: bytes, place: int) -> dict[str, Any]:
-    """In one of two lanes, and at a place of its own: of the forward topic, if it is forwarded."""
+    """A row in one of two lanes, at a place of its own: of the forward topic, if it is forwarded."""
     lane, partition = rng.randrange(2), rng.randrange(2)
     group = rng.randrange(3)
     forwarded = place if lane != partition or rng.random() < 0.2 else None
@@ -228,7 +234,7 @@ def _said(rng: random.Random, row: dict[str, Any], ids: list[dict[str, Any]]) ->
 
 
 def _repeats(one: dict[str, Any], other: dict[str, Any], max_age_ms: int, largest: int) -> bool:
-    """Whether ``other`` is an original of ``one``, as the documents say it."""
+    """Whether ``other`` is an original of ``one``, by the rule in the documents."""
 
     def way(row: dict[str, Any]) -> bool:
         return row["forward_offset"] is not None
@@ -258,7 +264,10 @@ def _repeats(one: dict[str, Any], other: dict[str, Any], max_age_ms: int, larges
 
 @pytest.mark.long
 def test_one_id_that_is_there_very_often(frames: Frames) -> None:
-    """Accepted anew whenever it is too old, and dropped in between, or lost: nothing is paired with all that came before it."""
+    """An ID that is accepted very often is not paired with all its earlier records.
+
+    It is accepted again whenever it is too old, and dropped in between, or lost.
+    """
     spark = frames.evidence().sparkSession
     ids = spark.range(OFTEN).selectExpr("id as n")
     there = (

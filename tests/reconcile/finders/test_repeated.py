@@ -17,14 +17,14 @@ from tests.reconcile.rows import Frames, named
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
 def test_distance(frames: Frames, capacity: int, expected: str) -> None:
-    """With two IDs in between, a ring of three still held the first."""
+    """A ring of three still holds an ID after two others."""
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
 
     assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
 
 
 def test_whose_it_was(frames: Frames) -> None:
-    """What is kept of an ID has a digest of its group; the input of this run has the group. Of two outputs it is one row."""
+    """A row gets its group from the input of this run, as kept IDs have only its digest. Two outputs of an input give one row."""
     evidence = frames.evidence(
         {"offset": 3, "group": b"g3"}, {"offset": 3, "group": b"g3", "nth": 2}, {"offset": 4, "group": b"g4"}
     )
@@ -37,7 +37,7 @@ def test_whose_it_was(frames: Frames) -> None:
 
 
 def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
-    """Where another output partition does not show it, all of it may have."""
+    """Any forwarded record may have come between two others, unless another output partition shows otherwise."""
     between = [
         {"id": b"%d" % n, "partition": 1, "offset": n, "forward_offset": n, "out_partition": 1}
         for n in range(3)
@@ -53,7 +53,7 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
 
 
 def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
-    """Of what came in between on a run before, nobody knows how much; beyond the promise, or after that run, it is known."""
+    """A repeated ID is a GAP if an earlier run lacks IDs between; beyond the promise, or after that run, the verdict is certain."""
     old = {"id": b"a", "run": 0}
     near = frames.ids(old, {"id": b"a"})
     far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
@@ -66,7 +66,7 @@ def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
 
 
 def test_events(frames: Frames) -> None:
-    """An event between two excuses; one before or after tells the capacity that was in force."""
+    """An event between two records excuses the second; an earlier or later event gives the capacity in force."""
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
 
     def judged(offset: int, before: int, after: int) -> list[tuple[str, int | None]]:
@@ -89,7 +89,10 @@ def test_events(frames: Frames) -> None:
     ],
 )
 def test_another_size(frames: Frames, event: str, before: int, after: int, expected: str) -> None:
-    """In between: the newest stay, as many as the smaller holds; with one other since it is one of two. One in memory is empty."""
+    """A ring that changed its size between keeps its newest IDs, as many as the smaller size holds.
+
+    With one other ID since, the first is one of two. A ring in memory only is empty.
+    """
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
     told = {"event": event, "input_next": 2, "forward_next": 0, "before": before, "after": after}
 
@@ -97,7 +100,10 @@ def test_another_size(frames: Frames, event: str, before: int, after: int, expec
 
 
 def test_what_a_lane_has_handed_on(frames: Frames) -> None:
-    """Of two lanes there were made four, and eight: between two of lanes 0 and 6 lie IDs of both, and those of lane 2, by which it came."""
+    """The distance over two growths, from two lanes to four and eight, counts the IDs of lanes 0, 2 and 6.
+
+    Lane 6 succeeds lane 0 through lane 2.
+    """
     grown = frames.events({"before": 2, "after": 4}, {"before": 4, "after": 8})
 
     def judged(capacity: int, between: int, *, lane: int = 6) -> list[tuple[str, int | None]]:
@@ -120,7 +126,7 @@ def test_what_a_lane_has_handed_on(frames: Frames) -> None:
     [(0, 1, "OVERRUN"), (0, 0, "FORGOTTEN"), (2, 5, "OVERRUN"), (2, 9, "FORGOTTEN")],
 )
 def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: str) -> None:
-    """What the first lane was told before it handed on, and the second since; not what was told before the one, or behind the other."""
+    """Events of the first lane count before it handed its IDs on, and events of the second lane since; no others do."""
     ids = frames.ids({"id": b"x", "run": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8})
     event = {"lane": lane, "input_next": offset, "forward_next": 0, "before": 3, "after": 3}
 
@@ -130,7 +136,7 @@ def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: s
 
 
 def test_another_partitioner(frames: Frames) -> None:
-    """What a lane accepted before homes moved the new home does not know; what is judged in one lane, or later, it does."""
+    """A new home does not know IDs that a lane accepted before homes moved; an ID of one lane, or a later one, is known."""
     away = frames.ids({"id": b"x"}, {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "run": 1})
     here = frames.ids({"id": b"x"}, {"id": b"x"})
 
@@ -140,7 +146,7 @@ def test_another_partitioner(frames: Frames) -> None:
 
 
 def test_cross_lane(frames: Frames) -> None:
-    """Another group in another lane; the same group is of the same lane, whatever way it took."""
+    """An ID of another group in another lane is CROSS-LANE; the same group is of the same lane, on any route."""
     other = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2})
     same = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1})
     earlier = frames.ids(
@@ -156,7 +162,7 @@ def test_cross_lane(frames: Frames) -> None:
 
 
 def test_cross_lane_after_the_age(frames: Frames) -> None:
-    """An ID that no longer counts is allowed in another lane too; counted from the nearest before, not from the first."""
+    """An expired ID is allowed in another lane too; its age counts from the nearest earlier record, not from the first."""
     away = {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}
     ids = frames.ids(
         {"id": b"a"}, {**away, "timestamp": 20},
@@ -183,7 +189,10 @@ def _in_one_lane(*rows: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
 def test_sequence_numbers_count_exactly(frames: Frames, capacity: int, expected: str) -> None:
-    """Another group in another partition of the lane: no output shows their order. Evidence of an ID between is gone."""
+    """Sequence numbers give the exact distance between two groups in two partitions, whose outputs show no order.
+
+    Evidence of an ID between is gone.
+    """
     rows = _in_one_lane(
         {"id": b"a"}, {"id": b"b", "partition": 1}, {"id": b"c"}, {"id": b"a", "partition": 1}
     )
@@ -197,7 +206,7 @@ def test_sequence_numbers_count_exactly(frames: Frames, capacity: int, expected:
 
 
 def test_a_ring_that_was_begun_anew(frames: Frames) -> None:
-    """Numbers that fall along a partition tell no order any more: what offsets and outputs show counts."""
+    """Numbers that fall along a partition give no order any more: offsets and outputs decide."""
     rows = _in_one_lane({"id": b"a"}, {"id": b"b"}, {"id": b"c", "sequence": 0}, {"id": b"a", "sequence": 1})
     ids = frames.ids(*({**row, "out_partition": 0} for row in rows))
 
@@ -214,7 +223,7 @@ def test_a_ring_that_was_begun_anew(frames: Frames) -> None:
     [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN")],
 )
 def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expected: str) -> None:
-    """Two lanes became one. IDs of the other lane count unless the output shows that they are older; so do those since then."""
+    """IDs of both merged lanes count after a merge, unless the output shows that they are older; so do IDs since then."""
     changes = regroups([Regrouped(5, 0, 2, 1, (2, 2), 0, 1)])
     ids = frames.ids(
         {"id": b"old", "lane": 1, "partition": 1},
@@ -241,7 +250,7 @@ def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expect
 
 @pytest.mark.parametrize("now", [1, 2])
 def test_what_former_lanes_accepted_apart(frames: Frames, now: int) -> None:
-    """Of three groups in lanes that knew nothing of each other, a row for the ID. The lane that took over from all of them knows it."""
+    """An ID that three unconnected lanes accepted gives one CROSS-LANE row. The lane that took over from all of them knows it."""
     changes = regroups([Regrouped(5 + lane, lane, 6, now, (1,) * 6, 0, now) for lane in range(now)])
     rings = Rings.of(now, 6, changes)
     apart = [

@@ -37,7 +37,7 @@ class History:
 def _history(
     lane: int, dice: random.Random, capacity: int, max_age: int, *, routes: int, outputs: int, numbered: bool
 ) -> History:
-    """Read the inputs at random, and accept by the rules, but for some faults. ``numbered``: with sequence numbers, and many partitions."""
+    """Read the inputs at random, and accept by the rules, except for some faults. ``numbered``: with sequence numbers, and many partitions."""
     made, direct = History(lane), Counter[int]()
     forwarded, sources, ends = 0, Counter[int](), Counter[int]()
     for step in range(STEPS):
@@ -94,7 +94,7 @@ def _history(
 def test_known_verdicts(
     spark: SparkSession, routes: int, outputs: int, capacity: int, max_age: int, numbered: bool
 ) -> None:
-    """No acceptance that the rules allow is called FORGOTTEN, and none that they do not allow is passed over."""
+    """The run calls no allowed acceptance FORGOTTEN, and passes over none that the rules forbid."""
     dice = random.Random(routes + 10 * outputs + 100 * capacity)
     histories = [
         _history(lane, dice, capacity, max_age, routes=routes, outputs=outputs, numbered=numbered)
@@ -144,7 +144,10 @@ def test_known_verdicts(
 
 
 def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
-    """Null keys, a ring of 10: accepted long ago through the forward topic, again by the rules, and again right behind that."""
+    """An ID that is wrongly accepted right behind an allowed repetition is found, with null keys and a ring of 10.
+
+    It was first accepted long ago through the forward topic.
+    """
     plain = {
         "address": 0,
         "id_address": 0,

@@ -45,7 +45,7 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
 
 
 def test_every_verb_takes_a_configuration() -> None:
-    """--config, with the same default, is an option of each verb."""
+    """Every verb has the option --config, with the same default."""
     found = {
         name: [param.default for param in command.params if "--config" in param.opts]
         for name, command in _verbs(cli.cli)
@@ -56,7 +56,7 @@ def test_every_verb_takes_a_configuration() -> None:
 
 
 def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """A configuration file that is not there: exit code 2, its name, the way out, no traceback."""
+    """A missing configuration file ends with exit code 2, its name and the way out, without a traceback."""
     for verb in (["topics", "check"], ["topics", "create"], ["worker"], ["send", "orders"], ["rings", "show"],
                  ["broker"], ["demo"]):  # fmt: skip
         assert _run(*verb, "--config", "nowhere.toml") == 2
@@ -68,7 +68,7 @@ def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unknown_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt key: exit code 2, the key, its value, what was meant."""
+    """A misspelt key ends with exit code 2, and the error has the key, its value and the likely name."""
     path = tmp_path / "ringfence.toml"
     path.write_text("[app]\nwebport = 1\n")
 
@@ -78,7 +78,7 @@ def test_unknown_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("content", ["", '[[addresses]]\nname = "orders-*"\nid_cache_size = 9\n'])
 def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without an address, or with patterns alone, every verb that works on addresses ends with 2 and says what is missing."""
+    """A verb on addresses ends with exit code 2 and names the missing entry if the file has none, or patterns alone."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
     quarantine = {
@@ -130,13 +130,16 @@ _ARGUMENTS: Final = {
     **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},
     **{f"groups {name}": ("orders", "group") for name in ("purge", "release", "skip")},
 }
-"""What a verb needs, where an address is not enough."""
+"""Further arguments of verbs for which an address is not enough."""
 
 
 def test_every_verb_asks_the_cluster_that_was_named(
     config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --bootstrap-server no verb asks the cluster of the file: here neither answers, and the error names the first."""
+    """Every verb asks the cluster of --bootstrap-server instead of the file's.
+
+    Neither answers here, and the error names the first.
+    """
     monkeypatch.setattr("app.commands.send.send.ANSWER_LIMIT_S", 0.5)
     Path(config).write_text(
         '[kafka]\nbootstrap_servers = "127.0.0.1:2"\n[[addresses]]\nname = "orders"\n', "utf-8"
@@ -159,7 +162,7 @@ def test_every_verb_asks_the_cluster_that_was_named(
 
 
 def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no verb, no option, no port or lacks an argument: exit code 2."""
+    """An unknown verb or option, an invalid port, or a missing argument ends with exit code 2."""
     for arguments in (
         ["dance"],
         ["worker", "--fast"],
@@ -184,7 +187,7 @@ def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_of_consumer_groups(
     name: str, complaint: str, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What no consumer group may be called is an error of usage in every verb that takes one: exit code 2, and no trace."""
+    """A name that no consumer group may have is a usage error in every verb: exit code 2, without a trace."""
     for arguments in (
         ["consume", "orders", "--handler", "handlers:handle"],
         ["consumers", "show"],
@@ -200,7 +203,7 @@ def test_names_of_consumer_groups(
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both answer on standard output and exit with 0."""
+    """Help and version go to standard output, with exit code 0."""
     for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):
         assert _run(*arguments) == 0
         assert "Usage: ringfence" in capsys.readouterr().out
@@ -252,7 +255,7 @@ def test_errors_become_exit_codes(
 
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the verb returns is the exit code of the process."""
+    """The result of the verb is the exit code of the process."""
     monkeypatch.setattr(app.commands.topics.topics, "check", lambda _settings, **_options: code)
 
     assert _run("topics", "check", "--config", config) == code
@@ -269,19 +272,22 @@ def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.Monke
 def test_bridge_status_is_a_verb(
     arguments: tuple[str, ...], config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever among the options it stands; here there is no bridge to tell of."""
+    """``bridge status`` is recognized wherever it stands among the options.
+
+    No bridge is configured here.
+    """
     assert _run(*(argument.format(config) for argument in arguments)) == 2
     assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
 
 
 def test_growth_by_mistake(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Some zeros too many are refused before a broker is asked for what would end it."""
+    """A growth with too many zeros is refused before a broker is asked."""
     assert _run("topics", "grow", "orders", "--partitions", "4000000", "--config", config) == 2
     assert "4000000 is not in the range 1<=x<=100000" in capsys.readouterr().err
 
 
 def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither NaN, which no comparison refuses, nor infinity, nor seconds or rates without end: an error of usage that names the option."""
+    """No option accepts NaN, infinity, or an endless number of seconds or rates; the usage error names the option."""
     tried = set()
     for name, command in _verbs(cli.cli):
         for option in command.params:
@@ -300,7 +306,10 @@ def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("option", ["--concurrency", "--prefetch", "--memory"])
 def test_digits_too_many(option: str, config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They would take all of a machine's memory, before the first message or with the next backlog."""
+    """Options with too many digits are refused.
+
+    They would use up the machine's memory, at the first message or the next backlog.
+    """
     arguments = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g", "--config", config)
 
     assert _run(*arguments, option, "10000000") == 2
@@ -311,7 +320,7 @@ def test_digits_too_many(option: str, config: str, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [["--version"], ["plan", "--rate", "5", "--ids", "9"]])
 def test_output_that_is_full(arguments: list[str], unbuffered: str) -> None:
-    """One line, and not the trace of an internal error."""
+    """A full output is reported in one line, without the trace of an internal error."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "app", *arguments],
@@ -329,7 +338,7 @@ def test_output_that_is_full(arguments: list[str], unbuffered: str) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_left(unbuffered: str) -> None:
-    """``| head`` ends a command quietly, wherever the output waits."""
+    """A closed reader such as ``| head`` ends a command quietly, wherever the output waits."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
@@ -343,7 +352,7 @@ def test_a_reader_that_left(unbuffered: str) -> None:
 
 
 def test_an_interrupted_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C has the exit code of a shell, and no trace."""
+    """An interrupted command has the exit code of a shell, and no trace."""
 
     @click.command()
     def command() -> None:

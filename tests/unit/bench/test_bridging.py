@@ -37,7 +37,7 @@ def test_exact(contender: str, run: Run, *, exact: bool) -> None:
 
 
 def test_ratios_are_of_one_round() -> None:
-    """A round in which one of the two failed has none."""
+    """A ratio compares one round, and a round in which one of the two failed has none."""
     found = _found({BRIDGE: RUN, LANE: replace(RUN, cpu_s=2.0)}, {BRIDGE: RUN})
 
     assert found.ratios(BRIDGE, LANE) == {"messages/s": [1.0], "CPU s / million": [0.5], "peak RSS": [1.0]}

@@ -1,4 +1,4 @@
-"""What the benchmark of latency makes of its figures."""
+"""The figures of the latency benchmark."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from bench.traffic import Plan
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1), (0.5, 51), (0.99, 100), (0.999, 100), (1.0, 100)])
 def test_quantile(share: float, expected: float) -> None:
-    """At least that share of the values lies at it or below."""
+    """A quantile is the least value with at least that share of the values at or below it."""
     assert quantile([float(index) for index in range(1, 101)], share) == expected
 
 
@@ -21,7 +21,7 @@ def test_quantile_of_nothing() -> None:
 
 
 def test_rings_that_forget_nothing() -> None:
-    """Where messages are forwarded, a resend may come any number of IDs after its original."""
+    """A ring for forwarded messages forgets nothing, because a resend may come any number of IDs after its original."""
     plan = Plan(1_000_000)
 
     assert Load(5_000, 30.0, 0, plan).ring == plan.ring

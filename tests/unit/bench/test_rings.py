@@ -4,7 +4,7 @@ from bench import rings
 
 
 def test_ids_of_a_large_ring() -> None:
-    """Different ones, as long as a UUID's text."""
+    """IDs of a large ring differ, and are as long as a UUID's text."""
     found = {rings.identity(index) for index in range(1_000)} | {rings.identity(10**9)}
 
     assert len(found) == 1_001

@@ -44,7 +44,7 @@ def _outcome(*rounds: tuple[Run, ...]) -> Outcome:
     ],
 )
 def test_exact_means_the_number_of_records_and_of_ids_and_their_order(run: Run, exact: bool) -> None:
-    """One lost and one doubled make the right number of records."""
+    """A run is exact only by its records, its IDs and their order. One lost and one doubled record give the right number."""
     assert _outcome((run,)).exact(run.contender) == exact
 
 
@@ -58,7 +58,7 @@ def test_exact_means_the_trickle_too(outputs: int, distinct: int, exact: bool) -
 
 
 def test_a_peer_lets_no_resend_pass() -> None:
-    """Only copies may; whoever has a ring is judged as Ringfence is."""
+    """Only copies may let a resend pass; a contender with a ring is judged as Ringfence is."""
     outcome = _outcome((_run(STREAMS, outputs=100),))
     outcome.expected[STREAMS] = 95
 
@@ -67,7 +67,7 @@ def test_a_peer_lets_no_resend_pass() -> None:
 
 
 def test_a_ring_by_hand_forgets_the_oldest() -> None:
-    """What librdkafka's contender remembers is bounded, as Ringfence's rings are; and it comes back from slots in any order."""
+    """The ring of librdkafka's contender is bounded like Ringfence's, and is restored from slots in any order."""
     ring, restored = Ring(3), Ring(3)
     for number in range(5):
         ring.place(number, b"%d" % number)
@@ -102,7 +102,10 @@ def test_what_was_forwarded_must_be_consumed_too(committed: Committed, complete:
 
 
 def test_the_end_of_the_forward_topic_is_asked_for_when_the_input_is_consumed() -> None:
-    """Before that it still grows, and a run would count as finished too early."""
+    """The end of the forward topic is asked for only after the input is consumed.
+
+    Before, it still grows, and a run would count as finished too early.
+    """
 
     def too_early() -> list[int]:
         raise AssertionError
@@ -115,12 +118,12 @@ def test_the_end_of_the_forward_topic_is_asked_for_when_the_input_is_consumed() 
     ("values", "expected"), [([3, 1, 2], (1, 2, 3)), ([4, 1, 2, 3], (1, 2.5, 4)), ([7], (7, 7, 7))]
 )
 def test_spread(values: list[float], expected: tuple[float, float, float]) -> None:
-    """Smallest, median, largest."""
+    """A spread is the smallest, the median and the largest value."""
     assert spread(values) == expected
 
 
 def test_settings_of_the_environment_do_not_reach_the_worker() -> None:
-    """They would send it to another cluster; what names no setting is kept."""
+    """Settings in the environment do not reach the worker, which would use another cluster; other variables stay."""
     given = {
         "RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "elsewhere:9092",
         "RINGFENCE_CACHE": "kept",

@@ -59,7 +59,7 @@ def test_settled_is_ready_since_the_last_assignment(
 
 
 def test_what_the_log_says_after_a_moment() -> None:
-    """First and last line, openings and closings, none from before."""
+    """A log is searched after a given moment: first and last line, openings and closings."""
     found = _log(
         "lane a-1 open: 7 changelog records restored in 0.10 s (RocksDB reused), ring 0 of 5, next offset 0",
         "lane a-1 closed at offset 30",
@@ -85,7 +85,7 @@ def _seen(partition: int, produced: float, seen: float, offset: int = 0) -> Seen
 
 
 def test_a_killed_worker_accepts_nothing_that_was_produced_later() -> None:
-    """What it accepted before its end may be seen after it, and is not the survivor's."""
+    """A message that a killed worker accepted may be seen after its end, and does not count for the survivor."""
     end = End(signal.SIGKILL, AT, frozenset({0, 1}), {})
 
     assert not end.took_over(_seen(0, produced=-0.1, seen=9.0))
@@ -94,7 +94,7 @@ def test_a_killed_worker_accepts_nothing_that_was_produced_later() -> None:
 
 
 def test_a_leaving_worker_goes_on_for_a_moment() -> None:
-    """What it accepted before it closed the lane is its own, though produced after the signal."""
+    """A message that a leaving worker accepted before it closed the lane is its own, even if produced after the signal."""
     end = End(signal.SIGTERM, AT, frozenset({0, 1}), {0: 50})
 
     assert not end.took_over(_seen(0, produced=0.1, seen=0.2, offset=49))
@@ -122,7 +122,7 @@ def _all_seen() -> list[Seen]:
 
 
 def test_judgement() -> None:
-    """Each phase counts from the signal; the first message of a lane, and the slowest of the lanes."""
+    """Each phase is measured from the signal, to the first message of a lane and to the slowest lane."""
     found = judge(End(signal.SIGKILL, AT, frozenset({0, 1}), {}), _survivor(), _all_seen())
 
     assert found == Takeover(
@@ -133,7 +133,7 @@ def test_judgement() -> None:
 
 @pytest.mark.parametrize("missing", range(4))
 def test_no_judgement_before_all_lanes_deliver(missing: int) -> None:
-    """Also the survivor's own lanes have to be back: their silence is measured, too."""
+    """A judgement needs messages of all lanes, including the survivor's own, whose silence is measured too."""
     seen = [item for item in _all_seen() if item.partition != missing]
 
     assert judge(End(signal.SIGKILL, AT, frozenset({0, 1}), {}), _survivor(), seen) is None
@@ -145,7 +145,7 @@ def test_no_judgement_on_a_backlog_of_the_last_opening() -> None:
 
 
 def test_no_judgement_without_the_openings() -> None:
-    """The log is behind what the reader has seen."""
+    """A judgement needs the openings, since the log lags behind what the reader has seen."""
     assert judge(End(signal.SIGKILL, AT, frozenset({0, 1}), {}), _survivor()[:-1], _all_seen()) is None
 
 

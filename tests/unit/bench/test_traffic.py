@@ -1,4 +1,4 @@
-"""What the benchmark's traffic promises, and without which its count of outputs would judge wrongly."""
+"""Properties of the benchmark's traffic, without which its count of outputs would be wrong."""
 
 from collections import Counter, defaultdict
 
@@ -24,13 +24,13 @@ def _distances(plan: Plan) -> list[int]:
 
 
 def test_the_same_plan_makes_the_same_messages() -> None:
-    """The seed is all the chance there is."""
+    """The same plan makes the same messages, because only the seed is random."""
     assert list(generate(PLAN)) == list(generate(PLAN))
     assert list(generate(PLAN)) != list(generate(Plan(messages=20_000, ring=100, groups=50, seed=2)))
 
 
 def test_no_resend_comes_later_than_the_ring_remembers() -> None:
-    """Else the ring would rightly let it pass; and the whole ring is used."""
+    """The largest distance of a resend equals the ring's size, so no ring may let it pass."""
     distances = _distances(PLAN)
 
     assert max(distances) == PLAN.ring
@@ -38,28 +38,31 @@ def test_no_resend_comes_later_than_the_ring_remembers() -> None:
 
 
 def test_the_share_of_resends_is_as_planned() -> None:
-    """Five in a hundred."""
+    """Five of a hundred messages are resends, as planned."""
     share = len(_distances(PLAN)) / PLAN.messages
 
     assert 0.045 < share < 0.055
 
 
 def test_a_resend_is_the_original_again() -> None:
-    """ID, key, value and partition are the same."""
+    """A resend has the ID, key, value and partition of its original."""
     originals: dict[bytes, Message] = {}
     for item in generate(PLAN):
         assert originals.setdefault(item.id, item) == item
 
 
 def test_messages_go_to_their_home() -> None:
-    """Nothing needs forwarding: the partition is the one that Ringfence computes from the key."""
+    """Every message goes to the partition that Ringfence computes from its key, so nothing needs forwarding."""
     home = Partitioner(PLAN.partitions)
 
     assert all(home[item.key] == item.partition for item in generate(PLAN))
 
 
 def test_with_the_other_partitioner_most_messages_are_not_at_home() -> None:
-    """About three of four, so that forwarding is what is measured; and no lane gets more IDs than its ring holds."""
+    """About three of four messages are not at home with the other partitioner, so that forwarding is measured.
+
+    No lane gets more IDs than its ring holds.
+    """
     plan = Plan(messages=20_000)
     home = Partitioner(plan.partitions, "crc32")
     messages = list(generate(plan))

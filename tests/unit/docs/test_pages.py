@@ -40,7 +40,7 @@ def _links(document: str) -> Iterator[tuple[str, Path, str]]:
 
 @pytest.mark.parametrize("document", documents())
 def test_links(document: str) -> None:
-    """Each leads to a file or folder that is there, and to a heading of it."""
+    """Each link leads to an existing file or folder, and to a heading in it."""
     broken = [
         target
         for target, path, anchor in _links(document)
@@ -58,7 +58,7 @@ def test_index() -> None:
 
 
 def test_command_line() -> None:
-    """docs/cli.md says what the verbs say: ``make cli-docs`` writes it anew."""
+    """The page docs/cli.md equals the output of ``make cli-docs``, which is made from the verbs."""
     assert reference.FILE.read_text("utf-8") == reference.page()
 
 

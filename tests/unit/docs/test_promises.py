@@ -58,7 +58,7 @@ def _anomalies(world: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("column", FOLDERS)
 def test_named_tests_exist(column: str) -> None:
-    """A cell names one function of a folder of its level, or has a dash."""
+    """A cell names one function in a folder of its level, or has a dash."""
     cells = [row[column] for row in _rows() if row[column] != NONE]
 
     assert cells

@@ -29,7 +29,7 @@ EXPECTED = Sent("transfers", KEY, transactions.vector(), HEADERS)
 
 
 def ran(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> Sent:
-    """What a program hands to the stand-in for its Kafka client."""
+    """Return the message that a program hands to the stand-in for its Kafka client."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, timeout=100, check=False
     )  # fmt: skip
@@ -42,7 +42,7 @@ def ran(command: list[str], folder: Path, environment: Mapping[str, str] | None 
 
 
 def test_our_encoder_writes_the_vector() -> None:
-    """Byte for byte, and the page says how many and which."""
+    """The encoder writes the page's vector byte for byte, with the stated size and SHA-256."""
     made = envelope(
         [
             Part('{"debit":"10 €"}', key="acct-1"),
@@ -130,7 +130,7 @@ def settings() -> Settings:
 
 
 def test_lines_of_send() -> None:
-    """Each is a transaction, and the remedy is one under the transfer's key."""
+    """Each example line is a transaction, and the remedy is one under the transfer's key."""
     close, transfer = (
         parse(block.encode())
         for block in transactions.blocks("json", transactions.TEXT.split("## The format")[0])
@@ -182,7 +182,7 @@ FULL = 1_048_588
     ids=["text", "base64", "IDs"],
 )  # fmt: skip
 def test_how_many_fit(value: bytes, more: dict[str, Any], said: str) -> None:
-    """In an envelope of the default size, and not a hundred more."""
+    """The stated number of parts fits an envelope of the default size, and a hundred more do not."""
     found = re.search(said, transactions.TEXT)
     assert found is not None
     count = int(found[1].replace(",", ""))

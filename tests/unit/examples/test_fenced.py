@@ -11,7 +11,7 @@ from ringfence_client.handlers.message import Fence
 
 
 def test_parts_of_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share their source, and each has its effect; a part that comes again has none."""
+    """Parts share their source, and each has its effect once; a repeated part has none."""
     database = tmp_path / "fenced.db"
     monkeypatch.setenv("FENCED_DATABASE", str(database))
     monkeypatch.setattr(fenced, "_connections", type("Connections", (), {})())

@@ -33,7 +33,10 @@ from tests.support.histories import (
 
 
 def test_an_exact_run() -> None:
-    """Each ID once, in order, unchanged; the resend is dropped; in whatever order the topics were read."""
+    """An exact run has each ID once, in order and unchanged, and drops the resend.
+
+    The order in which topics were read does not matter.
+    """
     assert check(EXACT) == []
     assert check(replace(EXACT, inputs=INPUTS[::-1], accepted=EXACT.accepted[::-1])) == []
     assert counts([]) == dict.fromkeys(
@@ -102,7 +105,7 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
 
 @pytest.mark.parametrize(("history", "anomalies"), SIMPLE.values(), ids=SIMPLE)
 def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
-    """Only the anomalies that the history has, and none where it is right."""
+    """A history has exactly its anomalies, and none if it is right."""
     assert found(history) == anomalies
 
 
@@ -110,7 +113,7 @@ def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
 
 
 def test_lost() -> None:
-    """An input that is nowhere; the finding says where it stands and what it was."""
+    """An input that is nowhere is lost, and the finding gives its place and content."""
     finding = only(replace(EXACT, accepted=accept(FIRST, THIRD)))
 
     assert finding.anomaly is Anomaly.LOST
@@ -131,7 +134,7 @@ def test_not_lost_in_quarantine() -> None:
 
 
 def test_lost_by_kafka() -> None:
-    """An acknowledged attempt that is not in the input; one that failed or is in doubt need not be there."""
+    """An acknowledged attempt without an input is lost; one that failed or is in doubt need not be there."""
     unseen = arrive(9, D)
 
     finding = only(replace(EXACT, sends=attempts(*INPUTS, unseen)))
@@ -146,7 +149,7 @@ def test_lost_by_kafka() -> None:
 
 
 def test_doubled() -> None:
-    """One input accepted twice is that alone: neither out of order nor forgotten."""
+    """An input accepted twice is DOUBLED alone, and neither out of order nor forgotten."""
     finding = only(replace(EXACT, accepted=accept(FIRST, SECOND, FIRST, THIRD)))
 
     assert finding.anomaly is Anomaly.DOUBLED
@@ -170,7 +173,7 @@ def test_doubled() -> None:
     ],
 )
 def test_phantom(source: bytes | None, why: str) -> None:
-    """An output of no input: beyond the end, in a hole (an aborted record), elsewhere, or nowhere."""
+    """An output without an input is a phantom: beyond the end, in a hole of an aborted record, elsewhere, or nowhere."""
     inputs = [FIRST, THIRD, RESEND]
     made_up = THIRD._replace(topic="orders.accepted", offset=9, headers=(("_RF_SOURCE", source),))
 
@@ -210,7 +213,7 @@ def test_wrong_original(original: Record | bytes) -> None:
 
 
 def test_missing_original() -> None:
-    """The header must be there; null says that the original's place is no longer known."""
+    """A diverted record must have the header of its original; null means that the place has become unknown."""
     diverted = divert(RESEND, None)
     history = replace(EXACT, divert=True, diverted=[diverted])
 
@@ -220,7 +223,7 @@ def test_missing_original() -> None:
 
 
 def test_diverted_without_an_original() -> None:
-    """What has no ID, or of whose ID nothing was accepted, is diverted in the wrong."""
+    """A record without ID, or without an accepted original, is wrongly diverted."""
     plain, lonely = arrive(4, None), arrive(5, D)
     inputs = [*INPUTS[:3], plain, lonely]
     diverted = [divert(plain, FIRST), divert(lonely, lonely, offset=1)]

@@ -44,7 +44,10 @@ def taken(*records: Record, partition: int = 0) -> list[Record]:
 
 
 def test_sent_again() -> None:
-    """By the same hop, or below what was confirmed; another source, and what no one has confirmed, is new."""
+    """A resend has the same hop, or lies below a confirmed offset.
+
+    Hops of another source, or unconfirmed ones, are new.
+    """
     first, second, other = bridge(0, 0), bridge(1, 9, 8), bridge(2, 3, source=OTHER)
     resends = [bridge(3, 0), bridge(4, 3), bridge(5, 9)]
 
@@ -53,7 +56,10 @@ def test_sent_again() -> None:
 
 
 def test_order_decides_within_a_way() -> None:
-    """What a later one confirms is no duplicate for that; what another partition was told says nothing here, and what it has does."""
+    """A later confirmation does not make an earlier hop a duplicate.
+
+    Confirmations sent to another partition do not count here, but hops that arrived there do.
+    """
     early, late = bridge(0, 3), bridge(1, 9, 8)
     assert found(story([early, late], taken(late))) == {"LOST": 1}
 
@@ -70,7 +76,7 @@ def test_lanes_know_for_themselves() -> None:
 
 
 def test_own_ids() -> None:
-    """Looked at where the hop is new, and it says nothing else; then also added."""
+    """A hop's own ID is checked if the hop is new and IDs count, and is then added as well."""
     first, second = bridge(0, 0, id=b"a"), bridge(1, 1, id=b"a")
     ignored = bridge(2, 2, id=b"a", headers=IGNORED)
     later = arrive(3, b"a")
@@ -81,7 +87,10 @@ def test_own_ids() -> None:
 
 
 def test_accepted_again() -> None:
-    """Of one hop; below what was confirmed; one whose first was a duplicate by its ID. Said once, whatever its own ID is."""
+    """A hop that is accepted again is reported once, whatever its own ID.
+
+    It repeats another, lies below a confirmed offset, or its first arrival was a duplicate by ID.
+    """
     first, again = bridge(0, 5, id=b"a"), bridge(1, 5, id=b"a")
     assert found(story([first, again], taken(first, again))) == {"FORGOTTEN": 1}
 
@@ -94,7 +103,10 @@ def test_accepted_again() -> None:
 
 
 def test_beyond_the_promise() -> None:
-    """More than the ring's size above it, none confirmed: allowed. What is confirmed stays known, and in a ring of none all pass."""
+    """A hop may be accepted again after more unconfirmed hops than the ring's size.
+
+    A confirmed hop stays known, and a ring of size 0 lets all pass.
+    """
     several = [bridge(index, index) for index in range(4)]
     again = bridge(4, 0)
 
@@ -109,7 +121,10 @@ def test_beyond_the_promise() -> None:
 
 
 def test_two_ways() -> None:
-    """By another lane; by another partition of one lane, and where that need not know it any more."""
+    """A hop accepted in two lanes is CROSS-LANE.
+
+    In two partitions of one lane it is forgotten, or overrun if the lane need not know it any more.
+    """
     here, there = bridge(0, 1), bridge(1, 1, group=G1)
     moved = taken(there, partition=1)
     assert found(story([here, there], taken(here) + moved)) == {"CROSS-LANE": 1}
@@ -120,7 +135,7 @@ def test_two_ways() -> None:
 
 
 def test_without_a_group_the_hop_leads() -> None:
-    """Where no ID does: the lane is that of the hop's bytes."""
+    """The bytes of the hop decide the lane if neither a group nor an ID does."""
     first = bridge(0, 1, group=None, partition=1)
     again = bridge(1, 1, group=None, partition=1)
     other = bridge(0, 1, group=None)
@@ -130,7 +145,10 @@ def test_without_a_group_the_hop_leads() -> None:
 
 
 def test_diverted() -> None:
-    """By its hop without an original; that of nothing is a wrong verdict, and so is one that names an original of another ID."""
+    """A resend by hop is diverted without an original.
+
+    Diverting a new record, or naming an original of another ID, is a wrong verdict.
+    """
     first, again = bridge(0, 0, id=b"a"), bridge(1, 0, id=b"a")
     accepted = taken(first)
     assert found(story([first, again], accepted, divert=True, diverted=[divert(again, None)])) == {}
@@ -146,7 +164,7 @@ def test_diverted() -> None:
 
 
 def test_refused() -> None:
-    """What is refused has come: the same hop is a duplicate, and accepted it would come twice."""
+    """A refused hop has arrived, so accepting the same hop later would be a repetition."""
     large, again = bridge(0, 0), bridge(1, 0)
     refused = [quarantine(large)]
 
@@ -168,7 +186,7 @@ def test_refused() -> None:
     ],
 )
 def test_malformed(headers: Headers, why: str) -> None:
-    """It belongs into quarantine: accepted it is made up, dropped it is lost."""
+    """A malformed record belongs in quarantine: accepted, it is a phantom, and dropped, it is lost."""
     record = arrive(0, None, headers=headers)
     history = story([record], [], quarantined=[quarantine(record)])
 
@@ -178,7 +196,10 @@ def test_malformed(headers: Headers, why: str) -> None:
 
 
 def test_headers() -> None:
-    """Of what came over a bridge the members stay that it passed, the last of several; of all else they go; its hop goes always."""
+    """A bridged record keeps the members that it passed, from the last of several headers.
+
+    All other records lose that header, and the hop header is always removed.
+    """
     passed: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
     over, plain = bridge(0, 0, headers=passed), arrive(1, None, headers=passed)
     [kept, stripped] = taken(over, plain)
@@ -235,7 +256,7 @@ def _found(history: History, *, ids_ignored: bool = False) -> list[Anomaly]:
 
 
 def test_nothing_is_wrong() -> None:
-    """What was sent twice is accepted once, and so is what a bridge brought twice."""
+    """A message that was sent twice, or that a bridge brought twice, is accepted once."""
     assert _found(_history()) == []
 
 
@@ -254,7 +275,7 @@ def test_ids_ignored() -> None:
     ],
 )
 def test_lost_doubled_reordered(history: History, found: list[Anomaly]) -> None:
-    """Each by its name; what never arrived was not accepted either."""
+    """Each anomaly has its name, and a record that never arrived cannot be accepted."""
     assert _found(history) == found
 
 
@@ -267,7 +288,7 @@ def test_corrupted(change: dict[str, Any]) -> None:
 
 
 def test_phantom() -> None:
-    """A hop that names nothing, and a record without one."""
+    """A hop that names nothing is a phantom, and so is a record without a hop."""
     history = _history()
     beyond = _arrived(SENT_TO_SOURCE[0]._replace(offset=9), 5)
     own = SENT_TO_SOURCE[0]._replace(partition=1, offset=6)

@@ -58,7 +58,7 @@ GOOD = RICH._replace(
     ],
 )
 def test_corrupted(changes: dict[str, Any]) -> None:
-    """Whatever of an accepted record is not as it came; and what the user wrote under our names is replaced."""
+    """Any change to an accepted record is reported. Headers that the user wrote under Ringfence's names are replaced."""
     assert check(story([RICH], [GOOD])) == []
     finding = only(story([RICH], [GOOD._replace(**changes)]))
     assert finding.anomaly is Anomaly.CORRUPTED
@@ -70,7 +70,7 @@ def test_our_headers_anywhere() -> None:
 
 
 def test_key_and_group() -> None:
-    """Where the group is not the key, the accepted key is the group, and ``_RF_KEY`` has the key, null too."""
+    """The accepted key is the group if the two differ, and ``_RF_KEY`` has the key, null too."""
 
     def group(record: Record) -> bytes | None:
         return record.header("region") or b"qpid.no-group"

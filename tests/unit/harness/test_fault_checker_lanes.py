@@ -12,7 +12,7 @@ from tests.support.histories import A, B, C, D, accept, arrive, found, only, sto
 
 
 def _numbered(*records: Record, first: int = 7) -> list[Record]:
-    """What one lane writes for these inputs, in its order."""
+    """Return the records that one lane writes for these inputs, in its order."""
     made, sequence = [], first
     for record in accept(*records):
         own = record.header("_AMQ_DUPL_ID") is not None
@@ -82,7 +82,7 @@ def test_any_interleaving_of_partitions_is_clean() -> None:
 
 
 def test_numbers_that_no_lane_writes() -> None:
-    """Missing, used twice, or against the order of a partition."""
+    """A sequence number that is missing, used twice, or against the order of its partition is an anomaly."""
     inputs = [arrive(0, A), arrive(1, B), arrive(0, C, b"g1", partition=1)]
     good = _numbered(*inputs)
 

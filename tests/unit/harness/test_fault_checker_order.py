@@ -32,7 +32,7 @@ from tests.support.histories import (
 
 
 def test_swapped() -> None:
-    """Two records of one group in the wrong order: one place, and it is named."""
+    """Two records of one group in the wrong order are one finding, with their place."""
     finding = only(replace(EXACT, accepted=accept(FIRST, THIRD, SECOND)))
 
     assert finding.anomaly is Anomaly.REORDERED
@@ -41,7 +41,7 @@ def test_swapped() -> None:
 
 @pytest.mark.parametrize("shift", ["late", "early"])
 def test_a_shift_is_one_finding(shift: str) -> None:
-    """One record that comes late, or early, by a thousand breaks the order in one place."""
+    """A record that is a thousand places too late or too early breaks the order once."""
     inputs = [arrive(number, b"id-%d-" % number) for number in range(1_000)]
     moved = [*inputs[1:], inputs[0]] if shift == "late" else [inputs[-1], *inputs[:-1]]
 
@@ -78,7 +78,7 @@ def test_scattered_group() -> None:
     ("capacity", "expected"), [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN"), (4, "FORGOTTEN")]
 )
 def test_forgotten_or_overrun(capacity: int, expected: str) -> None:
-    """With two IDs in between a ring of three still holds the first, a ring of two does not."""
+    """A ring of three still holds the first ID after two others, and a ring of two does not."""
     finding = only(replace(EXACT, capacity=capacity, accepted=accept(*INPUTS)))
 
     assert finding.anomaly.value == expected
@@ -87,7 +87,7 @@ def test_forgotten_or_overrun(capacity: int, expected: str) -> None:
 
 
 def test_only_ids_of_the_lane_count() -> None:
-    """What has no ID, was dropped, or is at home elsewhere, burns no slot."""
+    """A record takes no slot if it has no ID, was dropped, or is at home elsewhere."""
     inputs = [FIRST, arrive(1, None), arrive(2, A), arrive(3, B, b"g1"), arrive(4, A)]
     accepted = [*accept(inputs[0], inputs[1], inputs[4]), *accept(inputs[3], partition=1)]
 
@@ -125,7 +125,7 @@ def test_the_output_shows_what_came_between() -> None:
 
 
 def test_an_output_out_of_order_is_no_witness() -> None:
-    """If lane and output disagree on what came before what, only the order of the input counts."""
+    """The order of the input alone counts if lane and output disagree about it."""
     one, two, again = arrive(1, B, b"h"), arrive(2, C, b"i"), arrive(3, A)
     forwarded = arrive(0, D, b"j", partition=1)
     late = accept(FIRST, again, one, two, forwarded)
@@ -159,7 +159,7 @@ def test_an_original_from_another_partition() -> None:
 
 
 def test_cross_lane() -> None:
-    """One ID in two lanes, because the resend had another group."""
+    """An ID accepted in two lanes, because the resend had another group, is CROSS-LANE."""
     here, there = arrive(0, A, b"g0"), arrive(0, A, b"g1", partition=1)
 
     finding = only(story([here, there], [*accept(here), *accept(there, partition=1)]))
@@ -168,7 +168,7 @@ def test_cross_lane() -> None:
 
 
 def test_not_cross_lane() -> None:
-    """In two input partitions, but at home in one lane: the second is a duplicate, and forgotten if accepted."""
+    """An ID in two input partitions of one lane is a duplicate, and FORGOTTEN if accepted again."""
     here, there = arrive(0, A, b"g0"), arrive(0, A, b"g0", partition=1)
 
     assert found(story([here, there], accept(here))) == {}
@@ -192,7 +192,7 @@ def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
 
 
 def test_gap() -> None:
-    """What retention deleted is unknown: no phantom, no loss, but never clean."""
+    """A record that retention deleted is unknown: neither a phantom nor a loss, but never clean."""
     history = replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1, 1: 0})
 
     finding = only(history)
@@ -212,7 +212,7 @@ def test_gap_without_outputs() -> None:
 
 
 def test_a_gap_hides_nothing_else() -> None:
-    """Beyond the end is beyond the end; what came of deleted inputs is still judged by what it says."""
+    """A gap hides nothing else: records beyond the end stay phantoms, and outputs of deleted inputs are still judged."""
     gap: dict[str, Any] = {"inputs": INPUTS[1:], "log_starts": {0: 1}, "sends": []}
     never = accept(arrive(9, D, b"h"))[0]._replace(offset=9)
 
@@ -253,7 +253,7 @@ def test_ids_in_deleted_keys() -> None:
 
 
 def test_what_quarantine_kept_of_a_deleted_input() -> None:
-    """It need not have the token of its attempt, and is no phantom for that."""
+    """A quarantined record of a deleted input needs no token of its attempt, and is not a phantom."""
     bare = quarantine(FIRST)._replace(key=None, value=b"{}", headers=quarantine(FIRST).headers[-2:])
     history = replace(EXACT, inputs=INPUTS[1:3], accepted=accept(SECOND, THIRD), quarantined=[bare])
 

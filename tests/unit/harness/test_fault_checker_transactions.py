@@ -50,7 +50,7 @@ def envelope(
 
 
 def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
-    """What a faultless lane writes, parts of transactions too; one partition a topic."""
+    """Return the records that a correct lane writes, parts of transactions too; one partition a topic."""
     ends: dict[str, Any] = {}
     written = []
 
@@ -99,7 +99,10 @@ def changed(records: Sequence[Record], index: int, **change: Any) -> list[Record
 
 
 def test_an_exact_run() -> None:
-    """Whole, in three topics; its resend is dropped, and so is a plain message under its ID."""
+    """A transaction is accepted whole, in three topics.
+
+    Its resend is dropped, and so is a plain message under its ID.
+    """
     resend = envelope(1, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
     plain = arrive(2, A, b"k")
 
@@ -108,7 +111,10 @@ def test_an_exact_run() -> None:
 
 
 def test_one_known_id_is_enough() -> None:
-    """Wherever it stands: own, or of a part; what is new beside it is not known by that."""
+    """One known ID makes a transaction a duplicate, whether it is its own or a part's.
+
+    New IDs beside it do not become known.
+    """
     plain = arrive(0, B, b"k")
     known = envelope(1, part(known="c"), part(known="b"), known=A)
     after = [arrive(2, A, b"k"), arrive(3, C, b"k")]
@@ -139,7 +145,7 @@ def test_without_any_id() -> None:
 
 
 def test_one_id_twice_inside() -> None:
-    """It is no duplicate of itself, and takes one slot."""
+    """An ID that occurs twice in a transaction is not its own duplicate, and takes one slot."""
     twice, between, again = (
         envelope(0, part(known="a"), part(known="a")),
         arrive(1, B, b"k"),
@@ -152,7 +158,7 @@ def test_one_id_twice_inside() -> None:
 
 
 def test_how_many_ids_were_between() -> None:
-    """Those behind it in its own transaction count, those before it in the other one do not."""
+    """IDs behind it in its own transaction count as between, and IDs before it in the other one do not."""
     first = envelope(0, part(known="a"), part(known="b"), part(known="c"))
     again = envelope(1, part(known="x"), part(known="y"), part(known="a"))
     history = run([first, again], emit(first, again))
@@ -164,7 +170,10 @@ def test_how_many_ids_were_between() -> None:
 
 
 def test_two_that_share_several_are_one_finding() -> None:
-    """And the ID that should have been known decides what is said."""
+    """Two transactions with several common IDs are one finding.
+
+    The ID that should have been known decides its kind.
+    """
     first, again = (envelope(index, part(known="a"), part(known="b")) for index in range(2))
 
     assert found(run([first, again], emit(first, again), capacity=1)) == {"FORGOTTEN": 1}
@@ -175,7 +184,10 @@ def test_two_that_share_several_are_one_finding() -> None:
     [(b"k1", b"a0", "b0", 1), (None, b"a1", "b0", 1), (None, None, "b1", 1), (None, None, None, 0)],
 )
 def test_home(key: bytes | None, known: bytes | None, first: str | None, lane: int) -> None:
-    """By its key, else its own ID, else the first of a part, else where it is: a resend in another lane is told."""
+    """A transaction's key decides its home, else its own ID, else the first ID of a part, else its place.
+
+    A resend in another lane is reported.
+    """
     one = envelope(0, part("x1"), part("x", "payments", first), key=key, known=known)
     same = arrive(0, known or b"z", b"g%d" % lane, partition=1)
 
@@ -189,7 +201,7 @@ def test_home(key: bytes | None, known: bytes | None, first: str | None, lane: i
 
 @pytest.mark.parametrize("missing", [[0], [1], [2], [3], [0, 1, 2], [1, 3]])
 def test_torn(missing: list[int]) -> None:
-    """Some parts are accepted and others not, in whatever address: one finding, and nothing is lost besides."""
+    """A transaction with only some parts accepted, in any address, is one finding and not lost as well."""
     finding = only(run([T], without(emit(T), *missing)))
 
     assert finding.anomaly is Anomaly.TORN
@@ -206,7 +218,7 @@ def test_torn_duplicate() -> None:
 
 
 def test_lost() -> None:
-    """None of it, and no ID that was known: once, however many parts."""
+    """A transaction with no part accepted and no known ID is lost once, whatever the number of parts."""
     finding = only(run([T], []))
 
     assert finding.anomaly is Anomaly.LOST
@@ -215,7 +227,10 @@ def test_lost() -> None:
 
 
 def test_lost_where_duplicates_are_diverted() -> None:
-    """As the envelope; its original is that of any of its IDs."""
+    """A missing duplicate transaction is lost as an envelope if duplicates are diverted.
+
+    Its original is that of any of its IDs.
+    """
     first = arrive(0, B, b"k")
     known = envelope(1, part(known="b"), part(known="c"))
     history = run([first, known], emit(first), divert=True)
@@ -235,7 +250,7 @@ def test_wrong_verdict() -> None:
 
 @pytest.mark.parametrize("doubled", [[0], [3], [0, 1, 2, 3]])
 def test_doubled(doubled: list[int]) -> None:
-    """A part, or all, a second time: one finding, and it is neither torn nor out of order."""
+    """A part or a whole transaction accepted twice is one finding, and neither torn nor out of order."""
     good = emit(T)
     copies = [good[number]._replace(offset=50 + number) for number in doubled]
     finding = only(run([T], [*good, *copies]))
@@ -251,7 +266,7 @@ def test_several_fates() -> None:
 
 
 def test_quarantined_whole() -> None:
-    """It burns no ID: the same under this ID, made smaller, is no duplicate."""
+    """A transaction that is quarantined whole takes no ID: a smaller one under the same ID is not a duplicate."""
     smaller = envelope(1, part("g"), known=A)
     history = run([T, smaller], emit(smaller), quarantined=[quarantine(T)])
 
@@ -283,7 +298,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("document", MALFORMED)
 def test_malformed(document: Any) -> None:
-    """It belongs into quarantine; accepted it is made up, and nowhere it is lost."""
+    """A malformed transaction belongs in quarantine: accepted, it is a phantom, and missing, it is lost."""
     record = envelope(0)._replace(value=json.dumps(document).encode())
     output = emit(envelope(0, part()))
 
@@ -365,7 +380,7 @@ def test_parts_exchanged() -> None:
     ],
 )
 def test_corrupted(change: dict[str, Any]) -> None:
-    """Each part is what the same message sent alone would be, at the envelope's time."""
+    """A part equals the same message sent alone, at the envelope's time."""
     good = emit(T)
     if "headers" in change:
         change = {"headers": (*change["headers"], *good[0].headers)}
@@ -374,7 +389,7 @@ def test_corrupted(change: dict[str, Any]) -> None:
 
 
 def test_group_of_the_target() -> None:
-    """By the rules of the part's address, with the part's own key kept beside it."""
+    """A part's group follows the rules of its own address, with its key kept beside it."""
     good = emit(T)
 
     assert (good[2].key, good[2].header("_RF_KEY")) == (b"default", b"n")
@@ -382,7 +397,7 @@ def test_group_of_the_target() -> None:
 
 
 def test_a_forged_number() -> None:
-    """A plain message is no part of anything, whatever its producer wrote."""
+    """A plain message is not a part of a transaction, whatever its producer wrote."""
     forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
     clean = [
         item._replace(headers=tuple(h for h in item.headers if h[0] != "_RF_TX_PART"))
@@ -402,7 +417,7 @@ def place(records: Sequence[Record], *order: int) -> list[Record]:
 
 
 def test_parts_of_one_group() -> None:
-    """O1: in the order of their numbers; other groups may come between."""
+    """O1: parts of one group are in the order of their numbers, and other groups may come between."""
     one = envelope(0, part("g"), part("h"), part("g"))
     good = emit(one)
 
@@ -423,7 +438,7 @@ def test_transactions_of_one_key() -> None:
 
 
 def test_with_plain_messages_of_its_group() -> None:
-    """O3: a transaction that is at home where the group is, in the order of arrival."""
+    """O3: a transaction at home with its group keeps the order of arrival among plain messages."""
     inputs = [arrive(0, A, b"g"), envelope(1, part("g"), part("g"), key=b"g"), arrive(2, B, b"g")]
     good = emit(*inputs)
 
@@ -456,7 +471,10 @@ def test_scattered_within_a_topic() -> None:
 
 
 def test_attributed() -> None:
-    """What payments accepted of a transaction of orders is judged there; what is of nobody is made up where it is."""
+    """Parts that payments accepted from a transaction of orders are judged with orders.
+
+    A record of no known address is a phantom at its place.
+    """
     plain = arrive(0, A, b"h")._replace(topic="payments")
     theirs = plain._replace(
         topic="payments.accepted", offset=40, headers=(*plain.headers, ("_RF_SOURCE", b"payments/0/0"))
@@ -500,7 +518,7 @@ def test_apart() -> None:
 
 
 def test_deleted_envelope() -> None:
-    """Its parts still say how many there were: a whole one is whole, a torn one is torn, and nothing else is known."""
+    """Parts of a deleted envelope show whether it was whole or torn, by the number that they carry; the rest is unknown."""
     after = arrive(5, B, b"k")
     history = run([after], [*emit(T), *emit(after)[:0]], log_starts={0: 5})
     good = [*emit(T), emit(after)[0]._replace(offset=90)]

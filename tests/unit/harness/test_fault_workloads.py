@@ -19,7 +19,7 @@ PLAN = Plan("topic", "name", "ids", 7, 100)
 
 
 def test_plan_is_reproducible() -> None:
-    """The same step is the same message in every incarnation, and after a journey over the command line."""
+    """A step gives the same message in every incarnation, and after a round trip over the command line."""
     again = Plan.from_json(PLAN.to_json())
 
     assert again == PLAN
@@ -48,7 +48,7 @@ def test_twins_send_the_same() -> None:
 
 @pytest.mark.parametrize(("groups", "least", "most"), [("none", 1, 1), ("few", 3, 3), ("zipf", 200, 500)])
 def test_groups(groups: str, least: int, most: int) -> None:
-    """As many groups as the name says; Zipf's largest takes far more than its share."""
+    """Traffic has as many groups as its name states, and Zipf's largest group far more than its share."""
     plan = Plan("topic", "name", "ids", 7, 100, groups=Groups(groups))
     counts = Counter(plan.numbered(index).group for index in range(10_000))
 
@@ -67,7 +67,7 @@ def test_every_workload(kind: str) -> None:
 
 
 def test_transfers() -> None:
-    """Transactions of one to six parts, over all three addresses; the same again at a resend, whoever sends it."""
+    """Transfers have one to six parts over all three addresses. A resend is identical, whichever process sends it."""
     load = transfers("transfers", random.Random(3), ("one", "two"))
     plan = load.plans[2]
     again = Plan.from_json(plan.to_json())
@@ -95,7 +95,10 @@ def test_transfers() -> None:
 
 
 def test_rounds_have_three_addresses() -> None:
-    """One forwards; where there are transfers, their parts go to the two others."""
+    """A round has three addresses, of which one forwards.
+
+    The parts of transfers go to the two others.
+    """
     found = [workloads(random.Random(seed)) for seed in range(40)]
 
     assert all(len({load.name for load in loads}) == 3 for loads in found)
@@ -107,7 +110,7 @@ def test_rounds_have_three_addresses() -> None:
 
 
 def test_some_addresses_set_their_lanes() -> None:
-    """Never the one that forwards, and never more lanes than partitions."""
+    """Some addresses set their lanes: never the one that forwards, and never more lanes than partitions."""
     loads = [
         load
         for seed in range(40)
@@ -120,7 +123,7 @@ def test_some_addresses_set_their_lanes() -> None:
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:
-    """What has no outcome is in doubt; a line that was cut off was never acted upon."""
+    """A send without an outcome is in doubt. A truncated line was never acted upon."""
     path = tmp_path / "journal"
     writing = Journal(path)
     for number, token in enumerate((b"t0", b"t1", b"t2", b"t3")):
@@ -137,7 +140,7 @@ def test_journal_outlives_a_kill(tmp_path: Path) -> None:
 
 
 def test_outcomes_in_doubt_again(tmp_path: Path) -> None:
-    """What a producer was told since a mark can be taken back; what it was told before stays."""
+    """Outcomes reported to a producer since a mark can be taken back; earlier ones stay."""
     path = tmp_path / "journal"
     writing = Journal(path)
     for token in (b"t0", b"t1"):
@@ -205,7 +208,7 @@ def test_zipf_makes_few_large_and_many_small() -> None:
 
 
 def test_seed_repeats_and_another_differs() -> None:
-    """The same seed makes the same traffic."""
+    """The same seed gives the same traffic, and another seed another one."""
     shape = Shape(randomized=True)
 
     assert generate(shape, 1) == generate(shape, 1)

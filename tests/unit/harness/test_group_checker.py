@@ -28,7 +28,10 @@ GOOD = [run(0, 0), run(1, 1), run(2, 2)]
 
 
 def test_good_log_has_no_findings() -> None:
-    """In order, once, one after the other, also by turns of processes; the order of lines does not matter."""
+    """A good log is in order, once, one run after another, also with alternating processes.
+
+    The order of lines does not matter.
+    """
     by_turns = [replace(run, pid=number % 2) for number, run in enumerate(GOOD)]
 
     assert found(GOOD) == []
@@ -38,7 +41,7 @@ def test_good_log_has_no_findings() -> None:
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_missing_message_is_lost(missing: int) -> None:
-    """Wherever it is; before the end the next one is out of order too."""
+    """A message missing anywhere is lost; the next one is out of order too, unless the end is missing."""
     anomalies = found([run for run in GOOD if run.sequence != missing])
 
     assert Anomaly.LOST in anomalies
@@ -63,13 +66,13 @@ def test_swap_is_reordered() -> None:
 
 
 def test_overlap_is_seen_and_touch_is_not() -> None:
-    """Two handlers of a group at once; the next may begin at the moment at which one ends."""
+    """Two handlers of a group at once are an overlap; a handler may begin at the moment at which another ends."""
     assert found([run(0, 0, 1.1), run(1, 1), run(2, 2)]) == [Anomaly.OVERLAPPED]
     assert found([run(0, 0, 1), run(1, 1, 2), run(2, 2)]) == []
 
 
 def test_overlap_with_an_earlier_longer_one_is_seen() -> None:
-    """It is not only the run before that may still run."""
+    """An overlap with an earlier, longer run is reported, and not only with the run before."""
     anomalies = found([run(0, 0, 9), run(1, 1), run(2, 2)])
 
     assert anomalies == [Anomaly.OVERLAPPED] * 2
@@ -86,7 +89,10 @@ def test_what_was_never_sent_is_a_phantom() -> None:
 
 
 def test_kill_excuses_what_its_process_ran() -> None:
-    """What was running, and what was finished and not written; the group then goes on in order."""
+    """A kill excuses runs that were under way, and finished runs that were not yet written.
+
+    The group then continues in order.
+    """
     killed = Disturbance(A, 1.2)
     running = [run(0, 0), run(1, 1, None), run(1, 5, pid=B), run(2, 6, pid=B)]
     further_back = [run(0, 0), run(1, 1, None), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
@@ -97,7 +103,7 @@ def test_kill_excuses_what_its_process_ran() -> None:
 
 
 def test_kill_excuses_only_what_was_not_written_yet() -> None:
-    """What ended so many seconds before was; what never ended was not, however long it ran."""
+    """A kill excuses no run that ended early enough to be written, and every run that never ended."""
     again = [run(0, 0), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
     long = [run(0, 0, None), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
 
@@ -116,21 +122,24 @@ def test_kill_of_another_excuses_nothing() -> None:
 
 
 def test_after_a_kill_nothing_is_left_out() -> None:
-    """Back to an earlier one, and then not on from there: what was finished and not written is due again."""
+    """A group that goes back after a kill must repeat everything from there, because finished but unwritten runs are due again."""
     runs = [run(0, 0), run(1, 1), run(0, 4, pid=B), run(2, 5, pid=B)]
 
     assert found(runs, 3, Disturbance(A, 2)) == [Anomaly.REORDERED]
 
 
 def test_going_back_past_another_process_is_repeated() -> None:
-    """What a process that lives finished is written when its partition changes hands."""
+    """A run that a living process finished is written when its partition changes hands, so its repetition is reported."""
     runs = [run(0, 0, pid=B), run(1, 1), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
 
     assert found(runs, 3, Disturbance(A, 2)) == [Anomaly.REPEATED]
 
 
 def test_what_was_written_is_not_done_again() -> None:
-    """Below the next offset or in a finished run; a kill is no excuse. What began before may end after."""
+    """A written run must not be repeated, below the next offset or in a finished range, even after a kill.
+
+    A run that began before the snapshot may end after it.
+    """
     killed = Disturbance(A, 2)
     again = [run(0, 0), run(1, 1), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
 
@@ -146,7 +155,7 @@ def test_what_was_written_is_not_done_again() -> None:
 
 
 def test_frozen_process_counts_until_it_slept() -> None:
-    """What it ended or began after it woke does not count; once it knows, it counts again."""
+    """Runs that a frozen process began or ended after it woke do not count. They count again once it knows of its loss."""
     frozen = Disturbance(A, 1.2, 8)
     heir = [run(1, 5, pid=B), run(2, 6, pid=B)]
     before = [run(0, 0), run(1, 1, 7.5)]
@@ -162,7 +171,7 @@ def fenced(runs: list[Run], *fences: int) -> list[Run]:
 
 
 def test_tokens_that_rise_or_stay_are_good() -> None:
-    """One holder keeps its token; the next one's is higher, in whatever process, also by more than one."""
+    """A holder keeps its token, and the next one has a higher token in whatever process, by any amount."""
     by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2)]
 
     assert found(fenced(GOOD, 1, 1, 1)) == []
@@ -172,7 +181,7 @@ def test_tokens_that_rise_or_stay_are_good() -> None:
 
 
 def test_token_that_falls_is_unfenced() -> None:
-    """Also within one process, and also where one of another came between."""
+    """A falling token is UNFENCED, even within one process, and with another process in between."""
     by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2)]
 
     assert found(fenced(GOOD, 2, 2, 1)) == [Anomaly.UNFENCED]
@@ -191,7 +200,7 @@ def test_token_of_two_is_unfenced() -> None:
 
 
 def test_two_holders_at_once() -> None:
-    """Only where a lease ran out, and then the later one has the higher token."""
+    """Two holders at once are permitted only after a lease ran out, and if the later one has the higher token."""
     both = [run(0, 0), run(1, 1, 6), run(1, 5, pid=B), run(2, 7, pid=B)]
     frozen = Disturbance(A, 1.5, 8)
 
@@ -210,7 +219,10 @@ def test_two_holders_of_one_message_at_once() -> None:
 
 
 def test_late_handler_of_a_frozen_process_has_its_lower_token() -> None:
-    """Until it knows that it slept; then no longer. And a token that another has is nobody's excuse."""
+    """A late handler of a frozen process has its lower token until it knows that it slept.
+
+    A token that another process has is not excused.
+    """
     heir = [run(0, 5, pid=B), run(1, 6, pid=B), run(2, 9, pid=B)]
     late = run(0, 7)
 
@@ -221,7 +233,10 @@ def test_late_handler_of_a_frozen_process_has_its_lower_token() -> None:
 
 
 def test_higher_token_tells_that_it_knows() -> None:
-    """A process that got a partition anew has woken: what it does then counts, whenever it is said to have known."""
+    """A process that got a partition again has woken, so its runs count from then on.
+
+    The recorded time of its awakening does not matter.
+    """
     back = [run(0, 0), run(1, 1, 7.5), run(1, 5, pid=B), run(2, 8), run(3, 9)]
 
     assert found(fenced(back, 1, 1, 2, 3, 3), 4, Disturbance(A, 2, 99)) == []
@@ -229,7 +244,7 @@ def test_higher_token_tells_that_it_knows() -> None:
 
 
 def test_lease_is_waited_for() -> None:
-    """Nobody begins what belongs to a partition in which a killed process ran something, before its lease has run out."""
+    """A run in the partition of a killed process may begin only after its lease has run out."""
     runs = [run(0, 0), run(1, 1, None), run(1, 5, pid=B), run(2, 6, pid=B)]
     another = [*runs[:2], replace(runs[2], partition=1), replace(runs[3], partition=1)]
     at_rest = [run(0, 0), run(1, 5, pid=B), run(2, 6, pid=B)]
@@ -242,7 +257,7 @@ def test_lease_is_waited_for() -> None:
 
 
 def test_lease_of_a_frozen_process_is_waited_for() -> None:
-    """What it ended after it woke was running when it was frozen."""
+    """A run that a frozen process ended after it woke counts as running when it froze, so its lease must be awaited."""
     runs = [run(0, 0), run(1, 1, 7.5), run(1, 5, pid=B), run(2, 6, pid=B)]
 
     assert found(runs, 3, Disturbance(A, 2, 8, lease=3)) == []

@@ -14,7 +14,7 @@ every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[mutant.name for m
 
 @every_mutant
 def test_patches_apply(mutant: Mutant) -> None:
-    """Each old text stands exactly once in sources that are copied, and what comes out is other code, that compiles."""
+    """Each old text occurs exactly once in the copied sources, and the result is different code that compiles."""
     for file, source in mutant.sources(ROOT).items():
         assert file.split("/")[0] in COPIED
         before = (ROOT / file).read_text("utf-8")
@@ -28,7 +28,7 @@ def test_patches_apply(mutant: Mutant) -> None:
 
 @every_mutant
 def test_named_tests_exist(mutant: Mutant) -> None:
-    """Each test that is to catch the bug is a function of its module."""
+    """Each test that should catch the bug is a function of its module."""
     for test in mutant.tests:
         file, _, name = test.partition("::")
         module = ast.parse((ROOT / file).read_text("utf-8"))
@@ -92,7 +92,7 @@ def test_only_a_denial_catches(
 
 
 def test_trial(tmp_path: Path) -> None:
-    """In its copy the bug is there, is caught, and is gone with the copy; a bug that a test does not see survives it."""
+    """A bug is in the copy, is caught there, and is gone with it; a bug that a test does not see survives it."""
     patch = Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)")
     seen, unseen = (
         "tests/unit/agents/decision/test_partitioner.py::test_sign_of_the_hash",

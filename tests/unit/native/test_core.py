@@ -25,7 +25,7 @@ def _said(value: str, *command: str) -> tuple[int, str]:
 
 
 def test_python_by_order() -> None:
-    """What forces Python is what is said then; and the default is said too."""
+    """A forced Python path is reported with its cause, and the default path is reported too."""
     assert _said("off", "-m", "app", "--version")[1].endswith("(path: Python, by RINGFENCE_NATIVE=off)\n")
     assert _said("off", "-m", "native") == (0, "workers run on: Python, by RINGFENCE_NATIVE=off\n")
     status, text = _said("on", "-c", "import native; print(native.spoken)")
@@ -33,7 +33,7 @@ def test_python_by_order() -> None:
 
 
 def test_another_value(tmp_path: Path) -> None:
-    """Neither on nor off is not guessed at: the worker says so in one line, and does not start."""
+    """A value other than on and off is refused in one line, and the worker does not start."""
     config = tmp_path / "r.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
     code, text = _said("0", "-m", "app", "worker", "--config", str(config))
@@ -44,7 +44,7 @@ def test_another_value(tmp_path: Path) -> None:
 
 
 def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not built nothing is read by it, and nothing is asked of it."""
+    """A core that is not built reads nothing, and is not asked."""
     monkeypatch.setattr(native, "core", None)
     found = native_records.parse(stored([Stored(0)]), 0, [], lambda _codec, _data: None)
 
@@ -53,7 +53,7 @@ def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_build_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an earlier version has left in the tree is not called: its functions may take other arguments."""
+    """A core left by an earlier version is not called, because its functions may take other arguments."""
     if native.core is None:
         pytest.skip(native.spoken)
     monkeypatch.setattr(native.core, "INTERFACE", 0)
@@ -63,7 +63,7 @@ def test_a_build_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 def test_checksums() -> None:
-    """By the processor's instruction and by the table: what aiokafka computes, of any length."""
+    """The checksum equals aiokafka's for any length, by the processor's instruction and by the table."""
     assert native.core is not None
     for length in (*range(40), 1_000, 65_537):
         data = random.Random(length).randbytes(length)

@@ -37,7 +37,7 @@ def _promtool(*arguments: str) -> None:
 
 
 def test_rules() -> None:
-    """Prometheus takes them, and each fires in its case."""
+    """Prometheus accepts the rules, and each fires in its case."""
     _promtool("check", "rules", RULES.name)
     _promtool("test", "rules", TESTS.name)
 
@@ -52,7 +52,7 @@ def test_every_rule_is_tried() -> None:
 
 
 def test_every_rule_names_a_way_out() -> None:
-    """Summary, what to do, and how urgent it is."""
+    """Each rule has a summary, a remedy and an urgency."""
     text = RULES.read_text("utf-8")
     rules = text.split("- alert: ")[1:]
 
@@ -63,7 +63,7 @@ def test_every_rule_names_a_way_out() -> None:
 
 
 def test_queries_of_the_dashboard(tmp_path: Path) -> None:
-    """Prometheus reads every one of them, variables filled in."""
+    """Prometheus accepts every query of the dashboard, with its variables filled in."""
     queries = [expression for expression in expressions() if not expression.startswith("label_values(")]
     rules = "\n".join(
         f"      - record: panel:number:{number}\n        expr: {filled(query)!r}"
@@ -77,7 +77,10 @@ def test_queries_of_the_dashboard(tmp_path: Path) -> None:
 
 
 def test_metrics_are_exposed() -> None:
-    """What is asked for is what workers, consumers and bridges expose; a test with real processes asks them the same."""
+    """Workers, consumers and bridges expose every metric that the alerts use.
+
+    A test with real processes asserts the same.
+    """
     settings = validate({"addresses": [{"name": "orders"}]})
     cluster = Cluster(settings.kafka, settings.app.id)
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
@@ -95,7 +98,7 @@ def test_metrics_are_exposed() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    """Nothing of the dashboard is hidden behind something else, and every panel says what it is."""
+    """No panel of the dashboard covers another, and every panel has a description."""
     places = re.findall(
         r'"gridPos": \{\s*"h": (\d+),\s*"w": (\d+),\s*"x": (\d+),\s*"y": (\d+)', DASHBOARD.read_text("utf-8")
     )

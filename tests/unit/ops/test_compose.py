@@ -26,7 +26,7 @@ def test_services() -> None:
 
 
 def test_what_compose_makes_of_it() -> None:
-    """Where it is installed."""
+    """Compose accepts the file and finds all services, if it is installed."""
     for command in (["docker-compose"], ["docker", "compose"]):
         if shutil.which(command[0]) is None:
             continue
@@ -45,7 +45,10 @@ def test_what_compose_makes_of_it() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_command(name: str) -> None:
-    """The command line takes it, and it starts after Kafka and, but for those who make them, after the topics."""
+    """The command line accepts each service's command.
+
+    Services start after Kafka and, except the one that creates them, after the topics.
+    """
     assert deployment.understood(SERVICES[name]["command"]) == ""
     waits = {key: service["condition"] for key, service in SERVICES[name]["depends_on"].items()}
     topics = {} if name == "topics" else {"topics": "service_completed_successfully"}
@@ -54,7 +57,7 @@ def test_command(name: str) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_configuration(name: str) -> None:
-    """Each has the same file, which is valid with its environment."""
+    """Each service has the same file, which is valid with its environment."""
     mounts = dict(service.split(":")[:2] for service in SERVICES[name]["volumes"])
     inside = {value: key for key, value in mounts.items()}
 
@@ -68,7 +71,7 @@ def test_configuration(name: str) -> None:
 
 
 def test_what_is_mounted_is_there() -> None:
-    """Of what is not, Docker makes an empty folder. Named volumes are declared."""
+    """Every mounted folder exists, because Docker would create an empty one. Named volumes are declared."""
     for name, service in SERVICES.items():
         for item in service.get("volumes", []):
             source = item.split(":")[0]
@@ -76,7 +79,7 @@ def test_what_is_mounted_is_there() -> None:
 
 
 def test_workers() -> None:
-    """Each has an instance and a volume of its own, and time to drain."""
+    """Each worker has its own instance and volume, and time to drain."""
     for name in ("worker-1", "worker-2"):
         assert SERVICES[name]["environment"]["RINGFENCE_APP__INSTANCE"] == name
         assert f"{name}:/ringfence/data" in SERVICES[name]["volumes"]
@@ -84,14 +87,14 @@ def test_workers() -> None:
 
 
 def test_ports_stay_on_this_machine() -> None:
-    """Nothing of a trial is offered to the network."""
+    """Every published port stays on this machine."""
     published = [item for service in SERVICES.values() for item in service.get("ports", [])]
 
     assert [item for item in published if not item.startswith("127.0.0.1:")] == []
 
 
 def test_nightly_job_waits_to_be_asked() -> None:
-    """Only the nightly job hides behind a profile."""
+    """Only the nightly job has a profile."""
     assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
 
 
@@ -102,7 +105,7 @@ def test_kafka() -> None:
 
 
 def test_prometheus_asks_everyone_who_answers() -> None:
-    """Its targets are the services that have metrics; where it looks for rules, they are, and their tests are not."""
+    """Prometheus asks every service with metrics, and reads the rules without their tests."""
     [read] = deployment.documents(ROOT / "ops" / "prometheus" / "prometheus.yml")
     targets = {
         item for job in read["scrape_configs"] for group in job["static_configs"] for item in group["targets"]

@@ -22,7 +22,7 @@ def test_debian_by_its_release_file() -> None:
 
 
 def test_refusal_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Debian's packages the missing programs are named."""
+    """Missing programs are named if Debian's packages are not available."""
     monkeypatch.setattr(machine, "is_debian", lambda: False)
 
     with pytest.raises(PrerequisiteError, match="missing here: no-such-program"):
@@ -51,7 +51,10 @@ def test_the_mirror_is_that_of_apt() -> None:
 
 
 def test_pip_settings_reach_the_images() -> None:
-    """Without paths of this machine, by their names in a file, and the environment last."""
+    """Pip's settings reach the images by their names in a file, without paths of this machine.
+
+    The environment takes precedence.
+    """
     listed = (
         "global.cert='/etc/ssl/certs/ca-certificates.crt'\n"
         "global.index-url='https://one.example/simple'\n"
@@ -73,7 +76,7 @@ def test_certificates_of_the_machine_alone() -> None:
 
 
 def test_limits_are_those_of_this_process() -> None:
-    """A default of podman may be beyond them."""
+    """The limits are those of this process, because podman's defaults may exceed them."""
     for limit in machine.open_limits():
         name, _, value = limit.partition("=")
         soft, _, hard = value.partition(":")
@@ -106,7 +109,7 @@ def test_ports_of_the_trial_are_those_of_the_file() -> None:
 
 
 def test_load_has_resends_of_both_kinds() -> None:
-    """Within a batch, and of messages from before the kill."""
+    """The load has resends within a batch, and of messages from before the kill."""
     first, second = traffic.first(), traffic.second()
     everything = [*first, *second]
     ids = Counter(item.number for item in everything)
@@ -128,7 +131,7 @@ def test_a_program_that_fails_shows_its_last_lines() -> None:
 
 
 def test_a_second_trial_waits(tmp_path: Path) -> None:
-    """Two trials have the same names of containers."""
+    """A second trial is refused, because both would use the same names of containers."""
     with (
         containers.alone(tmp_path),
         pytest.raises(PrerequisiteError, match="another trial runs on this machine"),

@@ -38,7 +38,7 @@ def _names(requirements: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("name", ["worker", "reconcile", "build"])
 def test_images_have_what_is_tested(name: str) -> None:
-    """The same versions and the same digests as in the environment of the tests."""
+    """Images have the same versions and digests as the environment of the tests."""
     tested = _lock("requirements.lock")
     locked = _lock(f"requirements-{name}.lock")
 
@@ -47,7 +47,10 @@ def test_images_have_what_is_tested(name: str) -> None:
 
 
 def test_no_image_without_the_core() -> None:
-    """Where the base has no headers of Python the wheel is pure, and nobody would notice: the build ends with the way out."""
+    """The build of the image fails with the way out if the wheel lacks the core.
+
+    Without Python's headers the wheel would be pure, and nobody would notice.
+    """
     built = DOCKERFILE[DOCKERFILE.index("pip wheel") :].split("FROM")[0]
 
     assert "grep --quiet native/_core" in built
@@ -86,7 +89,7 @@ for package in packages:
 
 
 def test_workers_load_with_what_their_image_has() -> None:
-    """Each module of workers, consumers, bridges and their pages, where nothing is installed but what requirements-worker.lock has."""
+    """Each module of workers, consumers, bridges and their pages loads with only the packages of requirements-worker.lock."""
     locked = set(_lock("requirements-worker.lock"))
     blocked = [
         module
@@ -129,7 +132,7 @@ def test_targets() -> None:
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
 def test_hadolint() -> None:
-    """It has nothing to say."""
+    """The linter hadolint finds no problem in the Dockerfile."""
     done = subprocess.run(
         ["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
@@ -138,7 +141,7 @@ def test_hadolint() -> None:
 
 
 def test_the_context_has_what_is_copied() -> None:
-    """What a stage copies from the tree is there, and not ignored."""
+    """Every path that a stage copies from the tree exists, and is not ignored."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     copied = [
         source

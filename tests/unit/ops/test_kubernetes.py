@@ -17,7 +17,7 @@ MANIFESTS = deployment.manifests()
 WITH_PODS = [name for name, manifest in MANIFESTS.items() if any(pods(manifest))]
 SERVING = [name for name in WITH_PODS if not name.startswith("CronJob/")]
 LEAVING_S = 20
-"""What a process gets beyond its drain, to leave its group and close."""
+"""Time that a process gets beyond its drain, to leave its group and close."""
 
 
 def _pod(name: str) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def test_what_there_is() -> None:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_schema(name: str) -> None:
-    """Kubernetes 1.31 takes it, or KEDA; no key is misspelt."""
+    """Kubernetes 1.31 or KEDA accepts every manifest, and no key is misspelt."""
     assert deployment.kubernetes_fault(MANIFESTS[name]) == ""
 
 
 def test_the_schema_finds_faults() -> None:
-    """A key deep in a pod, a type, and KEDA's."""
+    """The schema finds a wrong key deep in a pod, a wrong type, and a wrong key of KEDA."""
     for name, path, key, value in (
         ("StatefulSet/ringfence-worker", ("spec", "template", "spec"), "terminationGracePeriod", 60),
         ("StatefulSet/ringfence-worker", ("spec",), "replicas", "two"),
@@ -74,7 +74,7 @@ def test_the_schema_finds_faults() -> None:
 
 @pytest.mark.parametrize("name", SERVING)
 def test_prometheus_finds_it(name: str) -> None:
-    """Each pod that serves says where its metrics are."""
+    """Each pod that serves metrics gives their place."""
     annotations = MANIFESTS[name]["spec"]["template"]["metadata"]["annotations"]
     [port] = _container(name)["ports"]
 
@@ -106,7 +106,7 @@ def test_configuration() -> None:
 
 
 def test_a_worker_finds_its_state_again() -> None:
-    """Its folder has the pod's name, and lies in a volume that goes with that name."""
+    """A worker's folder has the pod's name, and lies in a volume that belongs to that name."""
     instance = _environment("StatefulSet/ringfence-worker")["RINGFENCE_APP__INSTANCE"]
     [claim] = MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["volumeClaimTemplates"]
     mounts = {
@@ -118,7 +118,7 @@ def test_a_worker_finds_its_state_again() -> None:
 
 
 def test_workers_see_one_another() -> None:
-    """Each tells the others its name in the headless Service, with what comes before it in its environment."""
+    """Each worker announces its name in the headless Service, from variables that precede it in its environment."""
     name = "StatefulSet/ringfence-worker"
     environment = _environment(name)
     order = [item["name"] for item in _container(name)["env"]]
@@ -163,7 +163,7 @@ def test_probes(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_PODS)
 def test_grace(name: str) -> None:
-    """Nobody is killed who drains."""
+    """A pod gets enough time to drain before it is killed."""
     options = dict(
         item.removeprefix("--").split("=", 1) for item in _container(name)["args"] if item.startswith("--")
     )
@@ -175,7 +175,7 @@ def test_grace(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVING)
 def test_disruptions(name: str) -> None:
-    """One at a time, and what is not ready keeps no node from being drained."""
+    """One pod at a time may be disrupted, and a pod that is not ready does not keep a node from being drained."""
     budget = MANIFESTS[f"PodDisruptionBudget/{name.partition('/')[2]}"]["spec"]
 
     assert budget["maxUnavailable"] == 1
@@ -185,7 +185,7 @@ def test_disruptions(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_PODS)
 def test_restricted(name: str) -> None:
-    """As the namespace's pod security standard asks for: not root, nothing to gain, a root file system that is read only."""
+    """Pods meet the namespace's security standard: no root, no privileges to gain, and a read-only root file system."""
     assert _pod(name)["securityContext"]["runAsNonRoot"] is True
     assert _pod(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]:
@@ -209,7 +209,7 @@ def test_a_verdict_is_not_asked_for_again() -> None:
 
 
 def test_scaling() -> None:
-    """What is scaled is there, by the lag of its own group."""
+    """Every scaled workload exists, and is scaled by the lag of its own group."""
     scaled = {
         name: manifest["spec"] for name, manifest in MANIFESTS.items() if name.startswith("ScaledObject/")
     }
@@ -224,7 +224,7 @@ def test_scaling() -> None:
 
 
 def test_kustomization() -> None:
-    """Each file is named, if only as a comment, and each image has a place to come from."""
+    """Each file is named, if only as a comment, and each image has a source."""
     text = (KUBERNETES / "kustomization.yaml").read_text()
     read = yaml.safe_load(text)
     files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
@@ -240,7 +240,7 @@ def test_kustomization() -> None:
 
 
 def test_what_kubectl_makes_of_it() -> None:
-    """With the digest in the configuration's name at each place, and still as the schema wants it."""
+    """The output of kubectl has the configuration's digest in its name at each place, and still meets the schema."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     done = subprocess.run(

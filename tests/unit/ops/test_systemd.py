@@ -31,7 +31,7 @@ def _arguments(unit: Path) -> list[str]:
 
 
 def _said(folder: Path, unit: Path, text: str) -> str:
-    """What systemd-analyze has to say of a unit whose programs exist."""
+    """Return the complaints of systemd-analyze about a unit whose programs exist."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
     for name in ("ringfence", "ringfence-consume"):
@@ -57,7 +57,7 @@ def _said(folder: Path, unit: Path, text: str) -> str:
 
 
 def test_units() -> None:
-    """Workers, consumers, bridges, and the run with its timer."""
+    """Units exist for workers, consumers, bridges, and the run with its timer."""
     assert [unit.name for unit in UNITS] == [
         "ringfence-bridge@.service",
         "ringfence-consumer@.service",
@@ -70,7 +70,7 @@ def test_units() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda item: item.name)
 def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
-    """It has nothing to say; of a key that it does not know it has."""
+    """Systemd accepts each unit without a complaint, and complains about an unknown key."""
     assert _said(tmp_path, unit, unit.read_text()) == ""
     section = "[Timer]" if unit.suffix == ".timer" else "[Service]"
     broken = tmp_path / "broken"
@@ -82,13 +82,13 @@ def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_command(unit: Path) -> None:
-    """The command line takes it."""
+    """The command line accepts each unit's command."""
     assert deployment.understood(_arguments(unit)) == ""
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_a_drain_is_waited_for(unit: Path) -> None:
-    """Nobody is killed who drains."""
+    """A unit gets enough time to drain before it is killed."""
     [limit] = _values(unit, "TimeoutStopSec")
     arguments = _arguments(unit)
     named = (
@@ -100,7 +100,7 @@ def test_a_drain_is_waited_for(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda item: item.name)
 def test_no_root(unit: Path) -> None:
-    """It runs as a user of its own, and writes in its own folder only."""
+    """A unit runs as its own user, and writes only in its own folder."""
     assert _values(unit, "User") == ["ringfence"]
     assert _values(unit, "StateDirectory") == ["ringfence"]
     assert _values(unit, "ProtectSystem") == ["strict"]
@@ -111,7 +111,7 @@ def test_no_root(unit: Path) -> None:
     "unit", [service for service in SERVICES if "@" in service.name], ids=lambda item: item.name
 )
 def test_what_serves_is_never_given_up(unit: Path) -> None:
-    """However long the broker is away; an end that was asked for is one."""
+    """A service is restarted after any failure, however long the broker is away. A requested stop ends it."""
     assert _values(unit, "Restart") == ["on-failure"]
     assert _values(unit, "StartLimitIntervalSec") == ["0"]
 
@@ -156,7 +156,7 @@ def _by_hand(
 
 
 def test_a_verb_by_hand_is_one_of_the_units(tmp_path: Path) -> None:
-    """Its user, folder, configuration and passwords, as they have them; its exit code is the verb's."""
+    """A verb by hand has the units' user, folder, configuration and passwords, and returns the verb's exit code."""
     lines = [
         "# of Kafka",
         "",
@@ -185,12 +185,12 @@ def test_a_verb_by_hand_is_one_of_the_units(tmp_path: Path) -> None:
 
 
 def test_a_verb_by_hand_without_secrets(tmp_path: Path) -> None:
-    """Where the cluster wants no password there may be no such file."""
+    """A verb by hand runs without a file of secrets, which a cluster without passwords does not need."""
     assert _by_hand(tmp_path, None, "status")[0] == 3
 
 
 def test_a_verb_by_hand_says_what_it_needs(tmp_path: Path) -> None:
-    """Root; and lines that systemd would take. No password is shown."""
+    """A verb by hand names a missing root permission, and lines that systemd would not take. No password is shown."""
     code, said, _ = _by_hand(tmp_path / "user", "", "status", user=1000)
 
     assert code == 2

@@ -7,7 +7,7 @@ from tests.support.checkout import ROOT
 
 
 def test_versions_agree() -> None:
-    """Both distributions have one, the changelog begins with it, and each release in it has its fixture."""
+    """Both distributions have the same version, which begins the changelog, and each release in it has its fixture."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
     headings = [

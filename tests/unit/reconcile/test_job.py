@@ -108,7 +108,7 @@ def test_under_spark_submit_the_master_is_its_own(
 def test_what_is_told_before_spark_is_started(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes ten seconds to start: a folder that refuses, another cluster, a master that is none."""
+    """A folder that refuses, another cluster, or an invalid master is reported before Spark starts, which takes ten seconds."""
     survey = Survey("this-cluster", {}, {}, {}, {}, {}, {}, {}, {})
     runs = _kept(settings, "clean")
     runs.commit(replace(runs.finished[2], number=3, cluster="another-cluster"))
@@ -138,7 +138,7 @@ def test_what_is_told_before_spark_is_started(
 
 @pytest.mark.parametrize("out", ["", "/results", "/results/000002", "/../state/x"])
 def test_results_among_the_runs(settings: Settings, out: str) -> None:
-    """They would be removed, or taken for those of a run: told before anything is asked."""
+    """A folder for results among the runs is refused first, because it would be removed or taken for a run's."""
     with pytest.raises(ConfigurationError, match=r"is in reconcile\.state_dir .*: name another folder"):
         job.run(settings, job.Options(out=f"{settings.reconcile.state_dir}{out}"))
     assert not Path(settings.reconcile.state_dir).exists()
@@ -162,7 +162,10 @@ def test_folders_apart(out: str, state: str, *, within: bool) -> None:
 def test_under_spark_submit_a_broker_that_is_away(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Is told before the session is asked for too, though its folder may be reached only then."""
+    """An absent broker is reported before the session starts also under spark-submit.
+
+    The folder of the runs may be reached only afterwards.
+    """
     away = settings.model_copy(update={"kafka": KafkaSettings(bootstrap_servers="127.0.0.1:1")})
     monkeypatch.setattr(job, "session", lambda *_, **__: pytest.fail("a session"))
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")

@@ -93,7 +93,7 @@ def test_what_is_not_there(
 def test_damaged_results(
     damage: bytes | None, tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file is named, with the way out; it is no fault of the program, and nothing that rights would help."""
+    """A damaged file is named with the way out, and is neither an internal error nor a matter of permissions."""
     file = tmp_path / "data" / "reconcile" / results_folder(3) / "figures.json"
     file.unlink() if damage is None else file.write_bytes(damage)
 
@@ -135,7 +135,7 @@ def test_when_it_was_acknowledged(tmp_path: Path, config: str, capsys: pytest.Ca
 
 
 def test_a_signal(config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ends it with its exit code and a line, also while Spark reads."""
+    """A signal ends the command with its exit code and one line, even while Spark reads."""
 
     def stopped(*_: object) -> int:
         raise StoppedError(signal.SIGTERM)

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_module_in_the_current_folder(folder: Path) -> None:
-    """It needs to be installed nowhere, and may be a method or anything else that can be called."""
+    """A module in the current folder needs no installation, and its handler may be anything that can be called."""
     (folder / f"{MODULE}.py").write_text(
         "def handle(message): return 'handled'\n"
         "class Desk:\n"
@@ -39,7 +39,7 @@ def test_module_in_the_current_folder(folder: Path) -> None:
 
 
 def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a module of the same name elsewhere, also where the folder is on the path already, further behind."""
+    """The current folder takes precedence over other modules of the same name, even if it is further back on the path."""
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / f"{MODULE}.py").write_text("def handle(message): return 'elsewhere'\n")
@@ -69,7 +69,7 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_cannot_be_loaded_says_why(folder: Path, text: str, complaint: str) -> None:
-    """Whatever a module does when it is imported: an error that names the handler."""
+    """A module that cannot be imported, for any reason, causes an error that names the handler."""
     (folder / f"{MODULE}.py").write_text("number = 7\ndef generate(message): yield message\n")
     (folder / f"{MODULE}_faulty.py").write_text("\n1 / 0\n")
     (folder / f"{MODULE}_quoting.py").write_text("import json\njson.loads('{')\n")
@@ -84,7 +84,7 @@ def test_what_cannot_be_loaded_says_why(folder: Path, text: str, complaint: str)
 
 
 def test_a_process_without_the_application(folder: Path) -> None:
-    """Whatever a handler's package is called: ``ringfence consume`` has loaded nothing of ours that it could be taken for."""
+    """A handler's package may have any name, because ``ringfence consume`` loads no module of the same name."""
     (folder / "app").mkdir()
     (folder / "app" / "__init__.py").touch()
     (folder / "app" / "orders.py").write_text(
@@ -131,7 +131,7 @@ def test_help_is_the_programs_own() -> None:
 
 
 def test_a_package_that_python_does_not_take(folder: Path) -> None:
-    """A folder without ``__init__.py`` is hidden by any package of its name, wherever that is: said with both."""
+    """A folder without ``__init__.py`` is hidden by any package of its name; the error names both."""
     (folder / "json").mkdir()
     (folder / "json" / "orders.py").write_text("def handle(message): ...\n")
 

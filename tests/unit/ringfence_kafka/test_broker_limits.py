@@ -44,7 +44,7 @@ def test_defaults_fit(tmp_path: Path) -> None:
 def test_a_limit_that_is_too_tight(
     tmp_path: Path, setting: str, limit: int, by_lanes: int, by_bridges: int
 ) -> None:
-    """Each part of the configuration that needs more has a line, which names setting, value and need."""
+    """A limit that is too tight gives a line for each affected part, with setting, value and need."""
     brokers = DEFAULTS | {setting: limit}
     lanes = limit_faults(_settings(tmp_path, ADDRESS), brokers)
     bridges = limit_faults(_settings(tmp_path, BRIDGE), brokers)

@@ -9,7 +9,10 @@ from ringfence_kafka import clock
 
 
 def test_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is Linux's boot time, which counts what the machine slept, and not the clock that Python and asyncio go by."""
+    """The clock is Linux's boot time, which includes sleep of the machine.
+
+    Python and asyncio use another clock, which does not.
+    """
     clocks = {time.CLOCK_BOOTTIME: 42.0, time.CLOCK_MONOTONIC: 17.0}
     machine = SimpleNamespace(
         CLOCK_BOOTTIME=time.CLOCK_BOOTTIME, clock_gettime=clocks.__getitem__, monotonic=lambda: 17.0

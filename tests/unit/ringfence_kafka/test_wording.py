@@ -4,7 +4,7 @@ from ringfence_kafka.wording import counted, first_of
 
 
 def test_counted() -> None:
-    """One is singular; thousands are marked."""
+    """A count of one is singular, and thousands are marked."""
     assert [counted(number, "message") for number in (0, 1, 300_000)] == [
         "0 messages", "1 message", "300,000 messages",
     ]  # fmt: skip
@@ -12,6 +12,6 @@ def test_counted() -> None:
 
 
 def test_first_of() -> None:
-    """All names of a short list; of a long one the first, and the number of the others."""
+    """A short list is shown whole, and a long one by its first names and the number of the others."""
     assert first_of(["a", "b"], 2) == "a, b"
     assert first_of(["a", "b", *"c" * 1_000], 2) == "a, b and 1,000 more"

@@ -27,12 +27,12 @@ OPTIONAL = ("rules",)
 
 
 def test_ring_key_layout() -> None:
-    """Kind 01, capacity and slot as big-endian u32; the slot is the sequence modulo the capacity."""
+    """A ring key has the kind 01, then capacity and slot as big-endian u32; the slot is the sequence modulo the capacity."""
     assert codec.ring_key(20_000, 40_007).hex() == "0100004e2000000007"
 
 
 def test_ring_value_layout() -> None:
-    """Version, sequence u64, partition i32, offset i64, timestamp i64, ID; all big-endian."""
+    """A ring value has version, sequence u64, partition i32, offset i64, timestamp i64 and ID, all big-endian."""
     value = codec.ring_value(40_007, stored_ids.encode_id(b"A-1"), Origin(3, 258, 1_700_000_000_123))
 
     assert value.hex() == "010000000000009c470000000300000000000001020000018bcfe5687b00412d31"
@@ -50,7 +50,7 @@ def test_meta_layout() -> None:
 
 
 def test_meta_layout_of_a_plain_ring() -> None:
-    """Fields that say nothing are written too: a reader need not know what they default to."""
+    """Fields with default values are written too, so that a reader need not know the defaults."""
     assert codec.encode_meta(Meta(9, 1, 0, {}, {}, "0f")) == (
         b'{"format":1,"capacity":9,"head":1,"floor":0,"next_offsets":{},"partition_counts":{},'
         b'"incarnation":"0f","older":[],"persistent":true,"topic_ids":{},"app":"","address":"","max_age_ms":0}'
@@ -70,12 +70,12 @@ def test_id_layout() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"\x01", b"\xff" * 32, b"x" * 256])
 def test_short_id_is_kept_whole(value: bytes) -> None:
-    """Up to 256 bytes an ID is kept as it is; empty is an ID."""
+    """An ID of up to 256 bytes is kept as it is; an empty one is an ID."""
     assert stored_ids.encode_id(value) == b"\x00" + value
 
 
 def test_long_id_is_kept_as_digest() -> None:
-    """From 257 bytes on the BLAKE2b-256 digest stands for the ID; one bit makes another ID."""
+    """An ID of 257 bytes or more is kept as its BLAKE2b-256 digest; one bit makes another ID."""
     one, other = b"x" * 257, b"x" * 256 + b"y"
 
     assert stored_ids.encode_id(one) == b"\x01" + blake2b(one, digest_size=32).digest()
@@ -100,7 +100,7 @@ def test_digest_id(value: bytes) -> None:
 
 
 def test_stored_digest() -> None:
-    """Of an ID of which only the digest is known, the stored form is the same as of the ID itself."""
+    """An ID given only by its digest has the same stored form as the ID itself."""
     assert stored_ids.stored_digest(blake2b(b"value", digest_size=32).digest()) == stored_ids.digest_id(
         b"value"
     )
@@ -108,7 +108,7 @@ def test_stored_digest() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 31, 33, 64])
 def test_stored_digest_of_another_length(length: int) -> None:
-    """What has not 32 bytes is no digest; the text says how many it has."""
+    """A digest has exactly 32 bytes; the error gives the actual length."""
     with pytest.raises(ValueError, match=f"a digest has 32 bytes, this has {length}"):
         stored_ids.stored_digest(b"x" * length)
 
@@ -157,7 +157,7 @@ def test_display_of_a_digest_by_choice() -> None:
     [stored_ids.encode_id(b""), stored_ids.encode_id(b"x" * 256), stored_ids.encode_id(b"x" * 300)],
 )
 def test_ring_round_trip(capacity: int, sequence: int, origin: Origin, encoded_id: bytes) -> None:
-    """What was written is read, at the extremes too."""
+    """A ring record reads back as it was written, at the extremes too."""
     key = codec.ring_key(capacity, sequence)
     value = codec.ring_value(sequence, encoded_id, origin)
 
@@ -165,7 +165,7 @@ def test_ring_round_trip(capacity: int, sequence: int, origin: Origin, encoded_i
 
 
 def test_slots_of_two_sizes_stay_apart() -> None:
-    """The same slot of two capacities has two keys: compaction must not let one overwrite the other."""
+    """A slot has different keys under two capacities, because compaction must not let one overwrite the other."""
     assert codec.ring_key(10, 3) == codec.ring_key(10, 13)
     assert codec.ring_key(10, 3) != codec.ring_key(20, 3)
     assert codec.ring_key(10, 3) != codec.ring_key(10, 4)
@@ -188,7 +188,7 @@ def test_damaged_ring_record(key: bytes, value: bytes) -> None:
 
 
 def test_ring_record_of_another_version() -> None:
-    """A later version's record is refused, not guessed at; the text names both versions."""
+    """A record of a later version is refused instead of guessed; the text names both versions."""
     value = b"\x02" + codec.ring_value(3, b"\x00a", Origin(0, 0, 0))[1:]
 
     with pytest.raises(FormatError, match="ring record of format 2; this version reads format 1"):
@@ -208,7 +208,7 @@ def test_ring_record_of_another_version() -> None:
     ],
 )
 def test_meta_round_trip(meta: Meta) -> None:
-    """What was written is read, at the extremes too, and is written the same again."""
+    """A meta record reads back as it was written, at the extremes too, and encodes to the same bytes again."""
     value = codec.encode_meta(meta)
 
     assert codec.decode_meta(value) == meta
@@ -224,7 +224,10 @@ def test_meta_of_another_version() -> None:
 
 
 def test_meta_of_a_lane_that_noted_hops() -> None:
-    """It has a format of its own, so that who knows only the first refuses it; else it is as any."""
+    """A meta record of a lane with hops has its own format, so that older versions refuse it.
+
+    Otherwise it equals any other.
+    """
     plain, bridged = (json.loads(codec.encode_meta(META._replace(bridged=item))) for item in (False, True))
 
     assert (plain.pop("format"), bridged.pop("format")) == (1, 2)
@@ -256,12 +259,12 @@ def _without(key: str) -> bytes:
 
 
 def test_meta_with_more_than_is_known() -> None:
-    """What a later version adds under the same format is left unread."""
+    """Fields that a later version adds under the same format are ignored."""
     assert codec.decode_meta(json.dumps({"format": 1, **META._asdict(), "more": [1]}).encode()) == META
 
 
 def test_meta_without_rules() -> None:
-    """No worker has run the lane yet."""
+    """A meta record without rules belongs to a lane that no worker has run yet."""
     assert codec.decode_meta(_without("rules")) == META._replace(rules={})
 
 
@@ -280,6 +283,6 @@ def test_meta_without_rules() -> None:
     ],
 )
 def test_damaged_meta_record(value: bytes) -> None:
-    """Anything else than exactly such a record is refused."""
+    """A meta record with any deviation is refused."""
     with pytest.raises(FormatError, match="meta record is damaged: "):
         codec.decode_meta(value)

@@ -1,4 +1,4 @@
-"""The hop memory: what is known, of which way, and what of it is written down."""
+"""The hop memory: known hops of each route, and their changelog records."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def _again(memory: HopMemory, capacity: int = 100) -> HopMemory:
 
 
 def test_comes_twice() -> None:
-    """What has come is known, in whatever order."""
+    """A hop that arrived is known, in whatever order hops arrive."""
     memory = HopMemory(100)
 
     assert _known(memory, (0, 0), (1, 0), (5, 0)) == [False] * 3
@@ -50,7 +50,7 @@ def test_twice_in_one_batch() -> None:
 
 
 def test_below_the_floor() -> None:
-    """What was confirmed is known, though it never came here: it came, and has been forgotten."""
+    """A confirmed hop is known even if it never arrived here, since it arrived elsewhere and has been forgotten."""
     memory = HopMemory(100)
     _known(memory, (0, 0), (6, 0), (20, 20))
 
@@ -67,7 +67,7 @@ def test_floor_never_falls() -> None:
 
 
 def test_floor_of_each_way() -> None:
-    """What is confirmed by one way says nothing of another: what goes there may still be on its detour."""
+    """Confirmations of one route do not count for another, where hops may still be on their detour."""
     memory = HopMemory(100)
     _known(memory, (20, 20))
 
@@ -76,7 +76,7 @@ def test_floor_of_each_way() -> None:
 
 
 def test_known_by_any_way() -> None:
-    """What is remembered is known, also where a bridge that places keys otherwise brings it."""
+    """A remembered hop is known even if a bridge with another placement of keys brings it by another route."""
     memory = HopMemory(100)
     _known(memory, (6, 0))
 
@@ -89,7 +89,7 @@ def test_known_by_any_way() -> None:
     [SOURCE._replace(bridge="to-pari"), SOURCE._replace(topic_id="x" * 22), SOURCE._replace(partition=4)],
 )
 def test_sources_apart(other: Source) -> None:
-    """Of another bridge, another topic of the same name, another partition nothing is known."""
+    """Hops of another bridge, of another topic of the same name, or of another partition are unknown."""
     memory = HopMemory(100)
     _known(memory, (6, 5))
 
@@ -97,7 +97,7 @@ def test_sources_apart(other: Source) -> None:
 
 
 def test_check_changes_nothing() -> None:
-    """State follows the commit."""
+    """A check changes nothing; only the commit does."""
     memory = HopMemory(100)
     _known(memory, (1, 0), (2, 0))
     judged = memory.check(_arrivals((3, 2), (4, 2)))
@@ -109,7 +109,7 @@ def test_check_changes_nothing() -> None:
 
 
 def test_lowest_are_forgotten() -> None:
-    """Above the floor a way keeps as many as the capacity, the highest; others keep theirs."""
+    """A route keeps the highest offsets above the floor, as many as the capacity; other routes keep theirs."""
     memory = HopMemory(3)
     _known(memory, (50, 0), way=OTHER_WAY)
     _known(memory, *((index, 0) for index in range(5)))
@@ -121,7 +121,7 @@ def test_lowest_are_forgotten() -> None:
 
 
 def test_more_than_a_record_holds() -> None:
-    """Whatever the capacity, what is written down fits into a record: without anything confirmed the lowest are forgotten."""
+    """A changelog record holds the hops at any capacity, because the lowest unconfirmed hops are forgotten."""
     memory = HopMemory(10**9)
     _known(memory, *((index << 32, 0) for index in range(OFFSETS_MAX + 10)))
     ((_, value),) = changelog_records(Judged((), memory.ways))
@@ -132,7 +132,7 @@ def test_more_than_a_record_holds() -> None:
 
 
 def test_off() -> None:
-    """Size 0: everything passes, and nothing is noted."""
+    """A memory of size 0 passes everything and notes nothing."""
     memory = HopMemory(0)
 
     assert _known(memory, (1, 1), (1, 1), (0, 0)) == [False] * 3
@@ -140,7 +140,7 @@ def test_off() -> None:
 
 
 def test_read_again() -> None:
-    """What was written down is all that there was; with less room the highest stay."""
+    """A restored memory equals the written one; with less room it keeps the highest hops."""
     memory = HopMemory(100)
     _known(memory, (20, 20), (21, 20), (25, 20), (30, 20))
     _known(memory, (7, 0), way=OTHER_WAY)
@@ -152,7 +152,7 @@ def test_read_again() -> None:
 
 
 def test_bytes() -> None:
-    """Other programs may read it."""
+    """The bytes are fixed, because other programs may read them."""
     key, value = codec.hops_key(WAY._replace(arrived=258)), codec.hops_value(20, [20, 21, 24])
 
     assert key == b"\x03\x00\x00\x01\x02to-paris/AbC_-67890123456789012/3"
@@ -161,7 +161,7 @@ def test_bytes() -> None:
 
 
 def test_size_of_ten_thousand() -> None:
-    """One record a batch and way: with 10,000 offsets in flight, every other one here, it stays below 1.3 KB."""
+    """The record of a route stays below 1.3 KB with 10,000 offsets in flight, every other one here."""
     memory = HopMemory(20_000)
     _known(memory, *((index, 0) for index in range(0, 10_000, 2)))
     ((_, value),) = changelog_records(Judged((), memory.ways))
@@ -185,13 +185,13 @@ VALUE = codec.hops_value(20, [20, 21, 24])
     ],
 )
 def test_damaged(key: bytes, value: bytes, fault: str) -> None:
-    """What this version cannot read it says."""
+    """A record that this version cannot read raises an error that names the problem."""
     with pytest.raises(FormatError, match=fault):
         HopMemory.restored(100, [(key, value)])
 
 
 def test_nothing_of_a_run_without_end_is_unrolled() -> None:
-    """A damaged record may claim any number of offsets: no more of them are taken than there is room for."""
+    """A damaged record may claim any number of offsets, and only as many as fit are read."""
     held = Held.restored(0, [(0, 2**62)], 3)
 
     assert list(held.above) == [2**62 - 3, 2**62 - 2, 2**62 - 1]
@@ -199,7 +199,10 @@ def test_nothing_of_a_run_without_end_is_unrolled() -> None:
 
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped first", "not stopped"])
 def test_restored_from_an_old_copy(stopped: bool) -> None:
-    """A bridge that is set back to the old floor brings what was lost; one record that it sends before that gives it up."""
+    """A bridge that is set back to the old floor sends the lost hops again.
+
+    They are lost for good once it has sent one later record before.
+    """
     memory = HopMemory(100)
     _known(memory, *((index, min(index, 5)) for index in range(10)))
     old = _again(memory)

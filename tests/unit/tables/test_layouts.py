@@ -45,7 +45,7 @@ PROGRESS = {
 
 
 def test_a_ring_record() -> None:
-    """Key: kind, capacity, slot. Value: version, sequence, partition, offset, timestamp, ID."""
+    """A ring record's key has kind, capacity and slot; its value has version, sequence, partition, offset, timestamp and ID."""
     key = bytes.fromhex("01 00000008 00000002")
     value = bytes.fromhex("01 000000000000000a 00000003 0000000000000004 0000000000000005 00 6d31")
 
@@ -57,7 +57,7 @@ def test_a_ring_record() -> None:
 
 
 def test_a_hops_record() -> None:
-    """Key: kind, input partition, source. Value: version, floor, runs of offsets above it."""
+    """A hops record's key has kind, input partition and source; its value has version, floor and runs of offsets above it."""
     way = Route(Source("b", TOPIC_ID, 7), 2)
     key = bytes.fromhex("03 00000002") + f"b/{TOPIC_ID}/7".encode()
 
@@ -69,7 +69,7 @@ def test_a_hops_record() -> None:
 
 
 def test_a_meta_record() -> None:
-    """JSON by the names of the fields."""
+    """A meta record is JSON with the names of its fields."""
     meta = codec.decode_meta(json.dumps(META).encode())
 
     assert isinstance(meta, Meta)
@@ -81,14 +81,14 @@ def test_a_meta_record() -> None:
 
 @pytest.mark.parametrize("key", sorted(META.keys() - {"format", "rules"}))
 def test_a_meta_record_that_lacks_something(key: str) -> None:
-    """Nothing is assumed: the lane waits."""
+    """A meta record with a missing field is refused, and the lane waits, because nothing is assumed."""
     lacking = {name: value for name, value in META.items() if name != key}
     with pytest.raises(FormatError, match=f"it lacks {key}"):
         codec.decode_meta(json.dumps(lacking).encode())
 
 
 def test_a_run() -> None:
-    """JSON by the names of the fields; lanes are texts."""
+    """A run is JSON with the names of its fields, and lanes are texts."""
     night = Run.from_json(json.dumps(RUN), acknowledged=False)
 
     assert night.positions == {"orders": Position(TOPIC_ID, (1,), (9,))}
@@ -98,21 +98,21 @@ def test_a_run() -> None:
 
 @pytest.mark.parametrize("found", [1, FORMAT - 1, FORMAT + 1, "8", None])
 def test_a_run_of_another_version(found: object) -> None:
-    """It is refused with the way out, and not judged from."""
+    """A run of another format is refused with the way out, and is not used."""
     with pytest.raises(ConfigurationError, match=r"name another reconcile.state_dir: the next run begins"):
         Run.from_json(json.dumps(RUN | {"format": found}), acknowledged=False)
 
 
 @pytest.mark.parametrize("key", sorted(RUN.keys() - {"format"}))
 def test_a_run_that_lacks_something(key: str) -> None:
-    """It counts as damaged."""
+    """A run with a missing field counts as damaged."""
     lacking = {name: value for name, value in RUN.items() if name != key}
     with pytest.raises(ValueError, match=f"a run without {key}"):
         Run.from_json(json.dumps(lacking), acknowledged=False)
 
 
 def test_a_progress_record() -> None:
-    """JSON by the names of the fields; finished offsets are packed."""
+    """A progress record is JSON with the names of its fields, and packed finished offsets."""
     progress = progress_record.decode(json.dumps(PROGRESS).encode())
 
     assert progress == Progress(
@@ -124,7 +124,10 @@ def test_a_progress_record() -> None:
 
 @pytest.mark.parametrize("key", ["topic_id", "failures", "token", "finished"])
 def test_a_progress_record_that_lacks_something(key: str) -> None:
-    """Nothing is assumed: the partition waits, and the error names the way out."""
+    """A progress record with a missing field is refused, and the partition waits.
+
+    Nothing is assumed, and the error names the way out.
+    """
     lacking = {name: value for name, value in PROGRESS.items() if name != key}
     with pytest.raises(ProgressFormatError, match="ringfence consumers forget"):
         progress_record.decode(json.dumps(lacking).encode())

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 
 
 def _offsets(fetched: Fetched) -> list[int]:
-    """Of all that is taken, until nothing is there or it is for aiokafka."""
+    """Return the offsets taken until nothing is left or aiokafka has to read."""
     found = []
     while (records := take(fetched, TP)) is not None:
         assert [record.offset for record in records] == [records[n].offset for n in range(len(records))]
@@ -24,7 +24,7 @@ def _offsets(fetched: Fetched) -> list[int]:
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
 async def test_a_fetch_is_taken_at_once(codec: int) -> None:
-    """With the position behind it, and nothing left in the fetcher: the next one may be asked for."""
+    """A fetch is taken at once with the position behind it. Nothing is left in the fetcher, so the next one may be asked for."""
     fetched = Fetched(log_of(4, 50, codec=codec))
 
     records = take(fetched, TP)
@@ -36,7 +36,7 @@ async def test_a_fetch_is_taken_at_once(codec: int) -> None:
 
 
 async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, nothing twice and nothing missing; the position follows what was taken."""
+    """A large fetch is taken in parts, in order, without loss or repetition, and the position follows them."""
     monkeypatch.setattr(native_changelog, "RECORDS_AT_ONCE", 60)
     fetched = Fetched(log_of(6, 50))
 
@@ -50,7 +50,7 @@ async def test_a_large_one_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_was_aborted_is_left_out() -> None:
-    """And markers are passed over: the position comes behind them."""
+    """Aborted records and markers are skipped, and the position moves behind them."""
     data = (
         stored([Stored(0), Stored(1)], 0, 7, TRANSACTIONAL)
         + marker(2, 7, abort=True)
@@ -66,12 +66,15 @@ async def test_what_was_aborted_is_left_out() -> None:
 
 
 async def test_from_within_a_batch() -> None:
-    """Where compaction or a position leave a batch half wanted, only that half comes."""
+    """A fetch that begins within a batch, after compaction or at a position, yields only the wanted half."""
     assert _offsets(Fetched(log_of(2, 50), begin=30)) == list(range(30, 100))
 
 
 async def test_what_the_core_cannot_read_is_left() -> None:
-    """A damaged batch is aiokafka's to judge, with all of the fetch; behind parts that were taken, what is left is fetched anew."""
+    """A damaged batch is left to aiokafka with the whole fetch.
+
+    After parts that were taken, the rest is fetched again.
+    """
     broken = bytearray(log_of(4, 50))
     broken[-3] ^= 1
     fetched = Fetched(bytes(broken))
@@ -88,7 +91,7 @@ async def test_what_the_core_cannot_read_is_left() -> None:
 
 
 async def test_another_position_means_another_fetch() -> None:
-    """What was fetched for a position that is no longer the reader's is not taken."""
+    """Records that were fetched for a position other than the reader's are not taken."""
     fetched = Fetched(log_of(1, 50))
     fetched.assignment.state_value(TP).consumed_to(20)
 

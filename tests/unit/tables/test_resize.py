@@ -45,7 +45,7 @@ def _known(ring: Ring, count: int = 40) -> list[int]:
 
 
 def test_first_opening() -> None:
-    """Without any transaction before, the ring is empty, at the configured capacity and age."""
+    """A first ring is empty, with the configured capacity and age."""
     ring = make_ring(10, _restored(None), max_age_ms=7)
 
     assert (ring.capacity, ring.head, ring.floor, ring.low, ring.max_age_ms) == (10, 0, 0, 0, 7)
@@ -54,7 +54,7 @@ def test_first_opening() -> None:
 
 @pytest.mark.parametrize("floor", [0, 18, 25])
 def test_same_capacity(floor: int) -> None:
-    """At the same capacity head and floor are as they were, and the live IDs are known."""
+    """A ring of the same capacity keeps its head, floor and live IDs."""
     ring = make_ring(10, _restored(_meta(floor=floor), range(15, 25)))
 
     assert (ring.capacity, ring.head, ring.floor) == (10, 25, floor)
@@ -72,7 +72,7 @@ def test_shrinking(capacity: int) -> None:
 
 @pytest.mark.parametrize("capacity", [11, 20, 1_000])
 def test_growing(capacity: int) -> None:
-    """Growing loses nothing, and brings nothing back: slots that were overwritten in thought only stay dead."""
+    """A growth loses nothing and brings nothing back: slots that were only due to be overwritten stay dead."""
     ring = make_ring(capacity, _restored(_meta(), range(5, 25), capacity=20))
 
     assert ring.floor == 15
@@ -91,7 +91,7 @@ def test_growing_holds_more() -> None:
 
 
 def test_shrunk_and_grown_again() -> None:
-    """What was evicted while the ring was small stays evicted, also where its slots are still there."""
+    """An ID evicted while the ring was small stays evicted, even if its slot is still there."""
     small = make_ring(3, _restored(_meta(), range(15, 25)))
 
     grown = make_ring(10, _restored(_meta(capacity=3, floor=small.floor), range(15, 25)))
@@ -101,7 +101,7 @@ def test_shrunk_and_grown_again() -> None:
 
 @pytest.mark.parametrize("capacity", [3, 10, 30])
 def test_a_higher_floor_stays(capacity: int) -> None:
-    """Cleared is cleared: a change of size never lowers the floor."""
+    """A change of size never lowers the floor, so a cleared ring stays cleared."""
     ring = make_ring(capacity, _restored(_meta(floor=24), range(15, 25)))
 
     assert ring.floor == 24
@@ -109,7 +109,7 @@ def test_a_higher_floor_stays(capacity: int) -> None:
 
 
 def test_off_and_on_again() -> None:
-    """Size 0 forgets all; switched on again the ring begins empty, and sequences go on."""
+    """A ring of size 0 forgets all; switched on again it is empty, and sequences continue."""
     off = make_ring(0, _restored(_meta(), range(15, 25)))
     assert (off.head, len(off)) == (25, 0)
 
@@ -133,7 +133,7 @@ def test_in_memory_only(was: bool, becomes: bool, capacity: int) -> None:
 
 
 def test_times_come_back() -> None:
-    """Where IDs have a maximum age the slots' times are known; it counts across a change of size too."""
+    """A maximum age gives the slots their times, and age counts across a change of size too."""
     for capacity in (4, 10, 20):
         ring = make_ring(capacity, _restored(_meta(), range(15, 25)), max_age_ms=30)
 
@@ -142,7 +142,7 @@ def test_times_come_back() -> None:
 
 
 def test_times_take_no_room_without_an_age() -> None:
-    """Without a maximum age no times are kept."""
+    """A ring without a maximum age keeps no times."""
     with patch.object(native, "core", None):
         index = make_ring(10, _restored(_meta(), range(15, 25))).index
 
@@ -152,7 +152,7 @@ def test_times_take_no_room_without_an_age() -> None:
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 def test_who_keeps_the_index() -> None:
-    """The core does where it is there and no times are needed."""
+    """The core keeps the index if it exists and no times are needed."""
     restored = _restored(_meta(), range(15, 25))
 
     assert isinstance(make_ring(10, restored).index, NativeIndex)
@@ -175,7 +175,7 @@ def test_index_that_is_given(meta: Meta | None) -> None:
 
 
 def test_none_before_the_first_transaction() -> None:
-    """Without any transaction there is no earlier capacity."""
+    """A changelog without transactions has no earlier capacity."""
     assert older_capacities(10, None) == []
 
 
@@ -216,18 +216,18 @@ def _slots(capacity: int, *slots: int) -> list[bytes]:
 
 @pytest.mark.parametrize("low", [0, 24])
 def test_alive_is_left(low: int) -> None:
-    """While a sequence of an earlier capacity may be alive, none of its slots is removed."""
+    """No slot of an earlier capacity is removed while one of its sequences may be alive."""
     assert collect_garbage([[10, 25, 0]], low) == ([[10, 25, 0]], [])
 
 
 @pytest.mark.parametrize("low", [25, 1_000])
 def test_dead_is_removed(low: int) -> None:
-    """Once all of an earlier capacity is dead its slots go, each once, and it is forgotten."""
+    """All slots of a dead capacity are removed, each once, and the capacity is forgotten."""
     assert collect_garbage([[3, 25, 0]], low) == ([], _slots(3, 0, 1, 2))
 
 
 def test_bounded_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction removes so many and no more; the next goes on where it ended, until nothing is left."""
+    """A transaction removes a limited number of slots, and the next one continues until none is left."""
     monkeypatch.setattr(resize, "TOMBSTONES_MAX", 4)
     older: Sequence[Sequence[int]] = [[10, 25, 0]]
     steps = []
@@ -272,7 +272,7 @@ def test_dead_ones_behind_a_living_one() -> None:
 
 
 def test_nothing_to_remove() -> None:
-    """Without earlier capacities there is nothing to do, and what was given stays as it was."""
+    """Garbage collection without earlier capacities does nothing, and leaves its arguments unchanged."""
     given = [[3, 25, 1]]
 
     assert collect_garbage([], 100) == ([], [])

@@ -82,11 +82,11 @@ class Log:
         return Meta(ring.capacity, ring.head, ring.floor, next_offsets, counts, self.incarnation)
 
     def last_meta(self) -> Meta:
-        """What the last record says."""
+        """Return the meta record at the end of the log."""
         return codec.decode_meta(self.records[-1].value or b"")
 
     def upto(self, end: int) -> "Log":
-        """What it was when its high watermark was ``end``."""
+        """Return the log as it was when its high watermark was ``end``."""
         earlier = Log(self.ring.capacity, self.incarnation)
         earlier.records = [record for record in self.records if record.offset < end]
         earlier.end, earlier.next = end, self.next
@@ -200,7 +200,7 @@ def test_empty(store: Store, resident: bool) -> None:
 
 @both_kinds
 def test_fresh(store: Store, resident: bool) -> None:
-    """From the changelog alone comes the ring that wrote it, and a store that reflects all of it."""
+    """A changelog alone restores the ring that wrote it, and a store that reflects all of it."""
     log = _history()
     before = time.time()
 
@@ -324,7 +324,7 @@ def test_without_a_store() -> None:
 
 
 def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a store nothing piles up to be written."""
+    """A restore without a store collects nothing to write."""
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 3)
     restore = Restore(None, 0, resident=True)
 
@@ -334,7 +334,7 @@ def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _compacted(log: Log) -> list[Record]:
-    """Of the meta records the last one alone is left."""
+    """Return the records after compaction, with the last of the meta records only."""
     return [record for record in log.records[:-1] if record.key != codec.META_KEY] + log.records[-1:]
 
 
@@ -342,7 +342,10 @@ def _compacted(log: Log) -> list[Record]:
 async def test_a_compacted_changelog_is_written_as_it_comes(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, resident: bool
 ) -> None:
-    """Though nothing says whose it is before its last record. A store that was not built to its end is not believed."""
+    """A compacted changelog is written as it is read, although only its last record names its owner.
+
+    A store that was not built to its end is not trusted.
+    """
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 2)
     log = Log(50)
     for letters in ("abc", "defg", "hi", "jklm"):
@@ -471,7 +474,7 @@ def test_made_anew_in_other_pieces(store: Store, resident: bool) -> None:
 
 @both_kinds
 def test_head_above(store: Store, resident: bool) -> None:
-    """A store whose head is above that of the record found in its place reflects what was lost."""
+    """A store whose head is above that of the record found in its place reflects lost records."""
     log = _history()
     restored(log, store, resident=resident)
     lost = log.upto(log.cuts[3])
@@ -533,7 +536,7 @@ def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
     "batches", [("", "stuvwxyz"), ("s", "tuvwxyz"), ("stuvwx", "yz"), ("stu", "", "", "vw", "xyz")]
 )
 def test_tail_regrown_whatever_the_pieces(store: Store, resident: bool, batches: tuple[str, ...]) -> None:
-    """However the tail grew again, with records or markers in the store's place: never trusted."""
+    """A tail that grew again is never trusted, whatever records or markers replace the old ones."""
     log = _history()
     restored(log.upto(log.cuts[3]), store, resident=resident)
 
@@ -543,7 +546,10 @@ def test_tail_regrown_whatever_the_pieces(store: Store, resident: bool, batches:
 
 @both_kinds
 def test_meta_record_compacted_away(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
-    """A store that compaction has passed is not trusted, since it looks like a lost tail; built anew it knows all."""
+    """A store behind compacted records is not trusted, since it looks like a lost tail.
+
+    A rebuilt store knows all IDs.
+    """
     log = _history()
     cut = log.cuts[3]
     restored(log.upto(cut), store, resident=resident)
@@ -558,7 +564,7 @@ def test_meta_record_compacted_away(store: Store, new_store: Callable[[], Store]
 
 @both_kinds
 def test_nothing_left_to_compare(store: Store, resident: bool) -> None:
-    """Where the last record is gone and nothing follows it, the store is not trusted either."""
+    """A store whose last record is gone from the changelog is not trusted, even if nothing follows it."""
     log = _history()
     restored(log, store, resident=resident)
     log.records = log.records[:-1]
@@ -569,7 +575,7 @@ def test_nothing_left_to_compare(store: Store, resident: bool) -> None:
 
 @both_kinds
 def test_position_stays_behind_a_meta_record(store: Store, resident: bool) -> None:
-    """Of a transaction that was read in part the position tells nothing, so that the next restore can verify it."""
+    """The position stays before a transaction that was read in part, so that the next restore can verify it."""
     log = _history()
     cut = log.cuts[3]
     half = [record for record in log.records if record.offset < cut + 1]  # one slot of the next transaction
@@ -647,7 +653,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
 def test_records_of_a_later_version(
     store: Store, resident: bool, key: bytes, value: bytes | None, says: str
 ) -> None:
-    """What this version cannot read is refused, and never passed over."""
+    """A record that this version cannot read is refused, and never skipped."""
     log = Log(5)
     log.transact("ab")
     log.append(key, value)
@@ -689,7 +695,7 @@ def test_floor(before: int, head: int, floor: int, now: int, expected_floor: int
 
 @both_kinds
 def test_shrink_keeps_the_newest(store: Store, resident: bool) -> None:
-    """After shrinking the newest N are known and no other; with the disk, and without."""
+    """A smaller ring knows the newest N IDs and no other, with the disk and without."""
     log = Log(8)
     log.transact("abcdefghij")
     restored(log, store, resident=resident)
@@ -699,7 +705,7 @@ def test_shrink_keeps_the_newest(store: Store, resident: bool) -> None:
 
 @both_kinds
 def test_grow_loses_nothing(store: Store, resident: bool) -> None:
-    """After growing all that was known is known, nothing else comes back, and the new room is used."""
+    """A larger ring knows all IDs that were known, and no other, and uses the new room."""
     log = Log(3)
     log.transact("abcdef")
     restored(log, store, resident=resident)
@@ -717,7 +723,7 @@ def test_grow_loses_nothing(store: Store, resident: bool) -> None:
 def test_shrink_then_grow(
     store: Store, new_store: Callable[[], Store], resident: bool, disk_lost: bool
 ) -> None:
-    """What was evicted under the smaller size never comes back, although its records are still in the changelog."""
+    """An ID that was evicted under the smaller size never comes back, although its record is still in the changelog."""
     log = Log(8)
     log.transact("abcdefgh")
     restored(log, store, resident=resident)
@@ -856,7 +862,7 @@ async def _reopened(
 
 
 async def test_what_is_in_memory_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane that comes back, or opens again after a failure, reads what came since, and goes on with the ring that it has."""
+    """A lane that comes back, or reopens after a failure, reads only newer records and continues with its ring."""
 
     def others_write(log: Log, _: LaneTable) -> None:
         log.transact("vwv")
@@ -890,7 +896,7 @@ def _closed(log: Log, table: LaneTable) -> None:
 async def test_where_memory_does_not_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Log, LaneTable], None]
 ) -> None:
-    """What was forgotten by order, more than a ring holds, a table that was closed: then all slots are read."""
+    """A lane reads all slots if its table was forgotten by order, overrun by more than a ring, or closed."""
     table, restored, reads = await _reopened(tmp_path, monkeypatch, happens)
     table.close()
 
@@ -925,7 +931,7 @@ async def test_what_is_irregular_is_restored_in_python(
     irregular: Callable[[Log], None],
     disk: bool,
 ) -> None:
-    """What is not in the order of its sequences, or not all there, gives the ring that it gives without the core."""
+    """Records that are out of order or incomplete give the same ring with and without the native core."""
     log = Log(9)
     log.transact("ab")
     open_table = _served(log, monkeypatch)
@@ -957,7 +963,10 @@ async def test_what_is_irregular_is_restored_in_python(
 async def test_slots_and_chunks_in_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capacity: int
 ) -> None:
-    """Of a RocksDB that Python and the core have written in turn each record is found, the newest of its slot, and nothing is rebuilt."""
+    """A RocksDB store that Python and the core wrote in turn yields the newest record of each slot.
+
+    Nothing is rebuilt.
+    """
     log = Log(capacity)
     open_table = _served(log, monkeypatch)
     table = LaneTable(tmp_path / "orders-0", TableOptions(capacity, capacity))
@@ -976,7 +985,7 @@ async def test_slots_and_chunks_in_turn(
 
 
 async def test_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each new changelog gets an incarnation of its own; one that has records keeps that which they name."""
+    """A new changelog gets its own incarnation; one with records keeps the incarnation that they name."""
 
     async def incarnation(name: str, log: Log) -> str:
         table = LaneTable(tmp_path / name, TableOptions(5, 5))
@@ -1011,7 +1020,7 @@ async def test_slot_of_a_later_version(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_a_chunk_that_cannot_be_read_is_rebuilt_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Met while others are still to be read: RocksDB is let go of before it is made anew."""
+    """A damaged chunk, met while others are still unread, closes RocksDB before the store is rebuilt."""
     log = Log(40)
     open_table = _served(log, monkeypatch)
     table = LaneTable(tmp_path / "orders-0", TableOptions(40, 40))
@@ -1055,7 +1064,7 @@ async def test_record_of_a_later_version_in_the_changelog(
 def _persist(
     store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
 ) -> None:
-    """What a lane does with the new IDs of a committed batch."""
+    """Write the new IDs of a committed batch as a lane does."""
     ids = [id_ for id_ in _ids(letters) if id_ is not None]
 
     def fill(writes: Writes) -> None:
@@ -1162,7 +1171,7 @@ def test_restored_index_is_as_small_as_the_ring(store: Store) -> None:
     [(("", ""), True), (("rf", "orders"), False), (("rf-orders", "x"), True), (("rf", "other"), True)],
 )
 def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool) -> None:
-    """Nothing of another address's record reaches RocksDB."""
+    """Records of another address never reach RocksDB."""
     meta = Meta(5, 1, 0, {}, {}, "0f", app=theirs[0], address=theirs[1])
     store = Store(tmp_path / "orders-0")
     restore = Restore(
@@ -1190,7 +1199,7 @@ def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool)
 
 
 def test_rocksdb_of_a_version_that_named_no_owner(tmp_path: Path) -> None:
-    """What RocksDB and changelog hold is compared by meaning: an upgrade rebuilds nothing, nor does a record with more in it."""
+    """RocksDB and changelog are compared by meaning: neither an upgrade nor a record with more fields causes a rebuild."""
     log = Log(5)
     log.transact("a")
     store = Store(tmp_path / "orders-0")

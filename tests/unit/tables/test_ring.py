@@ -130,7 +130,7 @@ def test_empty_batch(capacity: int) -> None:
 
 
 def test_size_0_is_off() -> None:
-    """With size 0 everything passes unchecked and nothing is remembered."""
+    """A ring of size 0 passes everything unchecked and remembers nothing."""
     ring = Ring(0)
 
     assert _accept(ring, "aa.a") == "UUUU"
@@ -139,7 +139,7 @@ def test_size_0_is_off() -> None:
 
 
 def test_size_1() -> None:
-    """With size 1 the last accepted ID is known, and only that one."""
+    """A ring of size 1 knows only the last accepted ID."""
     ring = Ring(1)
 
     assert _accept(ring, "aabba") == "ADADA"
@@ -199,7 +199,7 @@ def test_accepted_again_after_eviction() -> None:
 
 
 def test_check_changes_nothing() -> None:
-    """A check that is never applied leaves no trace: the replayed batch is no duplicate of itself."""
+    """A check that is never applied leaves no trace: the replayed batch is not a duplicate of itself."""
     ring = Ring(3)
     _accept(ring, "ab")
     before = (ring.head, ring.low, len(ring), ring.index.lookup([b"a", b"b", b"c", b"d", b"e"]))
@@ -252,7 +252,7 @@ def test_low(capacity: int, head: int, floor: int, low: int) -> None:
 
 
 def test_below_the_floor_is_dead() -> None:
-    """What lies below the floor is accepted again although the ring has room for it."""
+    """An ID below the floor is accepted again although the ring has room for it."""
     index = rebuild([(0, b"a", 0), (1, b"b", 0), (2, b"c", 0)], 0, 3)
     ring = Ring(10, head=3, floor=2, index=index)
 
@@ -348,7 +348,7 @@ def test_rebuild_leaves_out_the_dead() -> None:
 
 
 def test_index_may_forget_more_than_it_has() -> None:
-    """An index whose low leaps over its end, as a clearing makes it, goes on from there."""
+    """An index whose low position passes its end, as after a clearing, continues from there."""
     index = rebuild([(3, b"a", 0)], 3, 4)
 
     index.add(4, [], [], 9)
@@ -435,7 +435,10 @@ def test_age_counts_from_the_last_acceptance(together: bool) -> None:
 
 @together
 def test_age_is_the_records_own(together: bool) -> None:
-    """Age is between the two records: one that is older than its original is no later, and not too old."""
+    """The age of an ID is the time between the two records.
+
+    A record older than its original is a duplicate, and not too old.
+    """
     assert _both(_aged(), together, ("a", 5_000), ("a", 0), ("b", 0), ("b", -1)) == "ADAD"
 
 
@@ -448,7 +451,7 @@ def test_age_of_each_id(together: bool) -> None:
 
 
 def test_too_old_takes_a_slot() -> None:
-    """What is accepted again takes a slot of its own, and its original is named by the new one from then on."""
+    """An ID that is accepted again takes a new slot, which is its original from then on."""
     ring = _aged()
     _accept_at(ring, ("a", 0), ("a", 1_001))
 
@@ -459,7 +462,7 @@ def test_too_old_takes_a_slot() -> None:
 
 @pytest.mark.parametrize("max_age_ms", [0, 10**15])
 def test_no_age_or_a_large_one(max_age_ms: int) -> None:
-    """Without a limit no ID is too old; and none is before a limit that lies far off."""
+    """A ring without an age limit has no ID that is too old, and neither has one with a distant limit."""
     ring = Ring(10, max_age_ms=max_age_ms)
 
     assert _accept_at(ring, ("a", 0), ("a", 10**14)) == "AD"
@@ -486,7 +489,7 @@ def test_age_in_new_times() -> None:
 
 
 def test_age_check_changes_nothing() -> None:
-    """With an age too, a check that is not applied leaves no trace."""
+    """A check with an age limit leaves no trace if it is not applied."""
     ring = _aged()
     _accept_at(ring, ("a", 0))
 
@@ -529,7 +532,7 @@ def test_age_takes_little_memory() -> None:
 
 
 def test_age_against_a_plain_reading() -> None:
-    """With ages and sizes mixed, in any batches, the ring says what a list of (ID, time) of the last N says."""
+    """A ring with an age limit equals a list of the last N pairs of ID and time, in any batches."""
     source = random.Random(11)
     for capacity in (0, 1, 3, 8):
         ring, accepted = Ring(capacity, max_age_ms=50), list[tuple[str, int]]()

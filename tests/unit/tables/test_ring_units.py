@@ -29,7 +29,7 @@ def applied(ring: Ring, *units: str, times: Sequence[int] | None = None) -> Chec
 
 @pytest.mark.parametrize("together", [True, False])
 def test_one_known_id_is_enough(together: bool) -> None:
-    """Wherever it stands among the others; those are not added."""
+    """A unit with one known ID is a duplicate, and its other IDs are not added."""
     ring = Ring(10)
     if together:
         assert run(ring, "x", "abx", "b", "xab") == [ACCEPTED, DUPLICATE, ACCEPTED, DUPLICATE]
@@ -66,7 +66,7 @@ def test_twice_inside_counts_once() -> None:
 
 
 def test_none() -> None:
-    """Without an ID it passes, each time."""
+    """A unit without an ID always passes."""
     ring = Ring(10)
 
     assert run(ring, "", "a", "") == [UNCHECKED, ACCEPTED, UNCHECKED]
@@ -83,7 +83,7 @@ def test_more_than_the_ring_holds() -> None:
 
 
 def test_judged_by_the_head_before_it() -> None:
-    """Its own IDs push nothing out while it is judged: what was live when it came counts."""
+    """A unit is judged against the ring before it: its own IDs push no known ID out meanwhile."""
     ring = Ring(3)
     run(ring, "a", "b", "c")
 
@@ -92,7 +92,7 @@ def test_judged_by_the_head_before_it() -> None:
 
 
 def test_ring_of_one_and_of_none() -> None:
-    """The smallest, and off."""
+    """A ring of size 1 knows the last ID, and one of size 0 is off."""
     one, none = Ring(1), Ring(0)
 
     assert run(one, "ab", "b", "a") == [ACCEPTED, DUPLICATE, ACCEPTED]
@@ -100,7 +100,7 @@ def test_ring_of_one_and_of_none() -> None:
 
 
 def test_too_old() -> None:
-    """By the message's own time, against that of each ID."""
+    """The age of each known ID is judged by the message's own time."""
     ring = Ring(10, max_age_ms=100)
     run(ring, "a", "b", times=[0, 90])
 
@@ -111,7 +111,7 @@ def test_too_old() -> None:
 
 @pytest.mark.parametrize("capacity", [0, 1, 3, 10])
 def test_plain_messages_as_ever(capacity: int) -> None:
-    """With one ID or none each, it says what the plain check says."""
+    """Units with one ID or none get the verdicts of the plain check."""
     letters = [None, "a", "b", "a", None, "c", "d", "a", "b", "e", "c"]
     units, plain = Ring(capacity), Ring(capacity)
     for batch in (letters, letters[::-1], letters):

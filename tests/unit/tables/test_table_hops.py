@@ -55,7 +55,7 @@ class Log:
         self.end += 1
 
     def compact(self) -> None:
-        """Of each key the last record stays."""
+        """Keep only the last record of each key."""
         last = {record.key: record for record in self.records}
         self.records = sorted(last.values())
 
@@ -104,7 +104,10 @@ def _known(
 
 
 async def test_who_knows_no_hops_is_kept_out(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """From the first hop on the meta record, which an opening after a clean stop reads alone, has format 2; cleared or not."""
+    """The meta record has format 2 from the first hop on, cleared or not.
+
+    An opening after a clean stop reads that record alone, so a version without hops refuses it.
+    """
 
     def formats() -> list[int]:
         return [
@@ -135,7 +138,7 @@ def log_meta(table: LaneTable) -> codec.Meta:
 
 
 async def test_restart_and_another_disk(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """A restart knows it from RocksDB, another machine from the changelog."""
+    """A restart restores hops from RocksDB, and another machine from the changelog."""
     table = tables()
     epoch, _ = await _open(table, log)
     assert _known(table, log, epoch, Arrival(WAY, 5, 4), Arrival(WAY, 9, 4)) == [False, False]
@@ -155,7 +158,7 @@ async def test_restart_and_another_disk(log: Log, tables: Callable[..., LaneTabl
 
 
 async def test_end_between_commit_and_store(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """What was committed and not written to RocksDB any more is known from the changelog."""
+    """A hop that was committed but not written to RocksDB is restored from the changelog."""
     table = tables()
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, Arrival(WAY, 5, 0))
@@ -169,7 +172,7 @@ async def test_end_between_commit_and_store(log: Log, tables: Callable[..., Lane
 
 
 async def test_before_the_commit_nothing_is_known(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """A batch that was decided and not committed leaves no trace: it is no duplicate of itself."""
+    """A batch that was decided but not committed leaves no trace: it is not a duplicate of itself."""
     table = tables()
     epoch, _ = await _open(table, log)
     table.check_hops([Arrival(WAY, 5, 0)])
@@ -178,7 +181,7 @@ async def test_before_the_commit_nothing_is_known(log: Log, tables: Callable[...
 
 
 async def test_one_record_a_way_and_batch(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """However many came; and none where nothing did."""
+    """A batch writes one record for each route with new hops, however many, and none otherwise."""
     table = tables()
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, *(Arrival(WAY, index, 0) for index in range(50)), Arrival(OTHER_WAY, 60, 0))
@@ -189,7 +192,7 @@ async def test_one_record_a_way_and_batch(log: Log, tables: Callable[..., LaneTa
 
 
 async def test_in_memory_only(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """Nothing is written down, and every opening begins with nothing; also where something was written down before."""
+    """A table in memory writes nothing and begins empty at each opening, even if hops were stored before."""
     table = tables()
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, Arrival(WAY, 5, 0))
@@ -224,7 +227,10 @@ async def test_cleared(log: Log, tables: Callable[..., LaneTable]) -> None:
 
 
 async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """With less room the highest stay; off, all passes and nothing is written; on again, what was known is still true."""
+    """A smaller table keeps the highest hops.
+
+    A disabled one passes all and writes nothing; enabled again, it still knows the earlier hops.
+    """
     table = tables()
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, *(Arrival(WAY, index, 2) for index in range(2, 8)))
@@ -250,7 +256,7 @@ async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
 
 
 async def test_state_of_earlier_versions(log: Log, tables: Callable[..., LaneTable], tmp_path: Path) -> None:
-    """RocksDB and changelog without anything of bridges are gone on with."""
+    """RocksDB and changelog of a version without bridges are used further."""
     table = tables()
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, ids=[b"a", b"b"])
@@ -286,7 +292,7 @@ async def test_damaged_record_on_disk(log: Log, tables: Callable[..., LaneTable]
 async def test_whatever_happens(
     log: Log, tables: Callable[..., LaneTable], tmp_path: Path, seed: int
 ) -> None:
-    """Restarts, lost disks, compaction, ends before the store, clearing: it knows what a memory knows that lives on."""
+    """A table knows what an uninterrupted memory knows, through restarts, lost disks, compaction, lost writes and clearing."""
     dice = random.Random(seed)
     capacity = dice.choice([2, 5, 1_000])
     reference = HopMemory(capacity)

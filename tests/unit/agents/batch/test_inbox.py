@@ -1,4 +1,4 @@
-"""What waits for a lane is in order, and as little as possible apart."""
+"""The inbox of a lane: batches in order and joined where possible."""
 
 import random
 from dataclasses import replace
@@ -24,7 +24,7 @@ def taken(mail: Inbox) -> list[FetchedBatch]:
 
 
 def test_what_goes_on_is_joined() -> None:
-    """However many small batches wait, they are one, with everything that was known of them."""
+    """Small batches that wait are joined into one, with all their known problems, however many they are."""
     mail = Inbox()
     for begin in range(0, 100, 5):
         assert mail.add(batch(begin, begin + 5, malformed={begin: f"{begin} is damaged"}))
@@ -52,7 +52,7 @@ def test_what_does_not_go_on_stays_apart(later: FetchedBatch) -> None:
 
 
 def test_markers_between_are_part_of_it() -> None:
-    """A batch may end behind its last record, where markers stand; the next one goes on there."""
+    """A batch may end behind its last record, after markers, and the next batch continues there."""
     mail = Inbox()
     first = FetchedBatch(INPUT, 0, 0, 7, batch(0, 5).records, 1)
     mail.add(first)
@@ -74,7 +74,7 @@ def test_no_batch_becomes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_room_is_bounded() -> None:
-    """What is not taken stays with Faust and the broker; where there is room again it is taken up."""
+    """A full inbox refuses batches, which stay with Faust and the broker until there is room again."""
     mail = Inbox()
     for number in range(MAIL_MAX):
         assert mail.add(batch(10 * number, 10 * number + 5))
@@ -87,7 +87,7 @@ def test_room_is_bounded() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
-    """Whatever comes when, each topic's records come out as they came in."""
+    """The records of each topic leave in their order of arrival, without loss or repetition."""
     rng = random.Random(seed)
     mail = Inbox()
     came: dict[str, list[Any]] = {INPUT: [], FORWARD: []}
@@ -115,7 +115,7 @@ def _of(partition: int, begin: int, end: int) -> FetchedBatch:
 
 
 def test_a_transaction_takes_what_all_partitions_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One batch of each partition, as many records as a transaction may have; a forwarded batch goes alone."""
+    """A transaction takes one batch of each partition, up to its number of records. A forwarded batch goes alone."""
     monkeypatch.setattr("agents.batch.inbox.TRANSACTION_RECORDS_MAX", 10)
     mail = Inbox()
     first = [_of(0, 0, 4), _of(1, 0, 4), batch(0, 1, FORWARD), _of(2, 0, 4), _of(0, 9, 10), _of(3, 0, 2)]

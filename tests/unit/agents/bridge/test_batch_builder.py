@@ -1,4 +1,4 @@
-"""What a cycle's record batches hold, and where they go."""
+"""Record batches of a bridge's cycle, and their destinations."""
 
 import math
 import re
@@ -92,7 +92,10 @@ def _headers(load: CycleBatches) -> list[dict[str, bytes]]:
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_hop_and_confirmed(trace: bool) -> None:
-    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; nothing of IDs where they count; if asked where it was."""
+    """A record carries its hop (bridge, topic ID, partition, offset) and the confirmed offset at its departure.
+
+    A header about IDs is added only if they do not count, and the trace only if it is configured.
+    """
     load = _load(_plan(returns="drop" if trace else None), [Record(12), Record(14)])
 
     assert _headers(load) == [
@@ -107,12 +110,12 @@ def test_hop_and_confirmed(trace: bool) -> None:
 
 
 def test_ids_ignored() -> None:
-    """It says so in each record."""
+    """A bridge that ignores IDs marks each record with that."""
     assert _headers(_load(_plan(user_ids="ignore"), [Record(12)]))[0]["_RF_BRIDGE_IDS"] == b"ignore"
 
 
 def test_without_detection() -> None:
-    """No header of ours."""
+    """A bridge without duplicate detection writes no header of Ringfence."""
     assert _headers(_load(_plan(use_duplicate_detection=False), [Record(12)])) == [{}]
 
 
@@ -126,14 +129,14 @@ def test_without_detection() -> None:
     ],
 )
 def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: bytes) -> None:
-    """By the group; without one by the ID, if that counts; else by the hop, which a resend has again."""
+    """The group decides a record's partition, else an ID that counts, else the hop, which a resend has again."""
     (batch,) = _load(_plan(**keys), [Record(12, key, headers=headers)]).batches
 
     assert batch.partition == Partitioner(4)[place]
 
 
 def test_home_by_the_targets_rules() -> None:
-    """Partitioner and group header are the target's; an envelope's group is its key."""
+    """The target's partitioner and group header decide the home; an envelope's group is its key."""
     plan = _plan({"partitioner": "crc32", "group_header": "X"})
     load = _load(
         plan, [Record(12, b"k", headers=(("X", b"g1"),)), Record(13, b"e", headers=(("_RF_TX", b"json/1"),))]
@@ -144,7 +147,7 @@ def test_home_by_the_targets_rules() -> None:
 
 
 def test_order() -> None:
-    """Batches of one partition stand in order, also over full ones."""
+    """Batches of one partition keep their order, across full ones too."""
     load = _load(_plan(), [Record(index, b"g", b"%d" % index) for index in range(10, 20)])
 
     assert [record["value"] for batch in load.batches for record in batch.builder.records] == [
@@ -154,7 +157,7 @@ def test_order() -> None:
 
 
 def test_without_timestamps() -> None:
-    """-1 is none: aiokafka would give such records, where they begin a batch, the timestamp of the first that has one."""
+    """A missing timestamp is -1, because aiokafka would give leading records the timestamp of the first that has one."""
     load = _load(
         _plan(), [Record(number, timestamp=time) for number, time in enumerate((-1, -1, 7, -1, 9), 12)]
     )
@@ -166,7 +169,7 @@ def test_without_timestamps() -> None:
 
 
 def test_smaller_batches() -> None:
-    """Where the target refused one, they are no larger than is asked for."""
+    """Batches are limited to the given number of records for a target partition that refused one."""
     partition = Partitioner(4)[b"g"]
     load = _load(_plan(), [Record(index) for index in range(10, 15)], records_max={partition: 2})
 
@@ -174,7 +177,10 @@ def test_smaller_batches() -> None:
 
 
 def test_quarantine() -> None:
-    """What is too large, refused or malformed goes there with the reason, and counts as under way; the rest flows."""
+    """A record that is too large, refused or malformed goes to quarantine with the reason, and counts as in flight.
+
+    All other records flow.
+    """
     records = [Record(12), Record(13, value=b"x" * 480), Record(14), Record(15)]
     load = _load(_plan(), records, refused={14: "no"}, malformed={(2, 15): "bad"})
     kept = [batch for batch in load.batches if batch.topic == "b.quarantine"]
@@ -195,7 +201,7 @@ def test_quarantine() -> None:
 
 
 def test_compacted_target() -> None:
-    """It takes no record without a key."""
+    """A compacted target takes no record without a key."""
     target = Target(4, 500, compacted=True, quarantine_bytes_max=500)
     load = _load(_plan(), [Record(12, None), Record(13)], target)
 
@@ -206,7 +212,10 @@ NO_QUARANTINE = Target(4, 500, compacted=False, quarantine_bytes_max=0)
 
 
 def test_no_quarantine() -> None:
-    """What fits nowhere stops its partition, and nothing else: what stands before it goes out, and nothing is left out in silence."""
+    """A record that fits nowhere stops only its partition, and the records before it go out.
+
+    No record is left out silently.
+    """
     window = Window(1_000)
     for partition in (1, 2):
         window.open(partition, TOPIC_ID, 10)
@@ -232,7 +241,7 @@ def test_no_quarantine() -> None:
 
 
 def test_filtered_before_what_stops() -> None:
-    """Counted is what was looked at before it."""
+    """Only records before the one that stops its partition are counted as filtered."""
     plan = _plan(filter_header="pass", filter_values=["y"])
     yes = (("pass", b"y"),)
     records = [Record(10), Record(11, headers=yes), Record(12, value=b"x" * 600, headers=yes), Record(13)]
@@ -242,7 +251,7 @@ def test_filtered_before_what_stops() -> None:
 
 
 def test_refused_by_the_quarantine() -> None:
-    """What it has refused itself stops its partition, as where there is none."""
+    """A record that the quarantine topic itself refused stops its partition, as if there were no quarantine."""
     load = _load(_plan(), [Record(12), Record(13)], refused={13: "no"}, refused_by_all={13: "nor here"})
     (error,) = load.stopped.values()
 
@@ -252,7 +261,7 @@ def test_refused_by_the_quarantine() -> None:
 
 
 def test_share() -> None:
-    """Each record goes to exactly one member, also those without a group."""
+    """Each record goes to exactly one member, even without a group."""
     members = [
         {"name": "berlin"},
         *({"name": member, "bootstrap_servers": f"{member}:1"} for member in MEMBERS[1:]),
@@ -278,7 +287,7 @@ def test_share() -> None:
 
 
 def test_timestamps_that_are_no_nearer() -> None:
-    """Of one timestamp that was refused follows what is refused later: who is as far ahead or farther, or as old or older."""
+    """The refusal of one timestamp covers all timestamps that are as far ahead or farther, or as old or older."""
     now, wall = clock.now() * 1000, 1_000_000_000.0
     refused = Refused()
     refused.learn_time(1_007_200_000, clock.now(), wall)
@@ -295,7 +304,7 @@ def test_timestamps_that_are_no_nearer() -> None:
 
 
 def test_refused_for_their_time() -> None:
-    """They go to quarantine at once, and what is nearer is still tried."""
+    """A record with a refused timestamp goes to quarantine at once, and nearer timestamps are still tried."""
     refused = Refused()
     refused.learn_time(5_000, clock.now(), 1_000.0)
     refused.learn_time(10, clock.now(), 1_000.0)
@@ -313,7 +322,7 @@ def test_refused_for_their_time() -> None:
 
 
 def test_codes_that_concern_one_record() -> None:
-    """Also the one that aiokafka does not know."""
+    """The error codes about one record include the code that aiokafka does not know."""
     assert issubclass(for_code(87), FOR_GOOD)
 
 
@@ -335,7 +344,10 @@ def test_codes_that_concern_one_record() -> None:
     ],
 )  # fmt: skip
 def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """What is sent again after one of them was changed may come to another partition: operators are told to end the bridge in order before."""
+    """Each of these keys may move repeated messages to another partition.
+
+    The page docs/bridges.md names it among those for which the bridge must be drained before a change.
+    """
     headers = [(("_AMQ_DUPL_ID", b"id-%d" % index), ("h", b"h-%d" % index)) for index in range(30)]
     records = [
         Record(10 + number, None, b"%d" % number, header[: 1 + number % 2])

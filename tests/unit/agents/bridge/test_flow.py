@@ -1,4 +1,4 @@
-"""What a drain stops at, and what is learned of a batch that the target refuses."""
+"""The end of a drain, and the lessons from a batch that the target refuses."""
 
 import math
 from dataclasses import replace
@@ -67,7 +67,7 @@ def _at_ends(flow: Flow) -> list[bool]:
 
 
 async def test_drain_stops_at_the_end() -> None:
-    """What came behind the ends is left; and what stands there is asked for no more."""
+    """A drain leaves records behind the end offsets, and asks for no more from a partition at its end."""
     flow, loader = _flow({0: 3, 1: 0}), _Loader()
     assert flow.wanted() == {0: 0}
     assert _at_ends(flow) == [False, True]
@@ -80,7 +80,7 @@ async def test_drain_stops_at_the_end() -> None:
 
 
 async def test_without_ends() -> None:
-    """It never stands at any."""
+    """A flow without end offsets never reaches an end."""
     flow, loader = _flow(), _Loader()
     await _send(flow, loader, 5)
     await flow.settle()
@@ -96,7 +96,7 @@ def _refused(flow: Flow, count: int, topic: str = "t") -> bool:
 
 
 async def test_refused_batch_is_halved_until_confirmed() -> None:
-    """The limit stays until all that was in the refused cycle is confirmed."""
+    """The halved limit stays until every record of the refused cycle is confirmed."""
     flow = _flow()
 
     assert _refused(flow, 9)
@@ -113,7 +113,7 @@ async def test_refused_batch_is_halved_until_confirmed() -> None:
 
 
 def test_refused_for_its_time() -> None:
-    """What one timestamp tells of others is learned from a record that is alone, and forgotten when the target is another one."""
+    """A refused timestamp applies to other records only if its record was alone. It is forgotten when the target changes."""
     flow = _flow()
     place = flow.window.places[0]
     batch = Batch("t", 7, None, Cycle({place: 10}), (place, 4), timestamp=2**52)
@@ -127,7 +127,7 @@ def test_refused_for_its_time() -> None:
 
 
 def test_refused_by_the_quarantine() -> None:
-    """It is known of this record; another fault teaches nothing."""
+    """A refusal by the quarantine topic is remembered for its record alone; another error is not remembered."""
     flow = _flow()
 
     assert _refused(flow, 1, "b.quarantine")
@@ -140,7 +140,10 @@ TARGET = Target(4, 500, compacted=False, quarantine_bytes_max=0, settings="as it
 
 
 async def test_what_nothing_takes_stops_its_partition_alone() -> None:
-    """It is confirmed up to there, waits until the target was looked at, and the others are read on meanwhile."""
+    """A record that nothing takes stops its partition until the target was looked at.
+
+    Records before it are confirmed, and other partitions are read on.
+    """
     flow = _flow()
     flow.looked(TARGET)
     await _send(flow, _Loader(stops=3), 5)
@@ -154,7 +157,10 @@ async def test_what_nothing_takes_stops_its_partition_alone() -> None:
 
 
 async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
-    """Not before: else it would end the producer for all partitions again and again. And never of another topic of that name."""
+    """A refused record is tried again only after the target has changed.
+
+    Otherwise it would end the producer for all partitions repeatedly; it never counts for another topic of that name.
+    """
     flow = _flow()
     flow.looked(TARGET)
     assert _refused(flow, 1)
@@ -173,7 +179,10 @@ async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
 
 
 async def test_fewer_at_once_over_a_narrow_link() -> None:
-    """As many as are acknowledged in time, by what the last ones took; what is filtered says nothing of the link."""
+    """The records in flight are as many as are acknowledged in time, by the time that the last ones took.
+
+    Filtered records do not count.
+    """
     flow = _flow()
     for end in (5, 10):
         await _send(flow, _Loader(), end)

@@ -27,12 +27,15 @@ def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing
 
 
 def test_first_start() -> None:
-    """Nothing was ever forwarded: all begin where the log does, and that is written down before any begins."""
+    """A first start begins at the begin of the log in every member, and records that before any member begins."""
     assert decide(TWO, {}, {0: 3, 1: 0}) == Adopt(ONE, {0: 3, 1: 0})
 
 
 def test_all_have_lost_their_offsets() -> None:
-    """Nobody knows the former members any more: with others it starts where the log does, too, and docs/bridges.md warns of it."""
+    """Members that have all lost their offsets start at the begin of the log, even under other names.
+
+    The page docs/bridges.md warns of it.
+    """
     assert decide(THREE, {"berlin": {}, "paris": {}}, {0: 3}) == Adopt(Map(1, THREE), {0: 3})
     assert decide(("oslo", "rome"), {}, {0: 3}) == Adopt(Map(1, ("oslo", "rome")), {0: 3})
     document = (Path(__file__).parents[4] / "docs" / "bridges.md").read_text("utf-8")
@@ -40,31 +43,31 @@ def test_all_have_lost_their_offsets() -> None:
 
 
 def test_same_members() -> None:
-    """As before, wherever each stands."""
+    """A bridge with the same members runs as before, wherever each of them is."""
     assert decide(TWO, {"berlin": _at(5), "paris": _at(9)}, {0: 0}) == Run(ONE)
 
 
 def test_operator_commit() -> None:
-    """An offset that somebody set has no note, and changes no members."""
+    """An offset that somebody set has no metadata, and changes no members."""
     assert decide(TWO, {"berlin": _at(5, None), "paris": _at(9)}, {0: 0}) == Run(ONE)
 
 
 def test_changed_apart() -> None:
-    """What lies between would go to nobody or to two."""
+    """A change of members at different offsets is refused, because the records between would go to nobody or to two."""
     found = {"berlin": _at(5), "paris": _at(9)}
 
     assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 5, "paris": 9})
 
 
 def test_changed_together() -> None:
-    """All begin where the former ones ended, also who is new."""
+    """New members begin, like the former ones, at the offset that all former members had reached."""
     found = {"berlin": _at(9), "paris": _at(9)}
 
     assert decide(THREE, found, {0: 0}) == Adopt(Map(2, THREE), {0: 9})
 
 
 def test_removed_member_counts() -> None:
-    """A member that goes must have got its share first."""
+    """A member that leaves must have received its share first."""
     found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}
 
     assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9, "rome": 5})
@@ -72,7 +75,7 @@ def test_removed_member_counts() -> None:
 
 
 def test_returned_member_is_not_asked() -> None:
-    """What it committed long ago, under other members, says nothing."""
+    """The offset of a returned member, committed long ago under other members, is ignored."""
     now = Map(3, TWO)
     found = {"berlin": _at(20, now), "paris": _at(20, now), "rome": _at(9, Map(2, THREE))}
 
@@ -80,7 +83,7 @@ def test_returned_member_is_not_asked() -> None:
 
 
 def test_cut_short() -> None:
-    """A change that was written down for some only is completed: nobody has forwarded by it."""
+    """A change that was recorded by some members only is completed, because nobody has forwarded under it."""
     now = Map(2, THREE)
     found = {"berlin": _at(9, now, NOT_BEGUN), "paris": _at(9), "rome": {}}
 
@@ -88,7 +91,10 @@ def test_cut_short() -> None:
 
 
 def test_lost_offset_is_no_change_cut_short() -> None:
-    """Who has begun says that the change was complete: at its offset the other's messages before would be skipped."""
+    """A member that has begun proves that the change was complete.
+
+    Adopting its offset would skip the earlier messages of the other member.
+    """
     for still in ("", AT_REST):
         found = {"berlin": _at(1_000, ONE, still), "paris": {}}
 
@@ -96,7 +102,10 @@ def test_lost_offset_is_no_change_cut_short() -> None:
 
 
 def test_stand_in_for_a_lost_member() -> None:
-    """It gets the lost one's share by a name of its own: what it had confirmed of its own share says nothing of that. Offsets set back lose it."""
+    """A stand-in for a lost member takes its share under a separate name, whose messages are not known yet.
+
+    Offsets that are set back lose that share.
+    """
     source, topic = "eu.berlin.%s.orders", "A" * 22
     stands = {"berlin": _at(100), "paris": _at(40, still="")}
     memory = HopMemory(20_000)
@@ -112,7 +121,10 @@ def test_stand_in_for_a_lost_member() -> None:
 
 
 def test_died_at_one_offset() -> None:
-    """What they sent beyond it would be sent again, to other members: a drain comes first."""
+    """A drain has to precede a change of members after a crash.
+
+    Messages sent beyond the common offset would be sent again, to other members.
+    """
     found = {"berlin": _at(9), "paris": _at(9, still="")}
 
     assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9})
@@ -120,7 +132,7 @@ def test_died_at_one_offset() -> None:
 
 
 def test_source_recreated_and_members_changed() -> None:
-    """Offsets of a topic that was deleted say nothing of the new one, which all begin at its start."""
+    """Offsets of a deleted topic do not count for the new one, which all members begin at its start."""
     old = Committed(1_000, encode(OffsetMetadata("T" * 22, 1, map=ONE, still=AT_REST)))
     found = {name: {0: stand(old, "U" * 22, 3)} for name in TWO}
 
@@ -130,7 +142,7 @@ def test_source_recreated_and_members_changed() -> None:
 
 
 def test_partition_that_one_has_not_begun() -> None:
-    """One has forwarded of a new partition, another has not: they stand apart."""
+    """A new partition that only one member has begun counts as different offsets."""
     found: dict[str, Standing] = {
         "berlin": {0: MemberPosition(9, ONE, AT_REST), 1: MemberPosition(2, ONE, AT_REST)},
         "paris": _at(9),
@@ -140,7 +152,7 @@ def test_partition_that_one_has_not_begun() -> None:
 
 
 def test_each_group_has_one_owner() -> None:
-    """The same for every bridge, and spread evenly."""
+    """Each group has the same owner for every bridge, and groups are spread evenly."""
     groups = [b"g%d" % index for index in range(3_000)]
     found = Owner(THREE)
     counts = Counter(found[group] for group in groups)
@@ -150,7 +162,7 @@ def test_each_group_has_one_owner() -> None:
 
 
 def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long groups are, what is remembered of them and of homes stays within one limit, and every owner is right."""
+    """The memory for owners and homes stays within one limit, however long group names are, and every owner is right."""
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
@@ -166,7 +178,7 @@ def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_member_moves_its_share_alone() -> None:
-    """Who was another's before the third came is still, unless it is the third's."""
+    """A third member takes over some groups; all others stay with their former owner."""
     groups = [b"g%d" % index for index in range(3_000)]
 
     assert all(owner(THREE, group) in {owner(TWO, group), "rome"} for group in groups)

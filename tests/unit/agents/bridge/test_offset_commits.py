@@ -1,4 +1,4 @@
-"""What is committed, with which note, and what waits for it."""
+"""Commits of a bridge: offsets, their metadata, and the steps that wait for them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -67,7 +67,10 @@ async def given() -> _Bridge:
 
 
 async def test_nothing_is_read_before_the_beginning_is_committed(given: _Bridge) -> None:
-    """Else who opens the partition after a crash would begin elsewhere. Of each opening anew."""
+    """A bridge reads a partition only after it has committed the begin offset, at each opening.
+
+    Otherwise the next holder after a crash would begin elsewhere.
+    """
     given.open(0, 50)
     given.consumer.fails = True
     await given.commit()
@@ -83,7 +86,7 @@ async def test_nothing_is_read_before_the_beginning_is_committed(given: _Bridge)
 
 
 async def test_note_says_what_stops_the_partition(given: _Bridge) -> None:
-    """Its own reason before that of all; and none where it goes on again."""
+    """The metadata contains the partition's own reason to stop, else the common one, and none after it resumes."""
     given.open(0, 5)
     given.open(1, 5)
     given.state.fail(TARGET, "target: away")
@@ -102,7 +105,7 @@ async def test_note_says_what_stops_the_partition(given: _Bridge) -> None:
 
 
 async def test_at_rest(given: _Bridge) -> None:
-    """Only the last commit says so, and only of what nobody has sent more of."""
+    """Only the last commit marks a partition as at rest, and only if nobody has sent more of it."""
     given.open(0, 5)
     given.open(1, 5, sent=9)
     await given.commit()

@@ -1,4 +1,4 @@
-"""Where a bridge goes on, and what stands beside its offsets."""
+"""Start offsets of a bridge, and the metadata beside its offsets."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ NOTE = OffsetMetadata(LOG.topic_id, 2, forwarded=7)
 
 
 def test_goes_on() -> None:
-    """Where it stood, with what was counted."""
+    """A bridge resumes at its committed offset, with the counts from its metadata."""
     found = begin(0, LOG, 50, NOTE, [], "latest")
 
     assert (found.offset, found.note, found.recreated, found.gap, found.beyond) == (50, NOTE, False, 0, False)
@@ -33,14 +33,14 @@ def test_goes_on() -> None:
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", 10), ("latest", 90)])
 def test_first_start(start: str, expected: int) -> None:
-    """At the first record, or at what committed readers see last."""
+    """A first start begins at the first record, or at the last one that committed readers see."""
     found = begin(0, LOG, None, None, [], "latest" if start == "latest" else "earliest")
 
     assert (found.offset, found.note) == (expected, OffsetMetadata(LOG.topic_id, 2))
 
 
 def test_partition_added() -> None:
-    """One that was not there when the bridge began is forwarded from its beginning."""
+    """A partition added after the bridge began is forwarded from its beginning."""
     before = OffsetMetadata(LOG.topic_id, 1)
 
     assert begin(1, LOG, None, None, [before], "latest").offset == 10
@@ -49,7 +49,7 @@ def test_partition_added() -> None:
 
 
 def test_recreated() -> None:
-    """The offset is of another topic: from the start, and nothing was counted yet."""
+    """The offset of another topic does not count: the bridge starts at the begin, with empty counts."""
     found = begin(0, LOG, 50, replace(NOTE, topic_id="U" * 22, map=Map(1, ("a", "b"))), [], "latest")
 
     assert (found.offset, found.recreated) == (10, True)
@@ -57,14 +57,14 @@ def test_recreated() -> None:
 
 
 def test_gap() -> None:
-    """Retention took what comes next."""
+    """A gap is reported if retention deleted the next messages."""
     found = begin(0, LOG, 4, NOTE, [], "earliest")
 
     assert (found.offset, found.gap, found.note.gap_records) == (10, 6, 6)
 
 
 def test_beyond_the_end() -> None:
-    """It stays where it is; the end itself is not beyond."""
+    """An offset beyond the end of the log is reported; the end itself is not beyond."""
     assert begin(0, LOG, 101, NOTE, [], "earliest").beyond
     assert not begin(0, LOG, 100, NOTE, [], "earliest").beyond
 
@@ -74,32 +74,35 @@ def _missing(offset: int, confirmed: int = 80, reached: int = 110, topic_id: str
 
 
 def test_lost_end_under_it() -> None:
-    """What was sent decides, and not what was committed last: new messages below that have offsets that the target knows."""
+    """The offset that was sent decides, not the last commit. New messages below it have offsets that the target knows."""
     found = begin(0, LOG, 50, NOTE, [], "earliest", _missing(105))
 
     assert (found.beyond, found.offset, found.note.lost_end) == (True, 80, 110)
 
 
 def test_lost_end_of_what_a_predecessor_sent() -> None:
-    """It died with messages under way, which the target may have."""
+    """An offset sent by a predecessor counts, since the target may have its messages in flight."""
     assert begin(0, LOG, 90, replace(NOTE, sent=101), [], "earliest").beyond
     assert not begin(0, LOG, 90, replace(NOTE, sent=100), [], "earliest").beyond
 
 
 def test_lost_end_and_grown() -> None:
-    """The log did not have the offset; that it has it now makes it another record. The target may have got more than was read last."""
+    """A log that lost its end and grew again has other records at the old offsets.
+
+    The target may have received more than the log has.
+    """
     assert begin(0, LOG, 50, NOTE, [], "earliest", _missing(95, reached=95)).beyond
 
 
 def test_retention_under_it() -> None:
-    """What was confirmed and not committed yet is no gap."""
+    """Messages that were confirmed but not yet committed do not count as a gap."""
     found = begin(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, reached=82))
 
     assert (found.beyond, found.offset, found.gap) == (False, 85, 5)
 
 
 def test_recreated_under_it() -> None:
-    """What was known of the former topic says nothing of this one."""
+    """The state of the former topic does not apply to a recreated one."""
     found = begin(
         0, LOG, 50, replace(NOTE, topic_id="U" * 22), [], "earliest", _missing(105, topic_id="U" * 22)
     )
@@ -108,7 +111,10 @@ def test_recreated_under_it() -> None:
 
 
 def test_stands_until_somebody_acts() -> None:
-    """Also when the log has grown beyond: until the offset is set, which leaves no note, or the topic is another one."""
+    """A lost end stays, even if the log grows beyond it.
+
+    It ends when somebody sets the offset, which leaves no metadata, or when the topic is another one.
+    """
     stands = replace(NOTE, lost_end=110, error="stopped: ...")
     grown = replace(LOG, end=500)
 
@@ -118,7 +124,10 @@ def test_stands_until_somebody_acts() -> None:
 
 
 def test_way_out_of_a_lost_end() -> None:
-    """Setting the offset back is told only to who may have set it: the target would drop what is new there."""
+    """The error suggests ``--reset-offsets`` only if an operator may have set the offset.
+
+    After the end of a forwarded log was lost, the target would discard new messages at these offsets.
+    """
     (plan,) = plans(
         validate(
             {
@@ -141,14 +150,14 @@ def test_way_out_of_a_lost_end() -> None:
 
 
 def test_operator_commit() -> None:
-    """An offset without a note is an offset all the same."""
+    """An offset without metadata counts as well."""
     found = begin(0, LOG, 20, None, [], "earliest")
 
     assert (found.offset, found.note) == (20, OffsetMetadata(LOG.topic_id, 2))
 
 
 def test_note_round_trip() -> None:
-    """What is written is what is read."""
+    """Commit metadata reads back as it was written."""
     note = OffsetMetadata(
         "T" * 22,
         3,
@@ -172,7 +181,7 @@ def test_note_round_trip() -> None:
 
 
 def test_note_fits() -> None:
-    """Kafka refuses commits whose text is too long: an error is cut, whatever it holds."""
+    """An error in the metadata is cut, because Kafka refuses commits with too long a text."""
     text = encode(
         OffsetMetadata(
             "T" * 22, error="é\n" * 5_000, map=Map(1, tuple("m" * 50 + str(index) for index in range(40)))
@@ -187,5 +196,5 @@ def test_note_fits() -> None:
     "text", ["", "x", "[]", "{}", '{"v":2}', '{"v":1,"map":{}}', '{"v":1,"forwarded":"x"}', "null"]
 )
 def test_not_a_note(text: str) -> None:
-    """Anybody may write there."""
+    """Metadata that a bridge did not write is ignored."""
     assert decode(text) is None

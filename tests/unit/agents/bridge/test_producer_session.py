@@ -1,4 +1,4 @@
-"""What ends a producer's life, and what that says of the record that was on its way."""
+"""Errors that end a producer session, and their meaning for the record in flight."""
 
 import asyncio
 from typing import cast
@@ -29,7 +29,10 @@ from tests.support.bridges.simulated import Producer
     ],
 )
 async def test_what_a_refusal_is_about(error: KafkaError, quarantine: bool, of_this_record: bool) -> None:
-    """Who may not write to the target can forward nothing; who may not write to the quarantine only not what goes there."""
+    """A producer that may not write to the target forwards nothing.
+
+    One that may not write to the quarantine topic lacks only that destination.
+    """
     place = Place(0, "A" * 22, 0, 0)
     batch = Batch("q" if quarantine else "t", 0, None, Cycle({place: 1}), (place, 0), quarantine=quarantine)
     producer = Producer()

@@ -1,4 +1,4 @@
-"""Bridges that lead in a circle: a message does not come back to where it has been, and nothing else is held up by that."""
+"""Bridges in a circle: a message does not return to a cluster that it has passed, and holds up nothing else."""
 
 import logging
 from collections import Counter
@@ -46,7 +46,10 @@ class Circle:
     """Clusters with a lane each, and bridges between them."""
 
     def __init__(self, *ways: str, sees: bool = True, **keys: Any) -> None:
-        """``ways``: from where to where, two letters each; ``sees``: the target tells the IDs of its topics."""
+        """Connect the clusters.
+
+        ``ways`` names the bridges as source and target, two letters each; with ``sees`` the target reports the IDs of its topics.
+        """
         self.lanes = {name: Lane() for name in ACCEPTED}
         self.accepted: Counter[str] = Counter()
         self.loads: list[CycleBatches] = []
@@ -90,13 +93,16 @@ class Circle:
 
     @property
     def returned(self) -> int:
-        """What was told of."""
+        """The number of returned messages that were reported."""
         return sum(sum(load.returned.values()) for load in self.loads)
 
 
 @pytest.mark.parametrize("ways", [("ab", "ba"), ("ab", "bc", "ca"), ("ab", "ba", "bc", "cb")])
 def test_not_back(ways: tuple[str, ...]) -> None:
-    """What has no ID is at each cluster once: the bridge that would bring it back holds it back, and counts it."""
+    """A message without ID reaches each cluster once.
+
+    The bridge that would bring it back withholds and counts it.
+    """
     circle = Circle(*ways)
     circle.send("a", [])
 
@@ -106,7 +112,10 @@ def test_not_back(ways: tuple[str, ...]) -> None:
 
 
 def test_back_to_what_may_not_be_seen() -> None:
-    """Where the target does not tell which topics it has, what comes back is seen where it was read before: a round later."""
+    """A message returns for one round if the target does not report its topics' IDs.
+
+    It is recognized in the topic that it was read from before.
+    """
     circle = Circle("ab", "ba", sees=False)
     circle.send("a", [])
 
@@ -115,7 +124,7 @@ def test_back_to_what_may_not_be_seen() -> None:
 
 
 def test_ids_that_do_not_count() -> None:
-    """They may come as often as they are sent, so they come back; it is told, and it has an end."""
+    """Messages with ignored IDs may come as often as they are sent, so they return. The circle is reported, and it ends."""
     circle = Circle("ab", "ba", user_ids="ignore", returns="forward")
     circle.send("a", [("_AMQ_DUPL_ID", b"i")])
 
@@ -125,7 +134,7 @@ def test_ids_that_do_not_count() -> None:
 
 
 def test_other_ways_are_open() -> None:
-    """Two ways to one cluster are no circle; a topic that is created again has none of what it had."""
+    """Two routes to one cluster do not form a circle. A recreated topic has none of its predecessor's messages."""
     circle = Circle("ab", "ac", "bc")
     circle.send("a", [])
 
@@ -159,7 +168,7 @@ def _mesh(known: dict[str, str], max_hops: int) -> Circle:
 @pytest.mark.parametrize("max_hops", [1, 2, 3])
 @pytest.mark.parametrize("headers", [[], [("_AMQ_DUPL_ID", b"i")]])
 def test_members_that_know_one_another(max_hops: int, headers: list[tuple[str, bytes]]) -> None:
-    """What one brings to a member no other brings there, however far messages may go."""
+    """A message that one bridge brings to a member is not brought there by another, at any hop limit."""
     circle = _mesh(dict.fromkeys("abc", "abc"), max_hops)
     circle.send("a", headers)
 
@@ -168,7 +177,7 @@ def test_members_that_know_one_another(max_hops: int, headers: list[tuple[str, b
 
 @pytest.mark.parametrize("sender", ["a", "b", "c"])
 def test_members_in_a_chain(sender: str) -> None:
-    """Those at its ends get what the others have from the one between."""
+    """Members at the ends of a chain get each other's messages from the one between."""
     circle = _mesh({"a": "ab", "b": "abc", "c": "bc"}, 2)
     circle.send(sender, [])
 
@@ -176,7 +185,7 @@ def test_members_in_a_chain(sender: str) -> None:
 
 
 def test_where_it_was_is_bounded() -> None:
-    """The last topics stay, members all."""
+    """The trace keeps only the last topics, but all members."""
     value: bytes = b"berlin"
     for index in range(40):
         value = hop_trace.with_topic(hop_trace.entries(value), hop_trace.topic(str(index)))
@@ -186,7 +195,10 @@ def test_where_it_was_is_bounded() -> None:
 
 
 def test_what_leaves_no_trace() -> None:
-    """Unasked no header says where a message has been; without detection there are no headers of ours, so nothing is to be said of returns."""
+    """A bridge without ``returns`` writes no trace.
+
+    Without duplicate detection it writes no headers, so ``returns`` is a configuration error.
+    """
     for way in (_plan("a", "b"), _plan("a", "b", use_duplicate_detection=False)):
         assert not way.traces
     with pytest.raises(ConfigurationError, match="returns = 'drop' has no effect"):
@@ -195,7 +207,10 @@ def test_what_leaves_no_trace() -> None:
 
 
 def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """With how many there were, what the circle is, and what helps; and counted at once."""
+    """A warning appears at most once a minute, with the number of messages, the circle and the remedy.
+
+    Messages are counted at once.
+    """
     now = 1_000.0
     monkeypatch.setattr(clock, "now", lambda: now)
     caplog.set_level(logging.WARNING, "ringfence.bridge")

@@ -1,4 +1,4 @@
-"""What a record of the source is at the target."""
+"""The translation of a source record into a target record."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ def _headers(translator: Translator, *headers: Header) -> list[Header]:
 
 
 def test_as_it_is() -> None:
-    """Key, value, timestamp, users' headers, repeats and order."""
+    """Key, value, timestamp and users' headers stay, with repeats and order."""
     headers = (("b", b"1"), ("a", None), ("b", b"2"), ("_AMQ_DUPL_ID", b"id"))
     found = Translator().translate(Record(None, None, headers))
 
@@ -34,7 +34,7 @@ def test_as_it_is() -> None:
 
 
 def test_accepted_record() -> None:
-    """Its input key is the key again, and what the lane wrote goes."""
+    """An accepted record gets its input key back, and loses the headers that the lane wrote."""
     headers: tuple[Header, ...] = (
         ("_RF_SOURCE", b"orders/0/1"), ("_RF_KEY", b"input key"), ("a", b"1"), ("_RF_TX_PART", b"1/2"), ("_RF_SEQ", b"7"),
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_accepted_record_without_a_key() -> None:
 
 
 def test_envelope_of_an_input() -> None:
-    """What says that it is one stays; a step over another bridge goes."""
+    """An envelope keeps its envelope header, and loses the headers of another bridge's hop."""
     headers: tuple[Header, ...] = (
         ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"x"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore"),
     )  # fmt: skip
@@ -64,12 +64,12 @@ def test_envelope_of_an_input() -> None:
 
 @pytest.mark.parametrize("wrote", ["_RF_SOURCE", "_RF_BRIDGE_DUPL_ID"])
 def test_hops_that_a_lane_or_a_bridge_wrote(wrote: str) -> None:
-    """They stay, so that what goes on from here does not come back."""
+    """A hop trace that a lane or a bridge wrote stays, so that a forwarded message does not come back."""
     assert _headers(Translator(), (wrote, b"x"), ("_RF_HOPS", b"berlin")) == [("_RF_HOPS", b"berlin")]
 
 
 def test_hops_of_a_client() -> None:
-    """Nobody else may say where a message has been."""
+    """A client's own hop trace is removed, because only lanes and bridges may write one."""
     assert _headers(Translator(), ("_RF_HOPS", b"berlin"), ("a", b"1")) == [("a", b"1")]
 
 
@@ -78,7 +78,7 @@ def _connection(max_hops: int = 1) -> Translator:
 
 
 def test_connection_says_where_it_was() -> None:
-    """The member that forwards is added."""
+    """The trace gets the forwarding member added."""
     assert _headers(_connection(), ("_RF_SOURCE", b"x")) == [("_RF_HOPS", b"paris")]
     assert _headers(_connection(2), ("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")) == [
         ("_RF_HOPS", b"berlin,paris")
@@ -86,7 +86,7 @@ def test_connection_says_where_it_was() -> None:
 
 
 def test_connection_counts_hops() -> None:
-    """What has passed as many members as it may goes no further."""
+    """A message that has passed as many members as it may is not forwarded."""
     record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")))
 
     assert _connection(1).translate(record) is None
@@ -94,7 +94,7 @@ def test_connection_counts_hops() -> None:
 
 
 def test_no_echo() -> None:
-    """Not to whom it comes from, however many hops it may make."""
+    """A message does not return to a member that it has passed, however many hops it may make."""
     record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"rome,berlin")))
 
     assert _connection(9).translate(record) is None
@@ -108,7 +108,10 @@ def test_a_forged_hop_keeps_nothing_back() -> None:
 
 
 def test_connection_says_whom_it_reaches() -> None:
-    """Where a message may go further, so that nobody else brings it there; of those that it has passed that is known."""
+    """A message that may go further names the other members served from here, so nobody else brings it there.
+
+    Members that it has passed are not named again.
+    """
     to_rome = Translator(this="paris", member="rome", max_hops=2, members=["berlin", "oslo", "rome"])
 
     assert _headers(to_rome, ("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")) == [
@@ -121,7 +124,7 @@ def test_connection_says_whom_it_reaches() -> None:
 
 
 def test_topics_are_no_members() -> None:
-    """What it has passed over other bridges stays, and does not count."""
+    """Topics passed over other bridges stay in the trace, and do not count as members."""
     record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"*rome")))
     found = _connection(1).translate(record)
 
@@ -130,7 +133,7 @@ def test_topics_are_no_members() -> None:
 
 
 def test_filter() -> None:
-    """The last header of the name decides; missing or null is no value."""
+    """The last header of the name decides; a missing or null header has no value."""
     translator = Translator("land", ["fr", "é"])
 
     assert translator.translate(Record(headers=(("land", b"de"), ("land", b"fr")))) is not None
@@ -140,7 +143,7 @@ def test_filter() -> None:
 
 
 def test_added_headers() -> None:
-    """They take the place of those of their name."""
+    """An added header replaces those of its name."""
     translator = Translator(add_headers={"by": "bridge"})
 
     assert _headers(translator, ("by", b"me"), ("a", b"1"), ("by", b"you")) == [

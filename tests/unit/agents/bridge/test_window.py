@@ -1,4 +1,4 @@
-"""What is under way and what is confirmed: by acknowledgements alone, in order."""
+"""In-flight and confirmed offsets: confirmed by acknowledgements alone, in order."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ def _begin(window: Window, end: int, pending: int = 1) -> Cycle:
 
 
 def test_confirmed_by_acknowledgement_alone() -> None:
-    """What is read, and what is handed over, confirms nothing."""
+    """A record that was merely read or handed over is not confirmed."""
     window = _window()
     cycle = _begin(window, 105)
     window.settle()
@@ -58,7 +58,7 @@ def test_no_more_than_the_limit() -> None:
 
 
 def test_one_at_a_time() -> None:
-    """With one cycle at most, the next waits for its acknowledgement."""
+    """A window of one cycle begins the next only after its acknowledgement."""
     window = _window(cycles_max=1)
     assert (window.take, window.full) == (10, False)
     cycle = _begin(window, 110)
@@ -69,7 +69,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_smallest_window() -> None:
-    """One message at a time."""
+    """The smallest window sends one message at a time."""
     window = _window(limit=1)
     assert window.take == 1
     cycle = _begin(window, 101)
@@ -80,7 +80,7 @@ def test_smallest_window() -> None:
 
 
 def test_failure() -> None:
-    """All that is not confirmed is read again, and counted."""
+    """A failure reads all unconfirmed messages again, and counts them."""
     window = _window()
     first, second = _begin(window, 103), _begin(window, 107)
     place = window.places[0]
@@ -92,7 +92,7 @@ def test_failure() -> None:
 
 
 def test_given_away() -> None:
-    """What comes back of a former opening confirms nothing in the next."""
+    """An acknowledgement for a former opening confirms nothing in the next."""
     window = _window()
     cycle = _begin(window, 108)
     window.close([0])
@@ -104,7 +104,7 @@ def test_given_away() -> None:
 
 
 def test_in_turn() -> None:
-    """Where only some get a share at a time, all get as many; those that come later too."""
+    """Partitions that take turns get equal shares, including those that join later."""
     served: Counter[int] = Counter()
     last = -1
     for _ in range(10):
@@ -117,7 +117,7 @@ def test_in_turn() -> None:
 
 
 def test_never_backwards() -> None:
-    """Reading backwards without a new opening is a fault of ours."""
+    """Reading backwards without a new opening is a defect of Ringfence."""
     window = _window()
 
     with pytest.raises(InvariantError):

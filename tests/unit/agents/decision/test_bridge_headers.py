@@ -28,7 +28,7 @@ def _read(*headers: tuple[str, bytes | None]) -> BridgeHeaders:
 
 
 def test_all_of_it() -> None:
-    """Step, confirmation, how IDs are taken, and what stays."""
+    """The headers give the hop, the confirmed offset, the treatment of IDs, and the trace that stays."""
     crossing = _read(
         ("a", b"1"), ("_RF_BRIDGE_CONFIRMED", b"40"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_HOPS", b"berlin,paris"),
         ("_RF_BRIDGE_DUPL_ID", VALUE),
@@ -38,17 +38,17 @@ def test_all_of_it() -> None:
 
 
 def test_the_least() -> None:
-    """Without more nothing is confirmed, IDs are checked, and nothing stays."""
+    """A hop header alone confirms nothing, checks IDs, and leaves no trace."""
     assert _read(("_RF_BRIDGE_DUPL_ID", VALUE)) == BridgeHeaders(HOP, b"\x00" + VALUE, 0, False, ())
 
 
 def test_of_repeated_headers_the_last() -> None:
-    """As in Kafka."""
+    """The last of repeated headers counts, as in Kafka."""
     assert _read(("_RF_BRIDGE_DUPL_ID", None), ("_RF_BRIDGE_DUPL_ID", VALUE)).hop == HOP
 
 
 def test_way() -> None:
-    """It came into the partition that its source names, whichever lane it was forwarded to."""
+    """The route of a forwarded record is the partition in its source, whichever lane it came to."""
     crossing = _read(("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"41"))
 
     assert crossing.arrival(b"or/ders/12/7") == Arrival(Route(HOP.source, 12), 41, 41)
@@ -71,7 +71,7 @@ def test_way() -> None:
     ],
 )  # fmt: skip
 def test_malformed(headers: Headers, reason: str) -> None:
-    """What no bridge writes is not believed; the reason fits into a header, however long what was found is."""
+    """A header that no bridge writes is not believed. The reason fits into a header, however long the value is."""
     with pytest.raises(MalformedHopError, match=reason) as error:
         _read(*headers)
 
@@ -79,7 +79,7 @@ def test_malformed(headers: Headers, reason: str) -> None:
 
 
 def test_long_headers_are_not_remembered() -> None:
-    """What is too long for a bridge is refused before anything keeps it: forged headers cannot fill the memory of a worker."""
+    """A value too long for a bridge is refused before it is cached, so forged headers cannot fill a worker's memory."""
     long = [b"x" * 100_000 + b"%d" % index for index in range(200)]
     tracemalloc.start()
     try:

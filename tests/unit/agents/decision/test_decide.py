@@ -37,7 +37,7 @@ class Given:
 
 
 class Table:
-    """What the path asks of a lane's table: a real ring, and slots in memory."""
+    """The parts of a lane's table that the path uses: a real ring, and slots in memory."""
 
     def __init__(self, capacity: int = 100, max_age_ms: int = 0) -> None:
         self.ring = Ring(capacity, max_age_ms=max_age_ms)
@@ -69,7 +69,7 @@ class Table:
 
 
 def _path(partition: int = HERE, **keys: Any) -> Path:
-    """Of one of four lanes of the address ``orders``, configured by ``keys``."""
+    """A path of one of four lanes of the address ``orders``, configured by ``keys``."""
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     return Path(address, partition, PARTITIONS, FORWARD)
 
@@ -122,7 +122,7 @@ def _quarantined(outcome: Outcome) -> list[tuple[Record, bytes, str]]:
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 def test_home_of_the_group(partitioner: str) -> None:
-    """A group's home is where producers with that partitioner put it; what is elsewhere is forwarded there."""
+    """A group's home is the partition chosen by producers with that partitioner; records elsewhere are forwarded there."""
     keys = [b"key-%d" % index for index in range(200)]
     records = [Given(number, key) for number, key in enumerate(keys)]
     hashes = {
@@ -139,7 +139,10 @@ def test_home_of_the_group(partitioner: str) -> None:
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 def test_home_of_the_id(partitioner: str) -> None:
-    """Without a group the ID's bytes decide, as if they were the key: a resend with another client meets the first."""
+    """The ID's bytes decide the home of a record without a group, as a key would.
+
+    A resend by another client meets the first message.
+    """
     (here,), (away,) = _keys(HERE, 1, partitioner), _keys(2, 1, partitioner)
     records = [Given(0, headers=[_id(here)]), Given(1, headers=[_id(away)])]
 
@@ -164,7 +167,7 @@ def test_home_of_a_long_id() -> None:
 
 
 def test_group_goes_before_id() -> None:
-    """With a group the ID says nothing of the home: a group's messages meet in one lane."""
+    """The group takes precedence over the ID, so messages of a group meet in one lane."""
     records = [Given(0, HOME, [_id(AWAY)]), Given(1, AWAY, [_id(HOME)])]
 
     outcome = _decide(_path(), records)
@@ -174,7 +177,7 @@ def test_group_goes_before_id() -> None:
 
 
 def test_neither_group_nor_id() -> None:
-    """A message with neither is at home where it is, in every lane."""
+    """A message with neither group nor ID has its home in every lane where it is."""
     for lane in range(PARTITIONS):
         outcome = _decide(_path(lane), [Given(0), Given(1, headers=[("x", b"1")])], partition=lane)
 
@@ -195,7 +198,7 @@ def test_empty_group_and_empty_id(lane: int) -> None:
 
 
 def test_home_of_a_group_header() -> None:
-    """Where a header names the group, its home counts and not the key's; without it the default group's does."""
+    """A group named by a header decides the home, not the key. Without the header the default group decides."""
     default_home = Partitioner(PARTITIONS)[b"qpid.no-group"]
     records = [
         Given(0, AWAY, [("g", HOME)]),
@@ -215,7 +218,7 @@ def test_home_of_a_group_header() -> None:
 
 
 def test_order_is_kept() -> None:
-    """Here and to each home the order of arrival stays; every record goes to exactly one place."""
+    """Records keep their order of arrival, here and for each home, and each goes to exactly one place."""
     source = random.Random(9)
     keys = [*_keys(0, 3), *_keys(1, 3), *_keys(2, 3), *_keys(HERE, 3), None]
     records = [Given(index * 2, source.choice(keys)) for index in range(500)]
@@ -232,7 +235,7 @@ def test_order_is_kept() -> None:
 
 
 def test_sources() -> None:
-    """Each record's source is where it stands in the input, whether it stays, is forwarded or refused."""
+    """The source of a record is its place in the input, whether it stays, is forwarded or refused."""
     outcome = _decide(_path(), [Given(7, HOME), Given(9, AWAY), Given(12, HOME)], refused={12: "too large"})
 
     assert [item.source for item in outcome.here] == [b"orders/3/7"]
@@ -241,7 +244,7 @@ def test_sources() -> None:
 
 
 def test_forged_source_in_the_input() -> None:
-    """What a producer wrote as source into the input says nothing."""
+    """A source header that a producer wrote into the input is ignored."""
     outcome = _decide(_path(), [Given(7, HOME, [("_RF_SOURCE", b"orders/0/1"), _id(b"a")])])
 
     assert [item.source for item in outcome.here] == [b"orders/3/7"]
@@ -249,7 +252,7 @@ def test_forged_source_in_the_input() -> None:
 
 
 def test_forwarded_burns_no_slot() -> None:
-    """What is forwarded is not checked here: its ID becomes known at its home only."""
+    """A forwarded record is not checked here: its ID becomes known only at its home."""
     table = Table()
 
     outcome = _decide(_path(), [Given(0, AWAY, [_id(b"a")]), Given(1, HOME, [_id(b"a")])], table)
@@ -292,7 +295,7 @@ def test_times_reach_the_ring() -> None:
 
 
 def test_detection_off() -> None:
-    """Without a ring all passes unchecked, and homes stay what they are: groups are in order still."""
+    """A lane without a ring passes all records unchecked, and homes stay, so groups keep their order."""
     records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY, [_id(b"a")])]
 
     outcome = _decide(_path(), records, Table(capacity=0))
@@ -312,7 +315,7 @@ def test_nothing_to_decide() -> None:
 
 
 def test_deciding_changes_nothing() -> None:
-    """Decided again after a failure, the same batch has the same outcome."""
+    """A batch that is decided again after a failure has the same outcome."""
     records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
     path, table = _path(duplicates="divert"), Table()
 
@@ -369,7 +372,7 @@ def test_original_of_an_address_with_a_topic_of_its_own() -> None:
 
 
 def test_original_that_nobody_knows() -> None:
-    """Where the slot cannot be found the duplicate is one all the same, and its original unknown."""
+    """A duplicate whose original slot is missing is still a duplicate, with an unknown original."""
     path, table = _path(duplicates="divert"), Table()
     table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
     table.slots.clear()
@@ -381,7 +384,7 @@ def test_original_that_nobody_knows() -> None:
 
 
 def test_dropped_duplicates_ask_for_no_originals() -> None:
-    """Where duplicates are dropped no slot is read."""
+    """A lane that drops duplicates reads no slots."""
     path, table = _path(), Table()
     table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
 
@@ -408,7 +411,10 @@ def _forwarded(
 
 
 def test_forwarded_is_never_forwarded_again() -> None:
-    """What was forwarded stays, whatever its home: two lanes of different opinion would pass it round for ever."""
+    """A forwarded record is never forwarded again, whatever its home.
+
+    Two lanes that disagree would pass it back and forth forever.
+    """
     records = [_forwarded(0, b"orders/0/7", AWAY), _forwarded(1, b"orders/1/8", None, _id(AWAY))]
 
     outcome = _decide(_path(), records, topic=FORWARD)
@@ -431,7 +437,7 @@ def test_forwarded_meets_the_original() -> None:
 
 
 def test_last_source_counts() -> None:
-    """Of several sources the last counts, as of any header."""
+    """The last of several source headers counts, as with any header."""
     record = _forwarded(0, b"orders/1/9", HOME, ("_RF_SOURCE", b"orders/0/1"))
 
     assert _decide(_path(), [record], topic=FORWARD).here[0].source == b"orders/1/9"
@@ -462,7 +468,10 @@ def test_last_source_counts() -> None:
     ],
 )
 def test_malformed_source(source: bytes | None) -> None:
-    """What nobody of us forwarded is refused, names itself as its source, and holds up nothing: its neighbours flow."""
+    """A record with a malformed source is refused and names itself as its source.
+
+    Its neighbours flow.
+    """
     records = [
         _forwarded(20, b"orders/999999999/0", HOME, _id(b"a")),
         _forwarded(21, source, HOME, _id(b"b")),
@@ -522,7 +531,7 @@ def test_malformed_headers(headers: Headers) -> None:
     ],
 )
 def test_there_and_back(timestamp: int, headers: Headers) -> None:
-    """At home a record is what it was: key, value, headers of whatever name, and its timestamp, by which its ID ages."""
+    """A forwarded record arrives at home unchanged: key, value, all headers, and the timestamp that ages its ID."""
     sent = Given(7, HOME, headers, b"\xff", timestamp)
     on_the_way = Given(0, HOME, headers_on_the_way(sent, b"orders/1/7"), b"\xff", FORWARDED_AT)
 
@@ -575,7 +584,7 @@ def test_refused_that_is_not_there() -> None:
 
 
 def test_all_refused() -> None:
-    """A batch may go to quarantine whole."""
+    """A whole batch may go to quarantine."""
     outcome = _decide(_path(), [Given(0, HOME), Given(1, AWAY)], refused={0: "x", 1: "y"})
 
     assert (outcome.here, outcome.forwarded) == ([], [])
@@ -586,7 +595,10 @@ def test_all_refused() -> None:
 
 
 def test_home_of_an_id_from_the_value() -> None:
-    """Without a group the digest of the value is the home: the same bytes meet in one lane, whoever sent them."""
+    """The digest of the value decides the home of a record without a group.
+
+    Equal bytes meet in one lane, whatever their sender.
+    """
     records = [Given(index, value=b"value-%d" % (index % 10)) for index in range(20)]
 
     found: dict[bytes | None, set[int]] = {}
@@ -605,7 +617,7 @@ def test_home_of_an_id_from_the_value() -> None:
 
 
 def test_id_from_the_key() -> None:
-    """Where the key is the ID it is the group too, and at home where the key hashes to."""
+    """A key that serves as ID is the group too, and its hash decides the home."""
     records = [
         Given(0, HOME),
         Given(1, AWAY),

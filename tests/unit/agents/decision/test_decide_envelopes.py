@@ -91,13 +91,13 @@ class Lane:
     def decide(
         self, *records: Given, topic: str = "transfers", refused: dict[int, str] | None = None
     ) -> Outcome:
-        """Of one batch; nothing is applied."""
+        """Decide one batch without applying the outcome."""
         batch = FetchedBatch(topic, HERE, 0, records[-1].offset + 1, records, 0)
         places = {(HERE, offset): reason for offset, reason in (refused or {}).items()}
         return self._path.decide([DueRecords(batch, records)], cast("LaneTable", self.table), places)
 
     def verdicts(self, *records: Given) -> list[Verdict]:
-        """Of one batch, which is applied."""
+        """Decide one batch, apply the outcome, and return the verdicts."""
         outcome = self.decide(*records)
         self.table.apply(outcome)
         return outcome.checked.verdicts
@@ -115,7 +115,7 @@ class Out(NamedTuple):
 
 
 def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
-    """What goes out, by topic in the order in which they were met."""
+    """Return the records that go out, grouped by topic in order of first appearance."""
     found = []
     for item in lane.emitter.emit(outcome, lambda: BatchBuilder(512 * 1024, 0, is_transactional=1)):
         records = MemoryRecords(bytes(item.builder._build()))
@@ -130,7 +130,7 @@ def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
 
 
 def test_one_id_on_the_envelope() -> None:
-    """It is enough for all parts."""
+    """One ID on the envelope covers all parts."""
     lane = Lane()
     first = envelope(0, part(key="a"), part(key="b"), ID=b"7")
 
@@ -142,7 +142,7 @@ def test_one_id_on_the_envelope() -> None:
 
 
 def test_ids_in_parts() -> None:
-    """Each part has the ID that the same message sent alone would have; any known one is enough."""
+    """Each part has the ID that the same message would have alone; one known ID makes the envelope a duplicate."""
     lane = Lane()
     lane.verdicts(envelope(0, part(ID="a"), part(ID="b"), part()))
 
@@ -153,7 +153,7 @@ def test_ids_in_parts() -> None:
 
 
 def test_ids_of_other_addresses_are_apart() -> None:
-    """By each address's own rules: ``7`` of payments is not ``7`` of transfers, and notes has the key for its ID."""
+    """IDs follow the rules of each address: ``7`` of payments is not ``7`` of transfers, and notes uses the key."""
     lane = Lane()
     outcome = lane.decide(envelope(0, part("payments", ID="7"), part("notes", key="7", ID="x"), part(ID="7")))
     lane.table.apply(outcome)
@@ -167,14 +167,14 @@ def test_ids_of_other_addresses_are_apart() -> None:
 
 
 def test_without_any_id() -> None:
-    """Whole, and unchecked."""
+    """An envelope without any ID is accepted whole and unchecked."""
     lane = Lane()
 
     assert lane.verdicts(envelope(0, part()), envelope(1, part())) == [UNCHECKED] * 2
 
 
 def test_beside_plain_messages() -> None:
-    """In the order of arrival."""
+    """Envelopes and plain messages are judged in their order of arrival."""
     lane = Lane()
     plain = [("_AMQ_DUPL_ID", b"x")]
 
@@ -189,7 +189,10 @@ def test_beside_plain_messages() -> None:
 
 
 def test_home_by_the_key_alone() -> None:
-    """Whatever groups the parts have; one that is at home elsewhere is forwarded unread."""
+    """The key alone decides the home of an envelope, whatever groups its parts have.
+
+    An envelope with another home is forwarded unread.
+    """
     broken = Given(1, AWAY, [("_RF_TX", b"json/9")], b"not even JSON")
     outcome = Lane().decide(envelope(0, part(key=AWAY.decode()), key=AT_HOME), broken)
 
@@ -200,7 +203,7 @@ def test_home_by_the_key_alone() -> None:
 
 @pytest.mark.parametrize("group_header", ["", "region"])
 def test_key_decides_under_a_group_header(group_header: str) -> None:
-    """Its producer chooses what is judged together, also where the address groups by a header."""
+    """The key decides the home of an envelope even if the address groups by a header, because its producer chose it."""
     address = validate({"addresses": [{"name": "transfers", "group_header": group_header}]}).addresses[0]
     path = Path(address, HERE, LANES, FORWARD)
     records = [envelope(0, part(), key=AT_HOME, region=AWAY), envelope(1, part(), key=AWAY, region=AT_HOME)]
@@ -212,7 +215,7 @@ def test_key_decides_under_a_group_header(group_header: str) -> None:
 
 
 def test_home_without_a_key() -> None:
-    """Its own ID's, else its first part's with one, else where it is."""
+    """An envelope without a key has its home by its own ID, else by the first ID of a part, else where it is."""
     lane = Lane()
     here, away = AT_HOME, AWAY
     outcome = lane.decide(
@@ -236,7 +239,7 @@ def test_home_without_a_key() -> None:
 
 
 def test_parts_as_if_sent_alone() -> None:
-    """Group, partition and key by the rules of the address of each; source and timestamp are the envelope's."""
+    """A part gets group, partition and key by the rules of its address, and source and timestamp of the envelope."""
     lane = Lane()
     record = envelope(
         9,
@@ -268,7 +271,10 @@ def test_parts_as_if_sent_alone() -> None:
 
 
 def test_ignored_whole() -> None:
-    """No part of it is accepted anywhere; it is diverted as it came, with the original of the first known ID."""
+    """A duplicate envelope is accepted in no part.
+
+    It is diverted as it came, with the original of the first known ID.
+    """
     lane = Lane()
     lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"known")]))
     record = envelope(4, part("payments", ID="new"), part(ID="known"), part("notes"))
@@ -282,7 +288,7 @@ def test_ignored_whole() -> None:
 
 
 def test_original_in_the_same_batch() -> None:
-    """Also where it has several IDs."""
+    """A duplicate names its original in the same batch, even if that has several IDs."""
     lane = Lane()
     out = emitted(
         lane,
@@ -297,7 +303,7 @@ def test_original_in_the_same_batch() -> None:
 
 
 def test_order_within_a_group() -> None:
-    """Parts in their order, transactions and plain messages in theirs."""
+    """Parts keep their order, and so do transactions and plain messages of one group."""
     lane = Lane()
     records = [
         envelope(0, part("payments", "g", "0.1"), part("payments", "g", "0.2")),
@@ -317,7 +323,7 @@ def test_order_within_a_group() -> None:
 
 
 def test_forged_headers_of_plain_messages() -> None:
-    """Who calls his message a part of something is not believed."""
+    """A plain message that claims to be a part is not believed."""
     lane = Lane()
     (out,) = emitted(
         lane, lane.decide(Given(0, AT_HOME, [("_RF_TX_PART", b"1/2"), ("_RF_SOURCE", b"x"), ("kept", b"1")]))
@@ -342,7 +348,7 @@ def test_arrived_from_elsewhere() -> None:
 
 
 def test_parts_without_group_are_spread() -> None:
-    """Over all partitions of their own address's topic, however many ours has; those of one batch go to one."""
+    """Parts without group are spread over all partitions of their own address's topic, and those of one batch share one."""
     lane = Lane()
     chosen: dict[str, list[int]] = {"transfers.accepted": [], "payments.accepted": []}
     for number in range(10):
@@ -370,7 +376,7 @@ def test_parts_without_group_are_spread() -> None:
     ],
 )  # fmt: skip
 def test_refused_whole(record: Given, reason: str) -> None:
-    """Before its IDs are judged: none is burned, and what follows flows."""
+    """A malformed envelope is refused before its IDs are judged. None of them takes a slot, and later records flow."""
     lane = Lane()
     after = envelope(1, part(ID="x"), ID=b"y")
     outcome = lane.decide(record, after)
@@ -383,7 +389,7 @@ def test_refused_whole(record: Given, reason: str) -> None:
 
 
 def test_part_too_large_for_its_topic() -> None:
-    """The whole is refused, with the part named; its IDs stay free."""
+    """An envelope with too large a part is refused whole, with the part named, and its IDs stay free."""
     lane = Lane()
     record = envelope(0, part(ID="a"), part("payments", value="x" * BYTES_MAX), ID=b"b")
     with pytest.raises(TooLargeError) as refused:
@@ -401,7 +407,7 @@ def test_part_too_large_for_its_topic() -> None:
 
 @pytest.mark.parametrize("value", ["x" * BYTES_MAX, "x" * (BYTES_MAX - 60)])
 def test_known_and_too_large(value: str) -> None:
-    """What is refused is refused before its IDs are judged: a known ID does not make a duplicate of it."""
+    """A refused envelope is quarantined before its IDs are judged: a known ID does not make it a duplicate."""
     lane = Lane()
     first, record = envelope(0, part(), ID=b"a"), envelope(1, part(), part("payments", value=value), ID=b"a")
     with pytest.raises(TooLargeError) as refused:
@@ -421,7 +427,7 @@ def test_known_and_too_large(value: str) -> None:
 
 
 def test_first_of_the_parts_that_are_too_large() -> None:
-    """In whichever address's topic: one is to be named, and the first is where a person begins to look."""
+    """The reason names the first part that is too large, in whichever address's topic."""
     large = "x" * BYTES_MAX
     record = envelope(
         0, part(), part("payments", value=large), part(value=large), part("payments", value=large)
@@ -434,7 +440,10 @@ def test_first_of_the_parts_that_are_too_large() -> None:
 
 
 def test_reason_fits_its_header() -> None:
-    """However long what is quoted is: a record that not even quarantine takes would stop its lane."""
+    """A reason fits its header, however long the quoted text is.
+
+    Otherwise quarantine would refuse the record too, and stop the lane.
+    """
     lane = Lane()
     out = emitted(lane, lane.decide(envelope(0, part("\U000e0001" * 1_000))))
 
@@ -448,7 +457,7 @@ def test_reason_fits_its_header() -> None:
 
 
 def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the envelope that would be too much; everything from there on is left for the next transaction."""
+    """A transaction is cut before the envelope that would exceed it; all later records are left for the next one."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
     lane = Lane()
     records = [
@@ -472,7 +481,7 @@ def test_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes alone: an envelope is never cut."""
+    """An envelope larger than the limit goes alone, because an envelope is never cut."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 5)
     lane = Lane()
     outcome = lane.decide(envelope(1, *[part()] * 9), envelope(2, part()))
@@ -482,7 +491,7 @@ def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batches_without_envelopes_are_as_ever() -> None:
-    """They are checked by the plain way, which costs no more."""
+    """A batch without envelopes is checked as plain messages, at no extra cost."""
     outcome = Lane().decide(Given(0, AT_HOME), Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"1")]))
 
     assert outcome.checked.owners is None

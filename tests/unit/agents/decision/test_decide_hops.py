@@ -73,7 +73,7 @@ def test_without_ids() -> None:
 
 
 def test_ids_are_checked() -> None:
-    """What is new over the bridge is then a message like any other: its own ID is judged and added."""
+    """A new message from a bridge is treated like any other: its own ID is judged and added."""
     lane = Lane()
 
     assert lane.verdicts(plain(0, b"a"), crossed(1, 7, 0, AT_HOME, b"a"), crossed(2, 8, 0, AT_HOME, b"b")) == [
@@ -83,7 +83,7 @@ def test_ids_are_checked() -> None:
 
 
 def test_ids_are_ignored() -> None:
-    """With ``ignore`` its own ID is not looked at, and not added."""
+    """A record whose bridge ignores IDs is judged by its hop alone, and its ID is not added."""
     lane = Lane()
     lane.verdicts(plain(0, b"a"))
 
@@ -94,7 +94,7 @@ def test_ids_are_ignored() -> None:
 
 
 def test_known_hop_with_a_new_id() -> None:
-    """What came before is a duplicate, whatever ID it has now; that one is not added."""
+    """A hop that came before is a duplicate whatever its ID now. That ID is not added."""
     lane = Lane()
     lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
 
@@ -103,7 +103,7 @@ def test_known_hop_with_a_new_id() -> None:
 
 
 def test_noted_whatever_the_verdict() -> None:
-    """A hop whose ID was a duplicate has come: it is known also once that ID is forgotten."""
+    """A hop counts as arrived even if its ID was a duplicate, so it stays known after that ID is forgotten."""
     lane = Lane(capacity=1)
     lane.verdicts(plain(0, b"a"))
     assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
@@ -114,7 +114,7 @@ def test_noted_whatever_the_verdict() -> None:
 
 
 def test_others_push_nothing_out() -> None:
-    """However many other messages come: the hop memory is its own."""
+    """Other messages, however many, do not push a hop out of the hop memory."""
     lane = Lane(capacity=2)
     lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
     lane.verdicts(*(plain(index, b"%d" % index) for index in range(1, 50)))
@@ -123,7 +123,7 @@ def test_others_push_nothing_out() -> None:
 
 
 def test_off() -> None:
-    """With ``id_cache_size = 0`` everything passes, as often as it comes."""
+    """A lane with ``id_cache_size = 0`` passes every hop, as often as it comes."""
     lane = Lane(capacity=0)
 
     assert lane.verdicts(crossed(0, 7), crossed(1, 7)) == [UNCHECKED] * 2
@@ -148,7 +148,7 @@ def _led(number: int, lane: int) -> int:
 
 
 def test_home_by_the_hop() -> None:
-    """Without a group, and without an ID that counts, the hop is what a resend has in common with it."""
+    """The hop decides the home of a record without a group and without an ID that counts, because a resend has it too."""
     here, away = _led(0, HERE), _led(0, 2)
     user_id = next(data for data in (b"%d" % index for index in range(100)) if Partitioner(LANES)[data] == 3)
     outcome = Lane().decide(
@@ -161,7 +161,10 @@ def test_home_by_the_hop() -> None:
 
 
 def test_way_of_what_was_forwarded() -> None:
-    """It is that of the partition that the bridge put it into: what came directly confirms nothing of it."""
+    """A forwarded hop belongs to the route of the partition that the bridge chose.
+
+    Hops that came directly confirm nothing on that route.
+    """
     lane = Lane()
     lane.verdicts(crossed(0, 20, 20))
     detour = [
@@ -176,7 +179,7 @@ def test_way_of_what_was_forwarded() -> None:
 
 
 def test_hop_headers_stay_on_the_detour() -> None:
-    """What is at home elsewhere travels there as it came."""
+    """A record with its home elsewhere keeps its hop headers on the detour."""
     lane = Lane()
     record = crossed(0, 7, 5, AWAY, b"a", IGNORE, ("_RF_HOPS", b"berlin"))
     (out,) = emitted(lane, lane.decide(record))
@@ -199,7 +202,7 @@ def test_accepted_without_hops() -> None:
 
 
 def test_forged_members_go() -> None:
-    """What did not come over a bridge has passed no member, and nothing of its other headers is believed."""
+    """A record that no bridge brought has passed no member, and its other hop headers are ignored."""
     forged = [("_RF_HOPS", b"berlin"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_BRIDGE_CONFIRMED", b"x")]
     lane = Lane()
     record = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"i"), *forged])
@@ -210,7 +213,7 @@ def test_forged_members_go() -> None:
 
 
 def test_diverted() -> None:
-    """A duplicate by its hop is diverted as it came; where its original is, nobody remembers."""
+    """A duplicate by its hop is diverted as it came, without an original, because nobody remembers that."""
     lane = Lane()
     lane.verdicts(crossed(0, 7), plain(1, b"a"))
     outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a")))
@@ -222,7 +225,10 @@ def test_diverted() -> None:
 
 @pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
 def test_malformed(key: bytes | None) -> None:
-    """What no bridge writes goes to quarantine where it arrives, and confirms nothing; the rest of the batch flows."""
+    """A record with headers that no bridge writes is quarantined on arrival and confirms nothing.
+
+    The rest of the batch flows.
+    """
     lane = Lane()
     bad = [
         Given(1, key, [("_RF_BRIDGE_DUPL_ID", b"to-paris/7"), ("_AMQ_DUPL_ID", b"b")]),
@@ -241,7 +247,7 @@ def test_malformed(key: bytes | None) -> None:
 
 
 def test_malformed_on_the_detour() -> None:
-    """A forwarded record is refused in its home lane just so."""
+    """A malformed forwarded record is refused in its home lane in the same way."""
     lane = Lane()
     bad = Given(
         0, AT_HOME, headers_on_the_way(Given(9, AT_HOME, [("_RF_BRIDGE_DUPL_ID", None)]), b"transfers/3/9")
@@ -261,7 +267,7 @@ def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: 
 
 
 def test_envelope_is_one_hop() -> None:
-    """It is known whole, whatever IDs its parts have; none of them is added."""
+    """An envelope is one hop: it is a duplicate as a whole, and none of its parts' IDs is added."""
     lane = Lane()
     assert lane.verdicts(_over(envelope(0, part(ID="a"), part(ID="b")), 7)) == [ACCEPTED]
 
@@ -272,7 +278,7 @@ def test_envelope_is_one_hop() -> None:
 
 @pytest.mark.parametrize("parts", [[part(ID="a")], [part(ID="a"), part(ID="b")]])
 def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
-    """Nothing of it is looked at or added."""
+    """The IDs of an envelope whose bridge ignores IDs are neither checked nor added."""
     lane = Lane()
     lane.verdicts(plain(0, b"a"))
 
@@ -281,7 +287,7 @@ def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
 
 
 def test_envelope_without_a_key() -> None:
-    """Its home is its first ID's where IDs count, else its hop's."""
+    """An envelope without a key has its home by its first ID, or by its hop if IDs are ignored."""
     home = Partitioner(LANES)
     identifier = next(name for name in (f"{index}" for index in range(100)) if home[name.encode()] == 3)
     step = _led(0, 2)
@@ -296,7 +302,7 @@ def test_envelope_without_a_key() -> None:
 
 
 def test_parts_have_the_members() -> None:
-    """Each part has passed what its envelope has passed: else it would go round."""
+    """Each part keeps the members that its envelope has passed; otherwise it would circulate."""
     outs = _accepted(Lane(), _over(envelope(0, part(), part("payments")), 7, ("_RF_HOPS", b"berlin")))
 
     assert [out.headers["_RF_HOPS"] for out in outs] == [b"berlin"] * 2
@@ -304,7 +310,7 @@ def test_parts_have_the_members() -> None:
 
 
 def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left for the next transaction has not come yet."""
+    """A record that is left for the next transaction does not count as arrived."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 2)
     lane = Lane()
     outcome = lane.decide(
@@ -330,7 +336,10 @@ def _refuse(lane: Lane, *records: Given, refused: dict[int, str], topic: str = "
 
 
 def test_refused_is_noted() -> None:
-    """What goes to quarantine has come, with what it confirms: accepted when it is sent again it would come twice."""
+    """A record that goes to quarantine counts as arrived, with the offset that it confirms.
+
+    Otherwise a repeated hop would be accepted a second time.
+    """
     lane = Lane()
 
     assert _refuse(lane, crossed(0, 6), crossed(1, 9, 7), crossed(2, 10), refused={1: LARGE}) == [1]
@@ -347,7 +356,10 @@ def test_refused_again() -> None:
 
 
 def test_refused_burns_no_slot() -> None:
-    """Its own ID is not added: the message, made smaller, is new. It goes to quarantine in its order."""
+    """A refused record takes no slot for its ID, so a smaller message is new.
+
+    Refused records go to quarantine in order.
+    """
     lane = Lane()
     other = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"b")])
 
@@ -358,7 +370,7 @@ def test_refused_burns_no_slot() -> None:
 
 
 def test_refused_away_from_home() -> None:
-    """What does not fit the way to its home goes to quarantine where it is; nothing is known of it here or there."""
+    """A record too large for the way to its home is quarantined on arrival. Neither lane notes its hop."""
     lane = Lane()
 
     outcome = lane.decide(crossed(0, 7, 0, AWAY), crossed(1, 8, 0, AWAY), refused={0: LARGE})
@@ -369,7 +381,10 @@ def test_refused_away_from_home() -> None:
 
 
 def test_refused_on_the_detour() -> None:
-    """At its home it is noted by the way that it took; what is no forwarded record tells nothing, whatever it says."""
+    """The home notes a refused forwarded record by the route that it took.
+
+    A record that was not forwarded confirms nothing, whatever its headers claim.
+    """
     lane = Lane()
     came = crossed(0, 7)
     forwarded = Given(0, AT_HOME, headers_on_the_way(came, b"transfers/3/0"))
@@ -379,14 +394,14 @@ def test_refused_on_the_detour() -> None:
 
 
 def test_refused_with_detection_off() -> None:
-    """Each stands in quarantine then."""
+    """Every refused record goes to quarantine if detection is off."""
     lane = Lane(capacity=0)
 
     assert _refuse(lane, crossed(0, 7), crossed(1, 7), refused={0: LARGE, 1: LARGE}) == [0, 1]
 
 
 def test_malformed_envelope_is_noted() -> None:
-    """What cannot be opened is one hop as well."""
+    """A malformed envelope counts as one hop as well."""
     lane = Lane()
     bad = [Given(at, AT_HOME, [("_RF_TX", b"json/1"), *crossed(at, 7).headers], b"{") for at in range(2)]
 
@@ -395,7 +410,10 @@ def test_malformed_envelope_is_noted() -> None:
 
 
 def test_malformed_envelope_without_a_key() -> None:
-    """Nobody sees its IDs: it is refused where its hop is at home, so its resend meets it, whatever else is in the batch."""
+    """A malformed envelope without a key is refused at the home of its hop, so its resend meets it.
+
+    The rest of the batch does not matter.
+    """
     lane, away = Lane(), _led(0, 2)
     bad = Given(0, None, [("_RF_TX", b"json/1"), *crossed(0, away).headers], b"{")
 
@@ -434,7 +452,10 @@ def test_refused_for_a_part() -> None:
 
 
 def test_duplicate_that_does_not_fit() -> None:
-    """One that the duplicates topic refuses goes to quarantine, which says that it came before: published again it would come twice."""
+    """A duplicate that the duplicates topic refuses is quarantined, with a reason that calls it a duplicate.
+
+    Publishing it again would process it twice.
+    """
     lane = Lane()
     lane.verdicts(crossed(0, 7))
     lane.emitter._outputs.bytes_max["transfers.duplicates"] = 500
@@ -450,7 +471,7 @@ def test_duplicate_that_does_not_fit() -> None:
 
 @pytest.mark.parametrize("place", ["key", "value"])
 def test_ids_of_other_places(place: str) -> None:
-    """Where IDs come from keys or values the hop is found as well."""
+    """A hop is found also if IDs come from keys or values."""
     lane = Lane()
     address = validate({"addresses": [{"name": "transfers", "duplicate_id_from": place}]}).addresses[0]
     lane._path = Path(address, HERE, LANES, FORWARD)

@@ -16,7 +16,7 @@ def parts(*those: Any) -> bytes:
 
 
 def test_all_spellings() -> None:
-    """Text, base64, null and nothing; an address of its own or the envelope's."""
+    """A part may have text, base64, null or no value, and an address of its own or the envelope's."""
     value = parts(
         {
             "address": "payments",
@@ -49,14 +49,14 @@ def test_all_spellings() -> None:
 
 
 def test_repeated_headers_stay() -> None:
-    """In their order, as in any record."""
+    """Repeated headers stay in their order, as in any record."""
     headers = [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}, {"name": "a", "value": "3"}]
 
     assert decode(FORM, parts({"headers": headers}))[0].headers == (("a", b"1"), ("b", b"2"), ("a", b"3"))
 
 
 def test_most() -> None:
-    """So many parts and no more."""
+    """An envelope has at most 10,000 parts."""
     assert len(decode(FORM, parts(*[{}] * PARTS_MAX))) == PARTS_MAX
     with pytest.raises(MalformedEnvelopeError, match="10,001 of them: at most 10,000"):
         decode(FORM, parts(*[{}] * (PARTS_MAX + 1)))
@@ -109,14 +109,14 @@ def test_most() -> None:
     ids=str,
 )  # fmt: skip
 def test_malformed(value: bytes | None, complaint: str) -> None:
-    """Each fault is named so that a person finds it."""
+    """Each problem of a malformed envelope is named so that a person finds it."""
     with pytest.raises(MalformedEnvelopeError, match=complaint):
         decode(FORM, value)
 
 
 @pytest.mark.parametrize("form", [b"", b"json/2", b"avro", b"\xff" * 100])
 def test_other_forms(form: bytes) -> None:
-    """A later version's, or nobody's."""
+    """An envelope of another form is refused, whether a later version or nobody wrote it."""
     with pytest.raises(MalformedEnvelopeError, match=r"_RF_TX is .*: this version reads json/1") as raised:
         decode(form, parts({}))
 

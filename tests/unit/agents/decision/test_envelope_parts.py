@@ -1,4 +1,4 @@
-"""Transactions as a lane sees them: whose parts, which IDs, which partitions."""
+"""Transactions as a lane sees them: owners of parts, IDs and partitions."""
 
 import zlib
 
@@ -15,7 +15,7 @@ from tests.unit.agents.decision.test_decide_envelopes import AT_HOME, SETTINGS, 
 
 
 def test_own_id_beside_those_of_parts() -> None:
-    """It comes first, whatever IDs the parts have."""
+    """The envelope's own ID comes first, whatever IDs the parts have."""
     unit = Units(SETTINGS.addresses[0], ()).open(
         envelope(0, part(ID="a"), part(), part(ID="b")), encode_id(b"own")
     )
@@ -31,7 +31,7 @@ def test_own_id_beside_those_of_parts() -> None:
 def test_bare_parts_are_read_as_all_others(
     addresses: list[str | None], own_id: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read in fewer steps comes out the same, or is refused the same."""
+    """Parts that are read in fewer steps yield the same result, or the same error."""
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
     bare = [
@@ -52,7 +52,7 @@ def test_bare_parts_are_read_as_all_others(
 
 
 def test_addresses_that_are_not_listed() -> None:
-    """They exist, and yet no part may go there; to the envelope's own it may, by name too."""
+    """A part may not go to an existing address that is not listed, except the envelope's own."""
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
 
@@ -69,7 +69,10 @@ def test_addresses_that_are_not_listed() -> None:
 
 
 def test_long_id_in_a_part() -> None:
-    """It is kept as its digest, of the own address and of another, and finds its address again."""
+    """A long ID in a part is kept as its digest, for its own address and for another.
+
+    The digest leads back to the address.
+    """
     long = "x" * 257
     own, foreign = (
         Units(SETTINGS.addresses[0], SETTINGS.addresses[1:3])
@@ -84,14 +87,14 @@ def test_long_id_in_a_part() -> None:
 
 
 def test_longest_name_of_an_address() -> None:
-    """Its length fits the byte that it has."""
+    """The length of the longest address name fits into its byte."""
     name = "a" * 200
 
     assert of_address(foreign_id(name, encode_id(b""))) == (name, encode_id(b""))
 
 
 def test_partitions_of_the_target() -> None:
-    """By its own count and its own partitioner, as who sends there himself finds them."""
+    """A part goes to the partition that the target's own count and partitioner choose for its group."""
     groups = [f"group-{index}" for index in range(40)]
     out = emitted(
         Lane(),
@@ -112,7 +115,7 @@ def test_partitions_of_the_target() -> None:
 
 
 def test_all_parts_under_the_id_of_a_plain_message() -> None:
-    """Beside it in one batch: who comes first wins, whole, and the ID takes one slot."""
+    """The first of an envelope and a plain message with the same ID is accepted, whole, and the ID takes one slot."""
     same = [part("payments", ID="x"), part(ID="x"), part(ID="x")]
     plain = [("_AMQ_DUPL_ID", b"x")]
     lane, other = Lane(), Lane()
@@ -129,7 +132,7 @@ def test_all_parts_under_the_id_of_a_plain_message() -> None:
 
 
 def test_envelope_header_twice() -> None:
-    """The last counts, as of every header; none of the two is on what is accepted."""
+    """The last envelope header counts, as of every header, and accepted records have none."""
     lane = Lane()
     good = envelope(0, part(ID="a"))
     readable = Given(0, AT_HOME, [("_RF_TX", b"json/2"), ("_RF_TX", b"json/1")], good.value)
@@ -144,7 +147,7 @@ def test_envelope_header_twice() -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"{}"])
 def test_forwarded_and_malformed(value: bytes | None) -> None:
-    """At home it goes to quarantine as it was published, and its ID is free."""
+    """A malformed envelope that was forwarded goes to quarantine as published, and its ID stays free."""
     lane = Lane()
     ours = [("_RF_SOURCE", b"transfers/3/8"), ("_RF_TIMESTAMP", (77).to_bytes(8, "big"))]
     record = Given(5, AT_HOME, [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"x"), *ours], value)
@@ -160,7 +163,7 @@ def test_forwarded_and_malformed(value: bytes | None) -> None:
 
 
 def test_old_timestamps_of_parts() -> None:
-    """What is old for the topic of another address is written there as what is old, so that retention leaves it alone."""
+    """A part too old for the topic of another address is marked as aged there, so that retention spares it."""
     lane = Lane()
     lane.emitter._outputs.aged_ms["payments.accepted"] = 1_000.0
     batch = lane.decide(envelope(0, part(), part("payments")))
@@ -173,7 +176,7 @@ def test_old_timestamps_of_parts() -> None:
 
 
 def test_ids_of_an_address_with_other_rules() -> None:
-    """An ID that is made of the value, or the key, is that of the part, not of the envelope."""
+    """An ID made from value or key comes from the part, and not from the envelope."""
     settings = validate(
         {
             "addresses": [

@@ -50,13 +50,13 @@ def _reader(**keys: Any) -> IdReader:
     ids=["none", "others only", "names have case", "first name", "second name", "among others"],
 )
 def test_present_or_absent(headers: Headers, expected: bytes | None) -> None:
-    """The ID is the value of a configured header; without one there is no ID."""
+    """The ID is the value of a configured header; a record without that header has no ID."""
     assert duplicate_id(headers, NAMES) == (None if expected is None else encode_id(expected))
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_order_of_names_counts(swapped: bool) -> None:
-    """Of two names that are present the one that is configured first counts, wherever it stands in the message."""
+    """The name that is configured first decides if two are present, in whatever order the message has them."""
     headers: Headers = [("_AMQ_DUPL_ID", b"1"), ("_HQ_DUPL_ID", b"2")]
     headers = headers[::-1] if swapped else headers
 
@@ -65,14 +65,14 @@ def test_order_of_names_counts(swapped: bool) -> None:
 
 
 def test_last_repeat_wins() -> None:
-    """Of a repeated header the last counts, as in Kafka."""
+    """The last of repeated headers counts, as in Kafka."""
     headers: Headers = [("_AMQ_DUPL_ID", b"1"), ("_HQ_DUPL_ID", b"x"), ("_AMQ_DUPL_ID", b"2")]
 
     assert duplicate_id(headers, NAMES) == encode_id(b"2")
 
 
 def test_null_is_no_id() -> None:
-    """A null value is no ID: the next name is asked."""
+    """A null value does not count as an ID, so the next name is tried."""
     assert duplicate_id([("_AMQ_DUPL_ID", None), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
     assert duplicate_id([("_AMQ_DUPL_ID", None)], NAMES) is None
     assert duplicate_id([("_AMQ_DUPL_ID", None), ("_HQ_DUPL_ID", None)], NAMES) is None
@@ -87,7 +87,7 @@ def test_null_as_the_last_repeat() -> None:
 
 
 def test_empty_value_is_no_id() -> None:
-    """An empty value is the same as none: the next name is asked. A producer with an unset field loses no message."""
+    """An empty value counts as none, so the next name is tried. A producer with an unset field loses no message."""
     assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
     assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"")], NAMES) is None
     assert duplicate_id([("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", b"")], NAMES) is None
@@ -106,7 +106,7 @@ def test_bytes_are_compared_as_bytes() -> None:
 
 
 def test_ids_from_header() -> None:
-    """One answer a record, in order; key and value are never taken for an ID."""
+    """Each record has one ID or none, in order; key and value are never taken for an ID."""
     records = [
         Given([("_AMQ_DUPL_ID", b"1")]),
         Given([], key=b"_AMQ_DUPL_ID", value=b"1"),
@@ -164,7 +164,7 @@ def test_value_is_no_raw_id() -> None:
 
 
 def test_group_is_the_key() -> None:
-    """Without a group header the key is the group, null is none and empty is one."""
+    """The key is the group if no header is configured; a null key means no group, and an empty one is a group."""
     headers: Headers = [("g", b"header")]
     records = [Given(headers, key=name) for name in (b"k", None, b"", b"\xff\x00")]
 
@@ -203,7 +203,7 @@ def test_default_group() -> None:
 
 
 def test_group_and_id_are_apart() -> None:
-    """The group's header is no ID and the ID's is no group."""
+    """The group's header is not an ID, and the ID's header is not a group."""
     record = Given([("g", b"group"), ("_AMQ_DUPL_ID", b"id")], key=b"key")
     reader = _reader(group_header="g")
 
@@ -212,7 +212,7 @@ def test_group_and_id_are_apart() -> None:
 
 
 def test_last_header() -> None:
-    """Of repeats the last counts, null included; a name that is not there has no value."""
+    """The last of repeated headers counts, null included; a missing name has no value."""
     headers: Headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("c", b"3"), ("c", None)]
 
     assert [last_header(headers, name) for name in "abcd"] == [b"2", b"", None, None]

@@ -65,7 +65,7 @@ LIBRDKAFKA_KEYS = {
 
 @pytest.mark.parametrize("key", LIBRDKAFKA_KEYS)
 def test_vectors_of_librdkafka(key: bytes) -> None:
-    """In 7 and in 17 partitions these keys lie where its own test expects them, with either of its partitioners."""
+    """Keys lie in the partitions that librdkafka's own test expects, for both partitioners, with 7 and 17 partitions."""
     crc, murmur = LIBRDKAFKA_KEYS[key]
 
     for partitions in (7, 17):
@@ -106,7 +106,7 @@ def test_empty_key(partitions: int) -> None:
 
 
 def test_default_partitioner() -> None:
-    """Unless told otherwise the home is the Java client's; the two partitioners place keys differently."""
+    """The default partitioner is that of the Java client; the two partitioners place keys differently."""
     keys = [b"%d" % index for index in range(100)]
     default, java, other = Partitioner(50), Partitioner(50, "murmur2"), Partitioner(50, "crc32")
 
@@ -115,7 +115,7 @@ def test_default_partitioner() -> None:
 
 
 def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups repeat: a key that is remembered is not hashed again."""
+    """The hash of a repeated key is computed once, because groups repeat."""
     asked: list[bytes] = []
 
     def counting(data: bytes) -> int:
@@ -132,7 +132,7 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many groups there are, no more than the limit is remembered, and every home stays right."""
+    """The memory for homes stays within its limit, whatever the number of groups, and every home stays right."""
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
     monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 10 * (group_cache.KEY_BYTES + 2))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())

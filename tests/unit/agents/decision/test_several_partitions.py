@@ -73,7 +73,7 @@ class Lane:
 
 
 def test_an_id_is_known_in_all_partitions() -> None:
-    """Also within one transaction, whatever the group; each origin names its partition."""
+    """An ID is known in all partitions of a lane, even within one transaction. Each origin names its partition."""
     lane = Lane(1)
     outcome = lane.decide(
         p0=[record(5, b"a", b"1"), record(6, b"a", None)], p3=[record(1, b"z", b"1"), record(2, b"z", b"2")]
@@ -138,7 +138,10 @@ def test_sequences_count_accepted_ids() -> None:
 def test_sequences_of_parts(
     own: bytes | None, parts: list[bytes | None], sequences: list[bytes | None]
 ) -> None:
-    """A part has the number of its own ID, or else of the envelope's; the first message has taken number 0."""
+    """A part has the number of its own ID, or else of the envelope's.
+
+    The first message has number 0.
+    """
     lane = Lane(1)
     outcome = lane.decide(p0=[record(0, b"a", b"x")], p1=[envelope(0, own, *parts)])
     headers = lane.emitted(outcome, "orders.accepted")
@@ -155,7 +158,7 @@ def test_no_sequence_without_detection_or_lanes(lanes: int) -> None:
 
 
 def test_cut_before_an_envelope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records behind it wait for the next transaction, in its partition and in those behind it."""
+    """Records behind a cut wait for the next transaction, in its partition and in later ones."""
     monkeypatch.setattr("agents.decision.decide.PARTS_MAX", 3)
     outcome = Lane(1).decide(
         p0=[envelope(0, None, b"1", b"2")],

@@ -5,7 +5,10 @@ from agents.lane.batch_split import BatchSplit
 
 
 def test_halved_until_it_goes_well() -> None:
-    """Not at the first failure, which mostly is of something else; then less and less, down to one, and more again once that went well."""
+    """A batch is split after repeated failures, down to one record, and grows again after successes.
+
+    The first failure does not split it, because its cause is mostly another one.
+    """
     divided = BatchSplit()
     assert not divided.failed(TRANSACTION_RECORDS_MAX)
     assert divided.records_max == TRANSACTION_RECORDS_MAX
@@ -23,7 +26,7 @@ def test_halved_until_it_goes_well() -> None:
 
 
 def test_by_what_there_was() -> None:
-    """A batch is seldom full: half of it is half of what it had."""
+    """A split halves the number of records that the batch had, because a batch is seldom full."""
     divided = BatchSplit()
     divided.failed(10)
     assert divided.failed(10)

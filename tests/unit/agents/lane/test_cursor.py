@@ -31,7 +31,7 @@ class _Cluster(ClusterDouble):
 async def test_deleted_before_it_was_processed(
     committed: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, and the lane goes on. Offsets of the group that have expired tell nothing."""
+    """A gap is reported, and the lane continues. Expired offsets of the group do not matter."""
     cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
     cluster: Any = _Cluster(committed)
     ownership: Any = None
@@ -42,7 +42,7 @@ async def test_deleted_before_it_was_processed(
 
 
 async def test_processed_by_another_owner_and_deleted(caplog: pytest.LogCaptureFixture) -> None:
-    """Of a lane that was somebody else's in between, and does not know it yet: nothing is missing, and it opens anew."""
+    """A lane that another owner has meanwhile advanced reports no gap. It is fenced, and opens again."""
     cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
     cluster: Any = _Cluster(9)
     ownership: Any = None

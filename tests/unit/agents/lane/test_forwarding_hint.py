@@ -8,7 +8,10 @@ from ringfence_kafka.config.load import validate
 
 
 class Clock:
-    """Stands still until it is told; begins near zero, as on a machine that has just booted."""
+    """A clock that moves only by hand.
+
+    It begins near zero, as on a machine that has just booted.
+    """
 
     def __init__(self) -> None:
         self.now = 0.001
@@ -57,14 +60,14 @@ def test_names_share_and_remedy(
 
 @pytest.mark.parametrize(("forwarded", "says"), [(0, False), (100, False), (101, True), (1_000, True)])
 def test_above_the_share(forwarded: int, says: bool, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Up to a tenth is nothing to speak of; more is."""
+    """A share above a tenth is reported, and up to a tenth is not."""
     _hint().note("orders-3", forwarded, 1_000 - forwarded)
 
     assert len(_said(caplog)) == says
 
 
 def test_few_records_say_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """A share of a handful is no share: batches are added up until there are enough."""
+    """The forwarded share is judged only over enough records; batches add up until then."""
     watched = _hint()
     watched.note("orders-3", RECORDS_MIN - 1, 0)
     assert _said(caplog) == []
@@ -74,7 +77,10 @@ def test_few_records_say_nothing(clock: Clock, caplog: pytest.LogCaptureFixture)
 
 
 def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Batches count together, and each thousand begins anew: what is fixed is not held against anybody."""
+    """The forwarded share covers all batches since the last check, and each thousand records starts a new count.
+
+    A problem that was fixed does not count any more.
+    """
     watched = _hint()
     for _ in range(10):
         watched.note("orders-3", 9, 91)
@@ -93,7 +99,7 @@ def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCap
 
 
 def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """However much is forwarded, it is said once, and again when the interval is over."""
+    """The hint appears once, however much is forwarded, and again after the interval."""
     watched = _hint()
     for _ in range(20):
         watched.note("orders-3", 5_000, 0)
@@ -110,7 +116,7 @@ def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_nothing_seen(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Empty batches, any number of them, are no reason to say or to divide anything."""
+    """Empty batches, in any number, cause neither a hint nor a division by zero."""
     watched = _hint()
     for _ in range(RECORDS_MIN + 1):
         watched.note("orders-3", 0, 0)
@@ -131,7 +137,10 @@ def test_nothing_seen(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
 def test_producers_that_do_not_know_new_partitions(
     homes: set[int], place: tuple[int, int], former: int, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a growth another partitioner would be wrong: all that is forwarded was at home here before."""
+    """The hint after a growth names the producers' old partitions instead of another partitioner.
+
+    All forwarded records had their home here before.
+    """
     _hint().note("orders-1", 500, 500, homes, place)
 
     (said,) = _said(caplog)
@@ -140,7 +149,10 @@ def test_producers_that_do_not_know_new_partitions(
 
 
 def test_a_chained_address(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Workers write its input by the groups of another address: neither partitioner nor producers are wrong."""
+    """The hint for a chained address blames neither partitioner nor producers, because workers write its input.
+
+    They group by another address.
+    """
     settings = validate({"addresses": [{"name": "orders"}]})
     ForwardingHint(settings.addresses[0], chained=True).note("orders-0", 900, 100, {1}, (0, 2))
 

@@ -1,4 +1,4 @@
-"""What always holds is checked where it holds: a fault of Ringfence ends in an error, and never in a wrong state."""
+"""Invariants are checked where they hold: a defect of Ringfence ends in an error, and never in a wrong state."""
 
 import pytest
 
@@ -7,18 +7,21 @@ from ringfence_kafka.errors import InvariantError, require
 
 
 def test_what_holds_says_nothing() -> None:
-    """It costs a comparison."""
+    """An invariant that holds costs a comparison."""
     require(True, "never shown")
 
 
 def test_what_does_not_hold_is_shown() -> None:
-    """With the numbers."""
+    """A broken invariant is reported with its numbers."""
     with pytest.raises(InvariantError, match=r"^orders 0 is done up to 6 and was up to 7$"):
         require(False, "orders", 0, "is done up to", 6, "and was up to", 7)
 
 
 def test_a_position_never_goes_back() -> None:
-    """Nothing would be fetched again, and the next transaction would commit the lower one."""
+    """A position that goes back is an error.
+
+    Nothing would be fetched again, and the next transaction would commit the lower one.
+    """
     cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
     cursor.done(9)
 

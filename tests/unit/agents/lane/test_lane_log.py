@@ -29,7 +29,7 @@ def lane(tmp_path: Path) -> Lane:
 async def test_good_news_is_no_warning(
     lane: Lane, caplog: pytest.LogCaptureFixture, kind: type[Exception]
 ) -> None:
-    """A lane that opens again because something may be used has not failed: no class of an error, and no warning."""
+    """A lane that reopens because a resource is usable again has not failed: the line has no error class and is not a warning."""
     caplog.set_level(logging.INFO)
     lane._failed(kind("its folder can be written again"))
     (line,) = caplog.records
@@ -41,7 +41,7 @@ async def test_good_news_is_no_warning(
 
 
 async def test_errors_are_warnings(lane: Lane, caplog: pytest.LogCaptureFixture) -> None:
-    """All else is tried again, and says so."""
+    """An error that a lane retries is logged as a warning."""
     lane._failed(TimeoutError())
     (line,) = caplog.records
 
@@ -59,7 +59,10 @@ async def test_errors_are_warnings(lane: Lane, caplog: pytest.LogCaptureFixture)
     ],
 )
 def test_where_a_lane_is_restored(tmp_path: Path, *, in_memory: bool, restored: Restored, said: str) -> None:
-    """Nothing new lies on the disk of a lane whose files are in memory. The bench reads the line in either case."""
+    """The line about a restore describes the disk, even if the lane's files are in memory.
+
+    The bench reads it in either case.
+    """
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
     table.keep_in_memory(in_memory)
     assert describe_store(restored, table) == said

@@ -36,7 +36,7 @@ class Opening:
 
 
 async def _turns() -> None:
-    """Whoever can go on has gone on."""
+    """Let every task that can run proceed."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -46,7 +46,7 @@ def _inside(*openings: Opening) -> list[bool]:
 
 
 async def test_so_many_at_a_time() -> None:
-    """Those beyond wait, and come in one by one, in turn."""
+    """Openings beyond the limit wait, and begin one by one, in turn."""
     places = OpeningLimiter(2, 1, LONG_S)
     openings = [Opening(places, str(number)) for number in range(4)]
     await _turns()
@@ -63,7 +63,10 @@ async def test_so_many_at_a_time() -> None:
 
 
 async def test_one_that_is_stuck_holds_up_nobody() -> None:
-    """When its time is over the next one comes in. It goes on itself, and its place is given back once alone."""
+    """A stuck opening makes room for the next one after its time.
+
+    It continues, and gives its place back only once.
+    """
     places = OpeningLimiter(1, 1, SHORT_S)
     stuck = Opening(places, "stuck")
     await stuck.begun()
@@ -86,7 +89,7 @@ async def test_one_that_is_stuck_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("how", ["failed", "cancelled", "cancelled while it waits"])
 async def test_places_come_back(how: str) -> None:
-    """However an opening ends, and whoever gives up waiting for one: as many places are free as before."""
+    """An opening that fails, is cancelled, or gives up waiting frees its place."""
     places = OpeningLimiter(1, 1, LONG_S)
     if how == "failed":
         with pytest.raises(OSError, match="planted"):
@@ -115,7 +118,7 @@ async def test_places_come_back(how: str) -> None:
 
 
 async def test_who_was_stuck_waits_elsewhere() -> None:
-    """However many are stuck again and again, the others find their places free."""
+    """Openings that are stuck repeatedly wait elsewhere, so others find their places free."""
     places = OpeningLimiter(2, 1, SHORT_S)
     stuck = [Opening(places, f"stuck-{number}") for number in range(2)]
     await asyncio.gather(*(opening.begun() for opening in stuck))
@@ -136,7 +139,7 @@ async def test_who_was_stuck_waits_elsewhere() -> None:
 
 
 async def test_who_is_done_in_time_is_one_of_all_again() -> None:
-    """It was slow once, because its broker was away."""
+    """A slow opening that later ends in time counts as a usual one again."""
     places = OpeningLimiter(1, 1, SHORT_S)
     slow = Opening(places, "slow")
     await slow.begun()
@@ -160,7 +163,7 @@ async def test_who_is_done_in_time_is_one_of_all_again() -> None:
 
 
 async def test_no_timer_is_left() -> None:
-    """One that was done in time gives nothing back when its time would be over."""
+    """An opening that ended in time does not give its place back a second time."""
     places = OpeningLimiter(1, 1, SHORT_S)
     with contextlib.suppress(OSError):
         async with places.place("one"):

@@ -1,4 +1,4 @@
-"""Where a lane begins in partitions without a leader."""
+"""Start offsets of a lane in partitions without a leader."""
 
 from collections.abc import Collection
 from typing import Any, cast
@@ -20,7 +20,7 @@ START, END = 2, 90
 
 
 class Offsets(ClusterDouble):
-    """A cluster that tells offsets of partitions with a leader."""
+    """A cluster that reports offsets only for partitions with a leader."""
 
     def __init__(self, leaderless: Collection[int], committed: dict[int, int]) -> None:
         self._leaderless = leaderless
@@ -80,5 +80,5 @@ async def test_other_partitions_go_on() -> None:
     ],
 )
 async def test_lane_waits(lanes: int, leaderless: Collection[int], committed: dict[int, int]) -> None:
-    """Where nobody knows an offset, or nothing could flow."""
+    """A lane waits if nobody knows an offset, or if nothing could flow."""
     assert await _begin(lanes, leaderless, committed) is None

@@ -36,7 +36,10 @@ class Worker:
 
 
 async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a minute, and again when the folder was usable for a minute; the next time it takes twice as long."""
+    """Lanes go to another worker after a minute, and return after the folder was usable for a minute.
+
+    The wait doubles each time.
+    """
     worker = Worker(monkeypatch, others=True)
     for waits in (USABLE_S, 2 * USABLE_S):
         assert not await worker.failed()
@@ -56,7 +59,10 @@ async def test_lanes_go_to_another_worker_and_come_back(monkeypatch: pytest.Monk
 
 
 async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In memory, as long as there is room for their rings; if another worker comes, that one gets them."""
+    """A worker that is alone keeps its lanes in memory while their rings have room.
+
+    Another worker that joins gets them.
+    """
     worker = Worker(monkeypatch, others=False)
 
     assert await worker.failed(IDS_IN_MEMORY_MAX)
@@ -71,7 +77,7 @@ async def test_a_worker_that_is_alone_keeps_its_lanes(monkeypatch: pytest.Monkey
 
 
 async def test_a_lane_that_fails_again_starts_the_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder takes a small file while RocksDB finds no room: that is not usable."""
+    """A lane that fails again restarts the wait: a folder that takes a small file while RocksDB finds no room is not usable."""
     worker = Worker(monkeypatch, others=False)
     worker.usable = True
     for _ in range(20):
@@ -84,7 +90,7 @@ async def test_a_lane_that_fails_again_starts_the_time_anew(monkeypatch: pytest.
     [({"a"}, {"a": 0, "b": 8}), ({"a", "b"}, {"a": 4, "b": 4}), (set[str](), {"a": 4, "b": 4})],
 )
 def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> None:
-    """A worker that cannot write its state gets none, unless nobody can."""
+    """A worker that cannot write its state gets no lanes, unless no worker can."""
     topics = ("orders", "app-orders-forward")
     joined = {name: (f"http://{name}", topics, ()) for name in ("a", "b")}
     dealt = deal(joined, [LaneTopics(*topics)], dict.fromkeys(topics, 8), unusable)
@@ -93,7 +99,7 @@ def test_who_is_given_lanes(unusable: set[str], expected: dict[str, int]) -> Non
 
 
 def test_a_worker_with_other_topics_is_not_left_out() -> None:
-    """Nobody else reads its address."""
+    """A worker keeps the lanes of an address that only it reads."""
     joined = {"a": ("http://a", ("orders", "bills"), ()), "b": ("http://b", ("orders",), ())}
     dealt = deal(joined, [LaneTopics("orders"), LaneTopics("bills")], {"orders": 1, "bills": 1}, {"a"})
 
@@ -101,7 +107,7 @@ def test_a_worker_with_other_topics_is_not_left_out() -> None:
 
 
 def test_a_store_in_memory_leaves_the_folder_alone(tmp_path: Path) -> None:
-    """What is in the folder is there for a later opening."""
+    """A store in memory leaves the folder's content for a later opening."""
     store = Store(tmp_path / "lane", in_memory=True)
     epoch = store.begin_epoch()
     store.write(epoch, None, lambda writes: writes.put_hops([(b"\x03key", b"value")]))

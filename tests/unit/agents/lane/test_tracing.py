@@ -30,7 +30,7 @@ def _parent(trace: int) -> bytes:
 
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """What was exported, by a provider of the test's own."""
+    """Yield the spans exported by the test's own provider."""
     pytest.importorskip(
         "opentelemetry.sdk", reason="opentelemetry-sdk is not installed: pip install opentelemetry-sdk"
     )
@@ -48,7 +48,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_linked(exporter: Any) -> None:
-    """To each trace once, to the last header of that name, and to nothing that is none."""
+    """A span is linked once to each trace, by the last header of that name, and to no malformed trace."""
     records = [
         Given(0, (("traceparent", _parent(1)), ("tracestate", b"vendor=x"))),
         Given(1, (("traceparent", _parent(1)),)),
@@ -70,7 +70,7 @@ def test_linked(exporter: Any) -> None:
 
 
 def test_bounded(exporter: Any) -> None:
-    """A batch of thousands is linked to as many as a span holds."""
+    """The span of a batch of thousands has as many links as it can hold."""
     with batch_span(
         "orders-0",
         _due(0, [Given(index, (("traceparent", _parent(index + 1)),)) for index in range(5_000)]),
@@ -82,7 +82,7 @@ def test_bounded(exporter: Any) -> None:
 
 
 def test_failure(exporter: Any) -> None:
-    """What is raised is told by the span, and goes on as it is."""
+    """An exception is reported by the span, and propagates unchanged."""
     with pytest.raises(OSError, match="away"), batch_span("orders-0", _due(0, [Given(0)])):
         raise OSError("away")
     (span,) = exporter.get_finished_spans()
@@ -91,7 +91,7 @@ def test_failure(exporter: Any) -> None:
 
 
 def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch is done all the same, and what fails fails as ever."""
+    """A batch runs and fails as usual without OpenTelemetry."""
     monkeypatch.setattr(tracing, "_trace", None)
     done = []
     with batch_span("orders-0", _due(0, [])):

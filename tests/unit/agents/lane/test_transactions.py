@@ -27,7 +27,7 @@ def _made() -> Transactions:
 def test_many_that_go_to_quarantine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line at once, with how many there were; then one at intervals that counts what went without."""
+    """Records that go to quarantine are logged at once, with their number, and later at intervals with a count."""
     now = 100.0
     monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)
     lane = _made()
@@ -47,7 +47,10 @@ def test_many_that_go_to_quarantine(
 
 
 async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From when its broker was asked until readers can have it, which is as long after the commit as that took."""
+    """The time of a batch runs from the question to its broker until readers can have it.
+
+    Readers need as long after the commit as the commit took.
+    """
     asked_at, written_at, committed_at = 50.0, 50.5, 50.75
     now = written_at
     monkeypatch.setattr("agents.lane.transactions.time.monotonic", lambda: now)

@@ -60,7 +60,7 @@ def _builders(size: int = 512 * 1024) -> Callable[[], Any]:
 
 
 def _read(batches: Sequence[Outgoing]) -> list[Written]:
-    """What stands in these batches, in order."""
+    """Return the records of these batches in order."""
     found: list[Written] = []
     for item in batches:
         records = MemoryRecords(bytes(item.builder._build()))
@@ -77,7 +77,10 @@ def _emitter(
     aged_ms: dict[str, float] | None = None,
     **keys: Any,
 ) -> Emitter:
-    """Of the address ``orders``, configured by ``keys``; topics have 4 partitions and 1 MiB, but for those named."""
+    """Build an emitter for the address ``orders``, configured by ``keys``.
+
+    Topics have 4 partitions and take 1 MiB, except those given.
+    """
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     topics = (address.accepted_topic, address.duplicates_topic, address.quarantine_topic, FORWARD)
     counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted} | (partitions or {})
@@ -91,7 +94,7 @@ def _outcome(
     groups: Sequence[bytes | None] | None = None,
     originals: Sequence[bytes | None] = (),
 ) -> Outcome:
-    """What the path says of records of ``orders``, partition 3: accepted and grouped by key, unless told otherwise."""
+    """Build the path's outcome for records of ``orders``, partition 3: by default accepted, and grouped by key."""
     verdicts = [ACCEPTED] * len(records) if verdicts is None else verdicts
     here = [
         Item(record, b"orders/3/%d" % record.offset, None, group, None, 3, original=original)
@@ -187,7 +190,7 @@ def test_aged(ages_h: tuple[float, ...], aged: bool) -> None:
 
 
 def test_aged_by_partition_and_batch() -> None:
-    """Each batch of each partition is judged alone, also the second one of a partition."""
+    """The age of each batch of a partition is judged alone, even of a second one."""
     now = int(time.time() * 1000)
     old, young = now - 2 * HOUR_MS, now
     first, second = at_home(0, 2), at_home(1, 2)
@@ -204,7 +207,7 @@ def test_aged_by_partition_and_batch() -> None:
 
 
 def test_traces_pass_through() -> None:
-    """What OpenTelemetry wrote into a message stands in what comes out, once, and as it was."""
+    """Trace headers that OpenTelemetry wrote into a message leave once and unchanged."""
     traced = [
         ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ("tracestate", b"a=b"),
@@ -237,7 +240,7 @@ def test_input_is_left_alone() -> None:
 
 
 def test_only_duplicates_are_left_out() -> None:
-    """What was accepted or not checked passes, in order; duplicates do not."""
+    """Accepted and unchecked messages pass in order; duplicates do not."""
     records = [Given(index) for index in range(5)]
 
     written = _read(_emit(_emitter(1), records, [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE, ACCEPTED]))
@@ -247,18 +250,18 @@ def test_only_duplicates_are_left_out() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_to_write(count: int) -> None:
-    """Without accepted messages there is no batch: an empty one would be refused."""
+    """An outcome without accepted messages yields no batch, because the broker would refuse an empty one."""
     assert _emit(_emitter(4), [Given(index) for index in range(count)], [DUPLICATE] * count) == []
 
 
 def test_a_verdict_a_record() -> None:
-    """Verdicts and records that do not match are a programmer error and never cut short."""
+    """A mismatch of verdicts and records is a programmer error, and never cuts the batch short."""
     with pytest.raises(ValueError, match="zip"):
         _emit(_emitter(4), [Given(0), Given(1)], [ACCEPTED])
 
 
 def test_partitions_and_order() -> None:
-    """Each group goes to its home in the accepted topic, and within a partition the order of arrival stays."""
+    """A group's records go to its home in the accepted topic, in their order of arrival."""
     source = random.Random(3)
     records = [Given(index, key=b"group-%d" % source.randint(0, 30)) for index in range(2_000)]
 
@@ -400,7 +403,7 @@ def test_diverted_replaces_forged_headers() -> None:
 
 
 def test_diverted_without_group_are_spread() -> None:
-    """Over all partitions of the duplicates topic, also where it has more than the accepted topic."""
+    """Diverted messages without group are spread over all partitions of the duplicates topic, even if the accepted topic has fewer."""
     emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
     chosen = set()
     for index in range(5):
@@ -461,7 +464,7 @@ def test_forwarded() -> None:
 
 
 def test_forwarded_in_order() -> None:
-    """To each home the order of arrival stays, through full batches too."""
+    """Forwarded records keep their order of arrival for each home, through full batches too."""
     source = random.Random(6)
     outcome = _outcome([])
     for index in range(400):
@@ -483,7 +486,7 @@ def test_forwarded_in_order() -> None:
 
 @pytest.mark.parametrize("topic", ["orders.accepted", "orders.duplicates", FORWARD])
 def test_too_large(topic: str) -> None:
-    """Each record that fits into no batch that its topic takes is named by its offset, with size, topic and limit."""
+    """A record too large for its topic is named by its offset, with size, topic and limit."""
     large, small = b"x" * 3_000, b"x"
     verdict = DUPLICATE if topic == "orders.duplicates" else ACCEPTED
     values = [small, large, small, small, large]
@@ -504,7 +507,7 @@ def test_too_large(topic: str) -> None:
 
 
 def test_all_that_is_too_large_is_named_at_once() -> None:
-    """Records that are too large for different topics are named together: deciding again once is enough."""
+    """Records too large for different topics are named together, so that one new decision is enough."""
     large = b"x" * 3_000
     outcome = _outcome(
         [Given(0, value=large), Given(1), Given(2, value=large)], [ACCEPTED, ACCEPTED, DUPLICATE]
@@ -551,7 +554,7 @@ def _digest(value: bytes) -> bytes:
 
 
 def test_quarantine_whole() -> None:
-    """What fits goes to quarantine as it came, with source and reason; forged ones give way."""
+    """A record that fits goes to quarantine unchanged, with source and reason in place of forged ones."""
     headers: Headers = [("_RF_REASON", b"forged"), ("a", None), ("_RF_SOURCE", b"forged"), ("a", b"1")]
 
     (batch,) = _quarantine(Given(8, key=b"k", value=b"x" * 3_000, headers=headers, timestamp=9))
@@ -569,7 +572,7 @@ def test_quarantine_keeps_null(value: bytes | None) -> None:
 
 
 def test_quarantine_without_value() -> None:
-    """Where the value does not fit its size and digest stand for it; key and headers stay."""
+    """A value too large for the quarantine topic is replaced by its size and digest; key and headers stay."""
     value = bytes(range(256)) * 16
 
     (written,) = _read(
@@ -581,7 +584,7 @@ def test_quarantine_without_value() -> None:
 
 @pytest.mark.parametrize("large", ["key", "header"])
 def test_quarantine_bare(large: str) -> None:
-    """Where key or headers alone do not fit, source, reason, size and digest remain: nothing vanishes."""
+    """A record with too large a key or header leaves only source, reason, size and digest, so nothing vanishes."""
     filler = b"x" * 4_000
     record = (
         Given(8, key=filler, timestamp=9)
@@ -593,7 +596,7 @@ def test_quarantine_bare(large: str) -> None:
 
 
 def test_quarantine_that_takes_nothing() -> None:
-    """Where not even the bare form fits nothing is committed: the lane waits, and says what to set."""
+    """A quarantine topic that refuses even the bare form stops the commit. The lane waits, and the error names the setting."""
     with pytest.raises(
         TopicError, match=r"orders\.quarantine .*max\.message\.bytes=100, .* --add-config max"
     ):
@@ -624,7 +627,7 @@ def test_quarantine_in_order() -> None:
 
 
 def test_quarantine_in_few_batches() -> None:
-    """Each batch is a round trip: all that is refused goes in as few as can be, what is named by its digest among them."""
+    """Refused records go to quarantine in as few batches as possible, with those shown by digest among them."""
     outcome = _outcome([])
     values = [b"x" * 3_000 if index == 500 else b"v" for index in range(1_000)]
     for number, value in enumerate(values):
@@ -644,7 +647,7 @@ def test_quarantine_in_few_batches() -> None:
 
 
 def test_no_digest_by_an_old_size() -> None:
-    """Before a value is replaced by its digest somebody must have asked what the quarantine topic takes now."""
+    """A value is replaced by its digest only after the current limit of the quarantine topic was asked for."""
     outcome = _outcome([])
     _refuse(outcome, Given(1, value=b"x" * 3_000), "no")
     emitter = _emitter(bytes_max={"orders.quarantine": 2_500})
@@ -677,7 +680,7 @@ def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
 
 @pytest.mark.parametrize("size", [512 * 1024, 300])
 def test_changelog(size: int, tmp_path: Path) -> None:
-    """All slots in order, then the meta record that closes the transaction, in as many batches as it takes."""
+    """A changelog transaction has all slots in order, then the meta record that closes it, in any number of batches."""
     change = _change(40)
 
     batches = changelog_batches("changelog", 3, _table(tmp_path), change, _builders(size))
@@ -691,7 +694,7 @@ def test_changelog(size: int, tmp_path: Path) -> None:
 
 
 def test_changelog_without_new_ids(tmp_path: Path) -> None:
-    """A batch of duplicates writes its meta record: the input offset has moved."""
+    """A batch of duplicates alone writes its meta record, because the input offset has moved."""
     change = _change(0)
 
     (batch,) = changelog_batches("changelog", 0, _table(tmp_path), change, _builders())
@@ -713,7 +716,7 @@ def test_changelog_with_removed_slots(tmp_path: Path) -> None:
 
 
 def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
-    """Of a ring that is in memory only no slot is written; what an earlier one left behind is removed still."""
+    """A ring that is only in memory writes no slots; leftover slots of an earlier one are still removed."""
     removed = [codec.ring_key(700, 1)]
     change = _change(10, removed)
 

@@ -48,7 +48,7 @@ def _address(**keys: Any) -> AddressSettings:
     ],
 )
 def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
-    """Both values and the way out are named."""
+    """A setting that changes verdicts is a rule; the error names both values and the way out."""
     own = rules_of(_address(duplicate_id_headers=["a", "b"]))
     other = rules_of(_address(**{"duplicate_id_headers": ["a", "b"], **changed}))
     (key,) = changed
@@ -62,7 +62,7 @@ def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
 
 
 def test_what_changes_no_verdict_is_none() -> None:
-    """Sizes, ages, other topics; and a key that another one keeps from having an effect."""
+    """Sizes, ages and other topics are not rules, and neither is a key that another one makes ineffective."""
     own = rules_of(_address(duplicate_id_from="key"))
     other = _address(
         duplicate_id_from="key", duplicate_id_headers=["x"], id_cache_size=1, id_max_age=2, persist_id_cache=False,
@@ -73,7 +73,10 @@ def test_what_changes_no_verdict_is_none() -> None:
 
 
 def test_rules_of_target_addresses() -> None:
-    """Parts of transactions are read by them; an address that one of the two does not list is no difference."""
+    """The rules of target addresses are compared too, because parts of transactions are read by them.
+
+    An address that only one side lists is not a difference.
+    """
     settings = _settings()
     orders, stock = settings.addresses
     own = rules_of(orders, [stock])
@@ -85,7 +88,7 @@ def test_rules_of_target_addresses() -> None:
 
 
 def test_recorded_limits() -> None:
-    """A fraction of a millisecond is not a difference for ever."""
+    """A fraction of a millisecond does not stay a difference forever."""
     own = limits_of(_address(id_max_age=0.0123456))
     meta = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
     address = _address(id_cache_size=7, id_max_age=3)
@@ -95,7 +98,7 @@ def test_recorded_limits() -> None:
 
 
 def test_statements_survive_the_wire() -> None:
-    """Addresses with equal rules stand together: a thousand of them must fit the group's metadata."""
+    """Addresses with equal rules share one statement, because a thousand of them must fit the group's metadata."""
     many = validate({"app": {"instance": "w"}, "addresses": [{"name": f"a{n}"} for n in range(1_000)]})
     encoded = json.dumps({KEY: encode(own_statement(many))}).encode()
     settings = _settings(group_header="x")
@@ -117,7 +120,10 @@ def test_statements_survive_the_wire() -> None:
 
 
 def test_who_says_what() -> None:
-    """All workers of the address must say the same. A worker without it has no say. A silent member agrees with nobody."""
+    """All workers of an address must state the same limits.
+
+    A worker without the address does not count, and one without a statement agrees with nobody.
+    """
     large, small = (
         own_statement(_settings("a")),
         own_statement(_settings("b", id_cache_size=50, id_max_age=1.5)),
@@ -137,7 +143,7 @@ def test_who_says_what() -> None:
 
 
 async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
-    """Its members do not say what they state: a ring must not shrink meanwhile."""
+    """A group that rebalances counts as a disagreement, because a ring must not shrink meanwhile."""
     agreement = Agreement(_settings(), _rebalancing)
     alone = Agreement(_settings())
 
@@ -149,7 +155,10 @@ async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
 
 
 async def test_agreement_after_a_disagreement_settles() -> None:
-    """A worker with an older file that is alone while the others restart changes nothing; one that saw nobody else does at once."""
+    """An agreement after a disagreement counts only after a time, because a worker with an older file may be briefly alone.
+
+    A worker that saw nobody else agrees at once.
+    """
     other = json.dumps({KEY: encode(own_statement(_settings("b", id_cache_size=50)))}).encode()
     members = [Member("m", None, SimpleNamespace(user_data=other))]
     now = 100.0
@@ -192,5 +201,5 @@ async def _rebalancing() -> list[Member]:
     ],
 )
 def test_which_change_forgets(before: dict[str, Any], after: dict[str, Any], *, forgotten: bool) -> None:
-    """Only where an old ID may equal the new ID of another message."""
+    """A change forgets IDs only if an old ID may equal the new ID of another message."""
     assert forgets(before, after) is forgotten

@@ -48,12 +48,12 @@ def _meta(lanes: int, **counts: int) -> Meta:
     ],
 )
 def test_counts_that_fit(lanes: int, counts: dict[str, int]) -> None:
-    """A partition for each lane; more of them do no harm."""
+    """A topic needs a partition for each lane, and more of them do no harm."""
     assert topic_faults(APP, _address(lanes), _topics(**counts)) == []
 
 
 def test_more_lanes_than_partitions() -> None:
-    """One fault with both ways out, whatever the other topics have."""
+    """Too many lanes are one problem with both ways out, whatever the other topics have."""
     (fault,) = topic_faults(APP, _address(6), _topics(changelog=1, forward=1))
 
     assert fault == (
@@ -64,7 +64,7 @@ def test_more_lanes_than_partitions() -> None:
 
 @pytest.mark.parametrize("role", ["changelog", "forward"])
 def test_too_few_partitions_after_a_change(role: str) -> None:
-    """The verb that gives a topic its partitions, and rings what they must know, is named."""
+    """Too few partitions are reported with the verb that gives them to the topic."""
     (fault,) = topic_faults(APP, _address(4), _topics(**{"changelog": 4, "forward": 4, role: 2}))
 
     assert fault.startswith(f"{NAMES[role]} (")
@@ -88,7 +88,7 @@ def test_too_few_partitions_after_a_change(role: str) -> None:
     ],
 )
 def test_growth_of_the_input(lanes: int, before: int, now: int, grow: int | None) -> None:
-    """No fault where homes stay. Else the count that keeps them, if there is one."""
+    """A growth of the input is accepted if homes stay. Otherwise the error names a count that keeps them, if there is one."""
     faults = count_faults(_address(lanes), {"orders": now}, [_meta(lanes, orders=before)])
 
     assert len(faults) == (grow is not None)
@@ -108,7 +108,10 @@ def test_counts_that_work(before: int, now: int, lanes: int) -> None:
 
 
 def test_accepted_topic_keeps_its_partitions() -> None:
-    """Whatever ``lanes`` is: groups would move under its consumers' eyes."""
+    """The accepted topic keeps its partitions whatever ``lanes`` is.
+
+    Otherwise groups would move while consumers read them.
+    """
     counts = {"orders": 8, "orders.accepted": 8}
     (fault,) = count_faults(_address(1), counts, [_meta(1, orders=4, orders_accepted=4)])
 
@@ -117,7 +120,7 @@ def test_accepted_topic_keeps_its_partitions() -> None:
 
 @pytest.mark.parametrize(("recorded", "lanes"), [(0, 1), (4, 1), (1, 4), (2, 0)])
 def test_another_number_of_lanes(recorded: int, lanes: int) -> None:
-    """One fault with the way out, and nothing of counts, which mean something else then."""
+    """Another number of lanes is one problem with the way out, and counts of partitions are left out."""
     (fault,) = count_faults(_address(lanes), {"orders": 9}, [_meta(recorded, orders=4)] * 2)
 
     assert f"'ringfence rings regroup orders --lanes {lanes}', or set lanes = {recorded}" in fault
@@ -125,7 +128,7 @@ def test_another_number_of_lanes(recorded: int, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [0, 1, 4])
 def test_a_regrouping_that_did_not_end(lanes: int) -> None:
-    """Every file is refused, also one with the former number."""
+    """Every configuration is refused during an unfinished regrouping, even one with the former number."""
     meta = _meta(mark(4), orders=4)
     (fault,) = count_faults(_address(lanes), {"orders": 4}, [meta])
 
@@ -135,7 +138,7 @@ def test_a_regrouping_that_did_not_end(lanes: int) -> None:
 
 
 def test_partitions_that_no_lane_has_any_more() -> None:
-    """What a former grouping left in the changelog is nobody's."""
+    """A changelog partition left by a former grouping belongs to no lane."""
     metas = {0: _meta(1), 1: _meta(1), 2: _meta(2), 3: _meta(mark(2))}
 
     assert live(metas) == {0: metas[0]}

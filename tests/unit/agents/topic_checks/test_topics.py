@@ -23,7 +23,7 @@ def _address() -> AddressSettings:
 
 
 def _topics(**counts: int) -> dict[str, TopicDescription]:
-    """Those of ``orders``, with four partitions but for those named."""
+    """Describe the topics of ``orders``, with four partitions except those given."""
     names = {
         "input": "orders",
         "accepted": "orders.accepted",
@@ -45,7 +45,7 @@ def _meta(**counts: int) -> Meta:
 
 
 def test_grown_input_is_one_fault() -> None:
-    """Changelog and forward topic still have the old count: they are witnesses, and no faults of their own."""
+    """A grown input is one problem; changelog and forward topic only show the old count."""
     (fault,) = topic_faults(APP, _address(), _topics(input=6))
 
     assert fault == (
@@ -58,7 +58,10 @@ def test_grown_input_is_one_fault() -> None:
 
 
 def test_growth_that_did_not_come_to_its_end() -> None:
-    """Changelog and forward topic have their partitions first; what finishes it is named, beside what else it may be."""
+    """An unfinished growth is reported with the verb that finishes it and with the other possible cause.
+
+    Changelog and forward topic get their partitions first.
+    """
     (fault,) = topic_faults(APP, _address(), _topics(changelog=8, forward=8))
 
     assert "'ringfence topics grow orders --partitions 8' finishes a growth to 8, if one was begun" in fault
@@ -66,7 +69,7 @@ def test_growth_that_did_not_come_to_its_end() -> None:
 
 
 def test_accepted_topic_does_not_grow() -> None:
-    """Groups would move under its consumers' eyes."""
+    """The accepted topic must not grow, because groups would move while consumers read them."""
     meta = Meta(10, 5, 0, {}, {"orders": 4, "orders.accepted": 4}, "i")
     (fault,) = count_faults(_address(), {"orders": 4, "orders.accepted": 8}, [meta])
 
@@ -75,7 +78,7 @@ def test_accepted_topic_does_not_grow() -> None:
 
 
 def test_changelog_that_grew_alone() -> None:
-    """Partitions that no lane has do no harm; the advice to create the input again would."""
+    """Partitions without a lane do no harm, so the advice is not to create the input again."""
     assert topic_faults(APP, _address(), _topics(changelog=6)) == []
 
 
@@ -89,12 +92,15 @@ def test_changelog_that_grew_alone() -> None:
     ],
 )
 def test_counts_that_do_not_fit(counts: dict[str, int], topics: list[str]) -> None:
-    """Each is named by the topic that is to be repaired."""
+    """A wrong partition count is reported with the topic to be repaired."""
     assert [fault.split()[0] for fault in topic_faults(APP, _address(), _topics(**counts))] == topics
 
 
 def test_counts_with_which_lanes_began() -> None:
-    """Input and accepted topic keep theirs; several lanes say the same once, and what they say of others is nobody's."""
+    """Input and accepted topic keep the counts with which their lanes began.
+
+    Several lanes report a difference once, and counts of other topics do not matter.
+    """
     now = {"orders": 4, "orders.accepted": 6}
     metas = [_meta(orders=4, orders_accepted=4), _meta(orders=4, orders_accepted=4), _meta(other=1)]
 
@@ -122,14 +128,14 @@ def test_counts_with_which_lanes_began() -> None:
     ],
 )
 def test_denied(error: KafkaError, said: str) -> None:
-    """What a worker says at its start of a right that is missing, a lane says of one that was revoked."""
+    """A lane reports a revoked permission in the same words as a worker reports a missing one at its start."""
     why = "this user may not use it as a worker does"
 
     assert denied(APP, _address(), error) == said.format(why=why)
 
 
 def test_denied_is_about_rights() -> None:
-    """Of other errors it says nothing."""
+    """Errors of another kind get no advice about permissions."""
     assert denied(APP, _address(), KafkaError("x")) is None
 
 
@@ -139,7 +145,7 @@ def test_denied_is_about_rights() -> None:
      (float("inf"), "ever")],
 )  # fmt: skip
 def test_span(ms: float, said: str) -> None:
-    """In the largest unit of which there are two."""
+    """A time span is shown in the largest unit of which there are two."""
     assert span(ms) == said
 
 
@@ -156,7 +162,7 @@ def test_no_room(name: str) -> None:
 
 
 def test_other_outputs_may_be_small() -> None:
-    """What does not fit there goes to quarantine."""
+    """An output topic may have a small limit, because larger records go to quarantine."""
     config = {"cleanup.policy": "delete", "max.message.bytes": "100"}
     small = TopicDescription("orders.accepted", 4, config)
 
@@ -169,7 +175,7 @@ PREFIX = "transactions of orders have parts for payments: "
 
 
 def _with_target(config: dict[str, str] | None = None, partitions: int = 4) -> dict[str, TopicDescription]:
-    """Those of ``orders``, and the accepted topic of ``payments``."""
+    """Describe the topics of ``orders``, and the accepted topic of ``payments``."""
     target = TopicDescription("payments.accepted", partitions, {"cleanup.policy": "delete"} | (config or {}))
     return _topics() | {target.name: target}
 
@@ -183,7 +189,7 @@ def _pair() -> tuple[AddressSettings, AddressSettings]:
 
 
 def test_missing_target() -> None:
-    """Named with the way out, whether it does not exist or may not be seen."""
+    """A missing target topic is named with the way out, whether it does not exist or may not be seen."""
     orders, payments = _pair()
 
     (fault,) = missing_targets(orders, [payments], Described(_topics(), frozenset()))
@@ -199,7 +205,7 @@ def test_missing_target() -> None:
 
 
 def test_target_that_does_not_do() -> None:
-    """As for an accepted topic of one's own."""
+    """A target topic must meet the requirements of an accepted topic."""
     orders, payments = _pair()
     untold = TopicDescription("payments.accepted", 4, None)
 
@@ -216,7 +222,7 @@ def test_target_that_does_not_do() -> None:
 
 
 def test_target_that_takes_fewer_timestamps() -> None:
-    """Parts carry the envelope's: one that is refused would stop the envelope's lane."""
+    """A target that takes fewer timestamps is refused, because a refused part would stop the envelope's lane."""
     orders, payments = _pair()
     setting = "message.timestamp.after.max.ms"
     topics = _with_target({setting: "5"})
@@ -230,7 +236,10 @@ def test_target_that_takes_fewer_timestamps() -> None:
 
 
 def test_target_with_other_partitions() -> None:
-    """Its groups would be in two partitions: an opening, a watch and the check before a start say so."""
+    """A target with another partition count is refused at the opening, by the watch and by the check.
+
+    Its groups would lie in two partitions.
+    """
     orders, payments = _pair()
     topics, meta = _with_target(partitions=6), _meta(orders=4, payments_accepted=4)
     counts = {name: topic.partitions for name, topic in topics.items()}
@@ -242,7 +251,7 @@ def test_target_with_other_partitions() -> None:
 
 
 def test_notes_on_targets() -> None:
-    """A shorter retention and a smaller size are worth knowing."""
+    """A target with a shorter retention or a smaller limit causes a note."""
     orders, payments = _pair()
     topics = _with_target({"retention.ms": "60000", "max.message.bytes": "500"})
     config = {"retention.ms": "86400000", "max.message.bytes": "1000"}
@@ -269,7 +278,7 @@ def test_notes_on_targets() -> None:
     ],
 )
 def test_notes_on_what_holds_whole_messages(name: str, what: str) -> None:
-    """Topics that hold messages as they came and take smaller ones than the input; of as large ones nothing is said."""
+    """A topic for whole messages with a smaller limit than the input causes a note; one with the same limit does not."""
     [orders] = validate({"addresses": [{"name": "orders", "duplicates": "divert"}]}).addresses
     topics = {
         topic: TopicDescription(topic, 4, {"max.message.bytes": "2000"})
@@ -313,7 +322,7 @@ def test_what_waits_grows_older(taken: str, told: bool) -> None:
 
 
 def test_an_input_that_keeps_messages_for_a_minute() -> None:
-    """Messages are lost while workers restart: worth a note, with the command."""
+    """An input that keeps messages for a minute causes a note with the command, because workers that restart would lose some."""
     orders, _ = _pair()
     topics = _with_target()
     config = {"retention.ms": "60000"}

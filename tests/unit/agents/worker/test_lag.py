@@ -18,7 +18,7 @@ INPUT, FORWARD = "orders", "app-orders-forward"
 
 @dataclass
 class Answers(ClusterDouble):
-    """What the cluster says, and how often it was asked."""
+    """The answers of the cluster, and the number of questions to it."""
 
     ends: dict[Partition, int] = field(default_factory=dict)
     starts: dict[Partition, int] = field(default_factory=dict)
@@ -99,7 +99,7 @@ async def _measure_by(lags: LaneLags, lanes: Iterable[Standing], halves: Iterabl
 
 
 async def test_a_thousand_lanes_are_three_questions() -> None:
-    """And none of them asks for itself: nothing has gone back."""
+    """The lag of a thousand lanes needs three questions, and no lane asks by itself if nothing has gone back."""
     answers, lanes = _answers(1_000), [Standing(number) for number in range(1_000)]
     lags = await _measure(answers, *lanes)
 
@@ -118,7 +118,7 @@ async def test_a_thousand_lanes_are_three_questions() -> None:
     ],
 )
 async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: int | None) -> None:
-    """Where a log ends below what was processed, or the group's offset is below what was committed: by that lane alone."""
+    """A log end below the processed offset, or a group offset below the committed one, is compared by that lane alone."""
     answers, lanes = _answers(2), [Standing(0), Standing(1)]
     getattr(answers, kind)[place] = now
     await _measure(answers, *lanes)
@@ -128,7 +128,7 @@ async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: int
 
 @pytest.mark.parametrize("kind", ["ends", "committed"])
 async def test_what_nobody_tells_is_looked_at(kind: str) -> None:
-    """No answer is none that everything is well."""
+    """A lane without an answer is compared, because silence does not prove that all is well."""
     answers, lanes = _answers(2), [Standing(0), Standing(1)]
     del getattr(answers, kind)[FORWARD, 1]
     await _measure(answers, *lanes)
@@ -137,7 +137,7 @@ async def test_what_nobody_tells_is_looked_at(kind: str) -> None:
 
 
 async def test_who_works_is_left_alone() -> None:
-    """What the cluster said is old for it; it finds out by itself."""
+    """A busy lane is not compared. The cluster's answers are old for it, and it notices a change by itself."""
     answers, lane = _answers(), Standing(0, next=8, idle=False)
     answers.committed[INPUT, 0] = 3
     lags = await _measure(answers, lane)
@@ -147,7 +147,10 @@ async def test_who_works_is_left_alone() -> None:
 
 
 async def test_lanes_that_are_not_open() -> None:
-    """By the group, where they never were; one whose topic is another one by now has all of it before it."""
+    """The lag of a lane that was never open follows the group's offset.
+
+    A lane of a recreated topic has the whole topic before it.
+    """
     answers = _answers(4)
     answers.committed |= {(INPUT, 0): 4, (INPUT, 1): None, (INPUT, 3): 7}
     answers.starts[INPUT, 1] = 2
@@ -162,7 +165,7 @@ async def test_lanes_that_are_not_open() -> None:
 
 
 async def test_what_is_not_told_has_no_lag() -> None:
-    """Of one partition, and of all: nothing is made up, and nothing is kept from before."""
+    """A partition without an answer has no lag: no value is invented, and none is kept from before."""
     answers, lanes = (
         _answers(3),
         [Standing(0), Standing(1), Standing(2, state=LaneState.OPENING, opened=False)],
@@ -179,7 +182,7 @@ async def test_what_is_not_told_has_no_lag() -> None:
 
 
 async def test_open_lanes_have_a_lag_without_a_coordinator() -> None:
-    """It is what nobody may miss just then: nothing can be committed."""
+    """Open lanes have a lag even without a coordinator, when nothing can be committed."""
     answers, lanes = _answers(2), [Standing(0, next=8, idle=False), Standing(1)]
     answers.coordinator_away = True
     lags = await _measure(answers, *lanes)

@@ -20,7 +20,7 @@ def test_lanes_of_several_partitions() -> None:
 
 
 def test_half_a_lane() -> None:
-    """Without its partition of the forward topic, or without any of the input, it is not opened."""
+    """A lane is not opened if its forward partition, or every input partition, is missing."""
     lanes = _map(lanes=2)
 
     assert lanes.assign({("orders", 2), ("rf-orders-forward", 1), ("other", 0)}) == set()

@@ -1,4 +1,4 @@
-"""What a worker keeps of lanes that it does not have."""
+"""Tables that a worker keeps for lanes that it does not hold."""
 
 import weakref
 from pathlib import Path
@@ -25,7 +25,10 @@ def _lanes(tmp_path: Path) -> Lanes:
 
 
 async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
-    """Those of lanes that left long ago: RocksDB is closed, memory is free. One that came back is not among them."""
+    """Tables of lanes that left long ago are released: RocksDB is closed and memory is free.
+
+    A lane that came back is not among them.
+    """
     now = 1_000.0
     kept: TableCache[int] = TableCache(lambda: now)
     tables = [LaneTable(tmp_path / str(index), TableOptions(5, 5)) for index in range(3)]
@@ -47,7 +50,10 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
 
 
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was restored is what the lane opens with; what could not be is opened as ever. Forward topics have no lanes of their own."""
+    """A lane opens with the table that was restored in advance, or as usual if that restore failed.
+
+    Forward topics have no lanes of their own.
+    """
     asked: list[Opening] = []
     slowly: list[bool] = []
 
@@ -74,7 +80,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Memory:
-    """What a batch uses."""
+    """The memory of a batch."""
 
     bytes = 1
     freed = 0
@@ -90,7 +96,10 @@ class Memory:
 async def test_memory_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
 ) -> None:
-    """It is free when the transaction of the last part has ended, and while the lane waits for the next one nothing of it is there."""
+    """The memory of a batch is free after the transaction of its last part.
+
+    Nothing of it remains while the lane waits for the next batch.
+    """
     lane = Lane(_lanes(tmp_path)._factory.opening(PLACE))
     memory = Memory()
     batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))
@@ -117,7 +126,7 @@ async def test_memory_of_a_batch(
 
 
 def test_a_thousand_lanes_are_no_line() -> None:
-    """Of the log: as many as one reads, and how many more."""
+    """A log line lists at most 64 lanes, and the number of the others."""
     names = [f"orders-{index}" for index in range(1_000)]
 
     assert listed([]) == "none"

@@ -37,7 +37,7 @@ def faults(found: Crossing) -> tuple[int, int, int, int]:
 
 
 def test_exact() -> None:
-    """What came both ways counts once; so does what the bridge wrote again."""
+    """A message that came both ways counts once, and so does one that the bridge wrote again."""
     found = judge(ORIGIN, TARGET, ACCEPTED)
 
     assert found.exact
@@ -47,13 +47,13 @@ def test_exact() -> None:
 
 @pytest.mark.parametrize("missing", range(4))
 def test_lost(missing: int) -> None:
-    """Whatever way it came."""
+    """A message that is missing from the accepted topic is lost, whichever way it came."""
     assert faults(judge(ORIGIN, TARGET, [*ACCEPTED[:missing], *ACCEPTED[missing + 1 :]])) == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("place", [2, 4])
 def test_doubled(place: int) -> None:
-    """Over the bridge again, or over the bridge and directly."""
+    """A message is doubled if it comes over the bridge again, or over the bridge and directly."""
     found = judge(ORIGIN, TARGET, [*ACCEPTED, accepted(20, TARGET[place])])
 
     assert len(found.doubled) == 1
@@ -61,7 +61,7 @@ def test_doubled(place: int) -> None:
 
 
 def test_out_of_order() -> None:
-    """Two of one group that came the same way change places; of different ways they may."""
+    """Two messages of one group that came the same way must keep their order; on different ways they need not."""
     one, two, three, four = ACCEPTED
 
     assert faults(judge(ORIGIN, TARGET, [two, one, three, four])) == (0, 0, 1, 0)
@@ -70,12 +70,12 @@ def test_out_of_order() -> None:
 
 
 def test_group_in_two_partitions() -> None:
-    """Readers of one partition would not see all of it."""
+    """A group in two partitions is out of order, because a reader of one partition would not see all of it."""
     assert faults(judge(ORIGIN, TARGET, [*ACCEPTED[:3], accepted(0, TARGET[5], partition=1)])) == (0, 0, 1, 0)
 
 
 def test_changed() -> None:
-    """Key, value, header, time; and what nobody sent."""
+    """A change of key, value, header or time is reported, and so is a message that nobody sent."""
     for change in ({"value": b"other"}, {"timestamp": 1}, {"headers": (*ACCEPTED[0].headers, ("more", b""))}):
         assert faults(judge(ORIGIN, TARGET, [ACCEPTED[0]._replace(**change), *ACCEPTED[1:]]))[3] == 1
     assert faults(judge(ORIGIN[:1], TARGET[:1], [ACCEPTED[0], accepted(9, sent(0, "x", "h"))])) == (
@@ -87,13 +87,13 @@ def test_changed() -> None:
 
 
 def test_no_source() -> None:
-    """An accepted record that names no input record there."""
+    """An accepted record that names no existing input record is a phantom."""
     strange = ACCEPTED[0]._replace(headers=(*ACCEPTED[0].headers[:-1], (SOURCE_HEADER, b"orders/7/7")))
 
     assert faults(judge(ORIGIN, TARGET, [strange, *ACCEPTED[1:]]))[2] == 1
 
 
 def test_no_id() -> None:
-    """Nothing would tell it from another."""
+    """A message without an ID cannot be judged."""
     with pytest.raises(CannotJudgeError, match="0/0 has no _AMQ_DUPL_ID"):
         judge([ONE._replace(headers=())], [], [])

@@ -57,7 +57,7 @@ def faults(found: Chained) -> tuple[int, int, int, int]:
 
 
 def test_exact() -> None:
-    """It knows an order without a value, a part of a transaction, and an order without an account."""
+    """An exact chain includes an order without a value, a part of a transaction, and an order without an account."""
     found = judged("billing", results("billing"))
 
     assert faults(found) == (0, 0, 0, 0), found
@@ -72,7 +72,7 @@ def test_exact() -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_one_fault(topic: str) -> None:
-    """Each kind is seen in each topic."""
+    """Each kind of error is recognized in each topic."""
     one, two, three, four, five = results(topic)
 
     assert faults(judged(topic, [one, three, four, five])) == (1, 0, 0, 0)
@@ -96,7 +96,7 @@ def test_one_fault(topic: str) -> None:
     ],
 )
 def test_a_wrong_line(topic: str, change: dict[str, Any]) -> None:
-    """Another account, total or number; no ID, or that of another line."""
+    """A line with another account, total, number or ID, or without an ID, is wrong."""
     first, *rest = results(topic)
 
     assert faults(judged(topic, [*rest, first._replace(**change)]))[3] == 1

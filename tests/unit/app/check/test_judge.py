@@ -15,7 +15,7 @@ from app.check.records import PART_HEADER, SOURCE_HEADER, TRANSACTION_HEADER, Ca
 
 
 def judge(address: str, inputs: list[Record], outputs: list[Record]) -> Judgement:
-    """Of one address alone."""
+    """Judge one address alone."""
     [found] = comparison.judge({address: inputs}, {address: outputs})
     return found
 
@@ -27,7 +27,7 @@ def _input(offset: int, duplicate_id: str | None, group: str | None = "g", parti
 
 
 def _outputs(*accepted: Record, partition: int = 0) -> list[Record]:
-    """What a faultless worker writes for these inputs, with gaps for transaction markers."""
+    """Return the records that a correct worker writes for these inputs, with gaps for transaction markers."""
     offsets = count(0, 2)
     return [
         item._replace(partition=partition, offset=next(offsets), headers=(*item.headers, _source(item)))
@@ -49,7 +49,7 @@ def _faults(found: Judgement) -> tuple[int, int, int, int]:
 
 
 def test_an_exact_run() -> None:
-    """Each distinct message once, in order, unchanged; the resend is dropped."""
+    """An exact run accepts each distinct message once, in order and unchanged, and drops the resend."""
     found = judge("orders", INPUTS, _outputs(FIRST, SECOND, THIRD))
 
     assert found.exact
@@ -69,7 +69,7 @@ def test_an_exact_run() -> None:
     ids=["lost", "doubled by one input", "doubled by a resend", "swapped", "resend in place of its original"],
 )  # fmt: skip
 def test_one_fault(accepted: list[Record], faults: tuple[int, ...], said: str) -> None:
-    """Each kind of fault is seen once, and no other."""
+    """Each kind of error is recognized once, and no other."""
     found = judge("orders", INPUTS, _outputs(*accepted))
 
     assert _faults(found) == faults
@@ -78,14 +78,14 @@ def test_one_fault(accepted: list[Record], faults: tuple[int, ...], said: str) -
 
 
 def test_a_group_in_two_partitions() -> None:
-    """Without one partition a group has no order."""
+    """A group in two partitions counts as out of order."""
     outputs = _outputs(FIRST, SECOND) + _outputs(THIRD, partition=1)
 
     assert _faults(judge("orders", INPUTS, outputs)) == (0, 0, 1, 0)
 
 
 def test_groups_overtake_each_other() -> None:
-    """Order is a group's own; messages without a group have none."""
+    """Groups may overtake each other, and messages without a group have no order."""
     other, alone, alone_too = _input(1, "2", "h"), _input(2, None, None), _input(3, None, None)
     inputs = [FIRST, other, alone, alone_too]
 
@@ -129,7 +129,7 @@ def test_changed(wrong: dict[str, object]) -> None:
     ],
 )
 def test_phantom(sources: list[bytes | None]) -> None:
-    """An output that names no input, a wrong one or two is no acceptance of what it resembles."""
+    """An output that names no input, a wrong one or two does not count as an acceptance."""
     outputs = _outputs(FIRST, SECOND, THIRD)
     outputs[1] = outputs[1]._replace(
         headers=(*SECOND.headers, *((SOURCE_HEADER, source) for source in sources))
@@ -153,7 +153,7 @@ def test_without_id_each_counts() -> None:
 
 
 def test_straddling() -> None:
-    """Resends whose original was consumed before the kill and which follow it."""
+    """Resends count as straddling if they follow the kill and their original was consumed before it."""
     assert straddling("orders", INPUTS, {0: 2}) == 1
     assert straddling("orders", INPUTS, {0: 4}) == 0
     assert straddling("orders", INPUTS, {}) == 0
@@ -177,7 +177,7 @@ MOVED, AGAIN = (
 
 
 def _part(record: Record, number: int, of: int, offset: int, partition: int = 0) -> Record:
-    """What a faultless worker writes for a part."""
+    """Return the record that a correct worker writes for a part."""
     part = json.loads(record.value or b"")["parts"][number - 1]
     value = {"-5": b"-5"}.get(part.get("value"), b"\x00\x01" if "value_base64" in part else None)
     written = ((ID, b"n"), ("h", b"\xff")) if "headers" in part else ()
@@ -199,7 +199,7 @@ def _whole(record: Record, begin: int = 0) -> tuple[list[Record], list[Record]]:
 
 
 def test_a_whole_transaction() -> None:
-    """All parts once, in the topics that they name; its resend is dropped whole."""
+    """A whole transaction is accepted with all parts once, in the topics that they name. Its resend is dropped whole."""
     found = _judge_transfers(*_whole(MOVED))
 
     assert found.exact, found
@@ -207,7 +207,7 @@ def test_a_whole_transaction() -> None:
 
 
 def test_a_lost_transaction() -> None:
-    """Nothing of it: it counts once."""
+    """A transaction of which nothing was accepted is lost, and counts once."""
     found = _judge_transfers([], [])
 
     assert found.lost == ["transfers/0/0 (group a, ID t, n): not accepted"]
@@ -216,7 +216,7 @@ def test_a_lost_transaction() -> None:
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
 def test_torn(missing: int) -> None:
-    """Some parts, and some not: torn, and not lost besides."""
+    """A transaction of which some parts were accepted is torn, and not lost as well."""
     payments, own = _whole(MOVED)
     payments = [payment for number, payment in enumerate(payments, 1) if number != missing]
     found = _judge_transfers(payments, own if missing != 3 else [])
@@ -227,7 +227,7 @@ def test_torn(missing: int) -> None:
 
 
 def test_one_part_twice() -> None:
-    """A part is doubled, whether by the same transaction or by its resend."""
+    """A part accepted twice is doubled, whether by the same transaction or by its resend."""
     payments, own = _whole(MOVED)
     twice = _judge_transfers([*payments, _part(MOVED, 2, 3, 9)], own)
     resent = _judge_transfers([*payments, _part(AGAIN, 2, 3, 9)], own)
@@ -237,7 +237,7 @@ def test_one_part_twice() -> None:
 
 
 def test_one_id_is_enough() -> None:
-    """A transaction that shares one ID with an earlier one is the same as that, whatever else is in it."""
+    """A transaction that shares one ID with an earlier one is its duplicate, whatever else it contains."""
     other = _transaction(1, {"key": "z"}, NOTE)
     found = _judge_transfers(*_whole(MOVED), MOVED, other)
 
@@ -248,7 +248,7 @@ def test_one_id_is_enough() -> None:
 
 
 def test_a_part_elsewhere() -> None:
-    """A part in the accepted topic of another address, or without its number, or with another one."""
+    """A part is changed if it is in another address's topic, or if its number is missing or wrong."""
     payments, own = _whole(MOVED)
     assert "address not as in the input" in _judge_transfers(payments[:1], [payments[1], *own]).changed[0]
     spoilt = own[0]._replace(headers=(*own[0].headers[:-1], (PART_HEADER, b"4/3")))
@@ -271,7 +271,7 @@ def test_parts_out_of_order() -> None:
     "value", [None, b"", b"[]", b"{}", b'{"parts": []}', b'{"parts": [1]}', b'{"parts": 1}']
 )
 def test_no_transaction(value: bytes | None) -> None:
-    """What says that it is a transaction and is none cannot be judged."""
+    """A malformed transaction cannot be judged."""
     with pytest.raises(CannotJudgeError, match="transfers/0/0 is no transaction"):
         _judge_transfers([], [], MOVED._replace(value=value))
 
@@ -287,12 +287,15 @@ def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None)
 
 
 def _arrived(record: Record) -> Record:
-    """What is to be accepted of it."""
+    """Return the record to be accepted for it."""
     return record._replace(headers=tuple(header for header in record.headers if "BRIDGE" not in header[0]))
 
 
 def test_sent_again_over_a_bridge() -> None:
-    """It repeats what its bridge sent first, whatever IDs it has, and what was confirmed; another hop is another message."""
+    """A message sent again over a bridge, or below a confirmed offset, is a duplicate whatever its IDs.
+
+    Another hop is another message.
+    """
     first, again = _bridged(FIRST, 0), _bridged(RESEND._replace(headers=FIRST.headers), 0)
     other, below = _bridged(_input(4, None), 9, 5), _bridged(_input(5, "6"), 3)
     exact = judge(
@@ -309,7 +312,7 @@ def test_sent_again_over_a_bridge() -> None:
 
 
 def test_ids_of_what_came_over_a_bridge() -> None:
-    """One that is known makes a duplicate, of which a resend is one as well; where it is not looked at none counts."""
+    """A known ID makes a bridged message a duplicate, and its resend as well. An ID that the bridge ignores does not count."""
     known, again = _bridged(RESEND, 0), _bridged(_input(4, "1"), 0)
     ignored = _bridged(_input(5, "1"), 1, _RF_BRIDGE_IDS=b"ignore")
 
@@ -319,7 +322,7 @@ def test_ids_of_what_came_over_a_bridge() -> None:
 
 
 def test_headers_of_bridges() -> None:
-    """They end here; the members that it passed stay, where it came over a bridge."""
+    """Headers of bridges end here, except the passed members of a message that came over a bridge."""
     over = _bridged(FIRST, 0, _RF_HOPS=b"berlin")
     forged = SECOND._replace(headers=(*SECOND.headers, ("_RF_HOPS", b"paris")))
 
@@ -330,13 +333,13 @@ def test_headers_of_bridges() -> None:
 
 
 def test_what_no_bridge_wrote() -> None:
-    """The demo's producers write no such thing."""
+    """A header that no bridge wrote cannot be judged, because the demo's producers write none."""
     with pytest.raises(CannotJudgeError, match="orders/0/0 came over no bridge"):
         judge("orders", [FIRST._replace(headers=(("_RF_BRIDGE_DUPL_ID", b"x"),))], [])
 
 
 def test_text() -> None:
-    """Bytes that are no text are shown, too."""
+    """Bytes that are not text are shown too."""
     assert text(b"\xff") == "\N{REPLACEMENT CHARACTER}"
 
 

@@ -16,7 +16,7 @@ from tests.support.terminal import Keyboard
 
 
 def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a yes nothing goes on; a script, or ``--yes``, is not asked."""
+    """A verb continues only after a yes; a script, or ``--yes``, is not asked."""
     monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
     with pytest.raises(confirmation.DeclinedError, match="nothing was done"):
         confirmation.confirmed("Really?")
@@ -30,7 +30,7 @@ def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rings_clear_asks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before it looks at the cluster, which there need not even be."""
+    """The verb ``rings clear`` asks before it connects to the cluster."""
     config = tmp_path / "ringfence.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
     monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
@@ -62,7 +62,7 @@ def test_topics_grow_asks(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Nothing takes the partitions away again; a dry run changes nothing, and does not ask."""
+    """The verb ``topics grow`` asks, because partitions cannot be removed. A dry run changes nothing and does not ask."""
     grown: list[str] = []
 
     async def work(*_: object) -> Work:

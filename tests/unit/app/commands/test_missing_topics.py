@@ -1,4 +1,4 @@
-"""A verb that cannot run because a topic is missing says so with exit code 2, whatever else it would have told with 1."""
+"""Verbs that cannot run because a topic is missing end with exit code 2, even if an empty result would be 1."""
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -52,7 +52,7 @@ class _Nothing(ClusterDouble):
 async def test_no_accepted_topic(
     ask: Callable[[Any], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found nothing would be 1."""
+    """A missing accepted topic ends with exit code 2, because 1 would mean that nothing was found."""
     monkeypatch.setattr("app.commands.consumers.leases.Cluster", _Nothing)
 
     with pytest.raises(TopicError, match=r"orders\.accepted") as caught:
@@ -63,7 +63,7 @@ async def test_no_accepted_topic(
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
 def test_no_topic_to_send_to(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor one that this user may see."""
+    """A topic that does not exist, or that this user may not see, cannot be sent to."""
     refused: Future[Any] = Future()
     refused.set_exception(KafkaException(KafkaError(code)))
     admin = SimpleNamespace(describe_topics=lambda *_, **__: {"orders": refused})

@@ -1,4 +1,4 @@
-"""What the demo shows, and the configuration that it writes."""
+"""The demo's display, and the configuration that it writes."""
 
 import io
 import tomllib
@@ -27,7 +27,7 @@ def _shown(*, terminal: bool) -> str:
 
 
 def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No terminal: a line a phase, counts now and then, and nothing that only a terminal understands."""
+    """Output without a terminal has a line for each phase and some counts, and no terminal commands."""
     monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
     lines = _shown(terminal=False).splitlines()
 
@@ -39,7 +39,7 @@ def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plain_lines_are_few() -> None:
-    """Counts that follow each other closely are not all printed; phases are."""
+    """Counts that follow each other closely are not all printed, and phases are."""
     assert [line.split("  ")[-1] for line in _shown(terminal=False).splitlines()] == [
         "producing",
         "worker killed",
@@ -47,7 +47,7 @@ def test_plain_lines_are_few() -> None:
 
 
 def test_terminal() -> None:
-    """A terminal: the last picture stays, with both phases and the latest counts."""
+    """A terminal keeps the last picture, with both phases and the latest counts."""
     picture = _shown(terminal=True)
 
     assert "\x1b" in picture
@@ -56,7 +56,7 @@ def test_terminal() -> None:
 
 
 def test_configuration(tmp_path: Path) -> None:
-    """It is valid, and a ring holds every ID of the run."""
+    """The demo's configuration is valid, and a ring holds every ID of the run."""
     plan = Plan(30_000, 1)
     settings = validate(tomllib.loads(configuration("127.0.0.1:9092", tmp_path / 'a "b"', plan, 7)))
 

@@ -25,7 +25,7 @@ def test_a_child_sees_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_waiting_has_a_limit(tmp_path: Path) -> None:
-    """None = it still runs; a kill ends it, and killing it again does no harm."""
+    """A wait that returns None has left the child running. A kill ends it, and a second kill does no harm."""
     child = Child(["-c", "import time; time.sleep(60)"], tmp_path / "log")
 
     assert child.wait(0.2, _never) is None

@@ -1,4 +1,4 @@
-"""What the demos make of the programs that judge: only one that came to its end has said anything."""
+"""The demos' reading of the judging programs: only a program that ran to its end has given a result."""
 
 import signal
 
@@ -10,7 +10,7 @@ from app.demo.stage import DemoError, ended
 
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_exit_codes(code: int) -> None:
-    """They are what it said."""
+    """The exit code of a program is its result."""
     child = Child(["-S", "-c", f"raise SystemExit({code})"], None)
 
     assert ended(child, "check", 30, lambda: None) == code
@@ -18,7 +18,7 @@ def test_exit_codes(code: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_ended_by_a_signal(number: signal.Signals) -> None:
-    """As when memory runs out: a negative code is no success, whatever larger one stands beside it."""
+    """A negative exit code, as when memory runs out, is never a success, whatever larger code stands beside it."""
     child = Child(["-S", "-c", f"import os; os.kill(os.getpid(), {number.value})"], None)
 
     with pytest.raises(
@@ -28,7 +28,7 @@ def test_ended_by_a_signal(number: signal.Signals) -> None:
 
 
 def test_no_end() -> None:
-    """Nor has one said anything that still runs."""
+    """A program that still runs has given no result."""
     child = Child(["-S", "-c", "import sys; sys.stdin.read(); import time; time.sleep(60)"], None)
     try:
         with pytest.raises(DemoError, match="did not end within 0 s"):

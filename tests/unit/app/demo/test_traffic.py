@@ -26,7 +26,7 @@ SIZES = (MESSAGES_MIN, 60_000)
 
 
 def _id(message: Message) -> object:
-    """Of a transaction its own, or the one that a part has."""
+    """Return the ID of a transaction: its own, or the one that a part has."""
     found = dict(message.headers).get(ID_HEADER)
     if found is None and message.address == TRANSFERS:
         for part in json.loads(message.value or b"")["parts"]:
@@ -65,7 +65,7 @@ def test_some_straddle_the_kill(plan: Plan) -> None:
 
 
 def test_a_resend_repeats_its_original(plan: Plan) -> None:
-    """The same group, value, headers and ID, in the same address; and no other message has that ID."""
+    """A resend has the same group, value, headers and ID in the same address; no other message has that ID."""
     originals: dict[tuple[str, int], Message] = {}
     ids = set()
     for item in plan:
@@ -91,14 +91,14 @@ def test_some_have_no_id(plan: Plan) -> None:
 
 
 def test_addresses_share_ids(plan: Plan) -> None:
-    """One ID stands in both addresses for different messages: a ring that both shared would show."""
+    """An ID occurs in both addresses for different messages, so a shared ring would be noticed."""
     first, second = ({_id(item) for item in plan.stream(address)} for address in PLAIN)
 
     assert len(first & second) > plan.messages / 4
 
 
 def test_the_seed_reproduces_it() -> None:
-    """Same seed, same messages and same kill; another seed, others; the kill lies in its window."""
+    """The same seed gives the same messages and the same kill within its window; another seed gives others."""
     assert list(Plan(MESSAGES_MIN, 1)) == list(Plan(MESSAGES_MIN, 1))
     assert list(islice(Plan(MESSAGES_MIN, 1), 100)) != list(islice(Plan(MESSAGES_MIN, 2), 100))
     kills = [Plan(MESSAGES_MIN, seed).kill_at for seed in range(50)]
@@ -109,7 +109,7 @@ def test_the_seed_reproduces_it() -> None:
 
 
 def test_unequal_turns() -> None:
-    """Whatever number of messages: the addresses take turns, and all are sent."""
+    """The addresses take turns and every message is sent, for any number of messages."""
     for messages in range(MESSAGES_MIN, MESSAGES_MIN + len(TURNS)):
         plan = Plan(messages, 3)
         counts = [plan.messages_of(address) for address in ADDRESSES]

@@ -1,4 +1,4 @@
-"""What the embedded broker's error shows of its log."""
+"""The excerpt of the embedded broker's log in its error."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ Caused by: java.lang.ClassNotFoundException: no.such.Reporter
 
 
 def test_error_before_a_long_shutdown(tmp_path: Path) -> None:
-    """However much a shutdown logs after it, the error is what is shown, without the frames of its trace."""
+    """The error is shown without the frames of its trace, however many lines the shutdown logs after it."""
     after = "".join(f"2026-01-01 00:00:01,000 INFO  stopped part {number} (kafka)\n" for number in range(40))
     (tmp_path / LOG).write_text(_ERROR + after)
 
@@ -31,7 +31,7 @@ def test_error_before_a_long_shutdown(tmp_path: Path) -> None:
 
 
 def test_no_error(tmp_path: Path) -> None:
-    """A log without an error: its last lines."""
+    """A log without an error is shown by its last lines."""
     lines = [f"2026-01-01 00:00:01,000 INFO  part {number} (kafka)" for number in range(40)]
     (tmp_path / LOG).write_text("\n".join(lines))
 

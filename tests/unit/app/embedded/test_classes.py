@@ -1,4 +1,4 @@
-"""The archive of the broker's classes: for which Java it is, and that one that does not fit is no fault."""
+"""The archive of the broker's classes, which fits one Java; a misfit is not a problem."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_of_one_java_and_one_class_path(tmp_path: Path) -> None:
 
 
 def test_none_and_one_that_does_not_fit(tmp_path: Path) -> None:
-    """Where there is none a broker starts without; what is damaged or another Java's is passed over in silence."""
+    """A broker starts without a missing archive, and silently ignores a damaged one or that of another Java."""
     program = java.find()
     none = classes.reading(program, str(tmp_path))
     classes.archive(program, str(tmp_path)).write_bytes(os.urandom(100_000))

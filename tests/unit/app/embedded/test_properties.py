@@ -1,4 +1,4 @@
-"""What ``ringfence broker --property`` takes: no broker is started."""
+"""Properties that ``ringfence broker --property`` takes; no broker is started."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ringfence_kafka.errors import ConfigurationError
 
 
 def test_pairs() -> None:
-    """All of a value is kept, with its equals signs and blanks; an empty one is a value."""
+    """A value is kept whole, with equals signs and blanks, and may be empty."""
     given = ["log.retention.ms=60000", " sasl.jaas.config = a b=c ;", "metric.reporters="]
 
     assert properties.parsed(given) == {
@@ -20,7 +20,7 @@ def test_pairs() -> None:
 
 @pytest.mark.parametrize("pair", ["", "log.retention.ms", "=60000", "a b=1", "a=1\nb=2", "lög=1"])
 def test_no_pair(pair: str) -> None:
-    """What is none is shown, with an example."""
+    """A malformed pair is refused with an example."""
     with pytest.raises(
         ConfigurationError, match=r"is not KEY=VALUE on one line: write for example --property log"
     ):
@@ -28,13 +28,16 @@ def test_no_pair(pair: str) -> None:
 
 
 def test_one_that_stands_twice() -> None:
-    """Nobody has to guess which of them counts."""
+    """A property that stands twice is refused, so nobody has to guess which one counts."""
     with pytest.raises(ConfigurationError, match=r"num\.partitions stands twice, with '1' and '2'"):
         properties.parsed(["num.partitions=1", "num.partitions=2"])
 
 
 def test_what_the_broker_sets_itself() -> None:
-    """Where it listens, where its data is, that it is one node: refused with the reason and the option for it."""
+    """A property for listeners, data folders or the single node is refused.
+
+    The error has the reason and the option to use instead.
+    """
     ours = server_files.server_properties("127.0.0.1", 1, 2, {}).splitlines()
     owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(properties.OWNED)
 
@@ -48,7 +51,7 @@ def test_what_the_broker_sets_itself() -> None:
 
 
 def test_nothing_is_started_for_a_fault(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told at once."""
+    """A refused property is reported before a broker is started."""
     monkeypatch.setattr("app.embedded.command.EmbeddedBroker", lambda *_, **__: pytest.fail("a broker"))
 
     with pytest.raises(ConfigurationError):
@@ -56,7 +59,10 @@ def test_nothing_is_started_for_a_fault(tmp_path: object, monkeypatch: pytest.Mo
 
 
 def test_unknown_ones() -> None:
-    """Kafka hides the value of what it does not know; of passwords, too, and what belongs to a listener it does not list."""
+    """A property counts as unknown if Kafka hides its value and it is not a password.
+
+    Keys of a listener, which Kafka does not list, do not count as unknown.
+    """
     described = {
         "log.retention.ms": False,
         "log.retention.mss": True,

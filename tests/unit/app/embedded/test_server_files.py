@@ -8,7 +8,7 @@ def _lines() -> list[str]:
 
 
 def test_one_node() -> None:
-    """A single node: every internal topic has one replica, and topics come into being only when created."""
+    """A single node has one replica of each internal topic, and topics exist only if created."""
     lines = _lines()
 
     assert "auto.create.topics.enable=false" in lines
@@ -20,7 +20,7 @@ def test_one_node() -> None:
 
 
 def test_defaults_stay() -> None:
-    """Transactions are verified and sessions bounded as everywhere: those keys are left to Kafka."""
+    """Transactions and sessions keep Kafka's defaults, because their keys are left out."""
     assert not [
         line for line in _lines() if line.startswith(("transaction.partition", "group.min", "group.max"))
     ]
@@ -38,14 +38,14 @@ def test_defaults_stay() -> None:
     ],
 )
 def test_values_as_java_reads_them(value: str, written: str) -> None:
-    """A backslash would take the next character's meaning, and the file is Latin-1."""
+    """A backslash is escaped and the file is Latin-1, as Java reads it."""
     lines = server_properties("127.0.0.1", 20001, 20002, {"some.path": value}).splitlines()
 
     assert f"some.path={written}" in lines
 
 
 def test_overrides() -> None:
-    """A property of the caller replaces ours: a key never stands twice."""
+    """A caller's property replaces Ringfence's, so that a key never stands twice."""
     lines = server_properties("127.0.0.1", 20001, 20002, {"auto.create.topics.enable": "true"}).splitlines()
 
     assert [line for line in lines if line.startswith("auto.create")] == ["auto.create.topics.enable=true"]

@@ -5,7 +5,7 @@ from ringfence_kafka.concurrency.coalesce import StoppedError
 
 
 async def test_question_under_way_at_the_end() -> None:
-    """While the broker is away one always is: it is answered by the stop, and that is no crash of the worker."""
+    """A question under way at the stop is answered by the stop, and does not count as a crash of the worker."""
     asked = 0
 
     async def look() -> None:

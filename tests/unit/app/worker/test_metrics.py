@@ -1,4 +1,4 @@
-"""What a worker tells Prometheus of its lanes."""
+"""Lane metrics that a worker exposes to Prometheus."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ class _Ring:
 
 
 def test_how_far_a_lane_is() -> None:
-    """Of a lane that was never open too; of half a lane nothing is processed."""
+    """Metrics cover lanes that were never open; half a lane has no processed offset."""
     table = SimpleNamespace(ring=_Ring())
 
     def lane(number: int, following: int) -> Any:

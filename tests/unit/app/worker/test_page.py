@@ -28,7 +28,7 @@ def _html(status: Status) -> str:
 
 
 def test_says_what_the_verb_says() -> None:
-    """Verdict, every finding with its command, every address, lane, group, bridge and worker."""
+    """The page shows the verdict, every finding with its command, and every address, lane, group, bridge and worker."""
     html = _html(replace(BAD, addresses=with_lanes(state="refused", reason="it has 3 partitions").addresses))
 
     assert "2 things to act on" in html
@@ -41,19 +41,19 @@ def test_says_what_the_verb_says() -> None:
 
 
 def test_names_are_escaped() -> None:
-    """A group is what producers make it."""
+    """Names are escaped, because producers choose them."""
     assert "<script>alert" not in _html(BAD)
     assert "&lt;script&gt;alert(1)" in _html(BAD)
 
 
 def test_nothing_from_outside() -> None:
-    """No address but the pages' own, and a policy that allows no other."""
+    """The page refers only to its own pages, and its policy forbids others."""
     assert re.findall(r"(?:src|href)=\"(?!#|/|http://w1:6066/)[^\"]*", _html(STATUS)) == []
     assert page.HEADERS["Content-Security-Policy"].startswith("default-src 'none'")
 
 
 def test_broker_away() -> None:
-    """Then it says so, and how this worker's own lanes are."""
+    """The page reports that brokers do not answer, and shows this worker's own lanes."""
     own = {"orders-0": {"state": "retrying", "reason": "no <leader>"}, "orders-1": {"state": "open"}}
     html = page.render(None, [], "w1", own, "nobody answers")
 
@@ -63,7 +63,10 @@ def test_broker_away() -> None:
 
 
 async def test_looks_are_shared() -> None:
-    """However many look at once: the cluster is asked once, and who fails to ask tells why."""
+    """Simultaneous viewers of the page cause one question to the cluster.
+
+    A failed question is shown with its reason.
+    """
     asked = []
 
     async def ask(_: Settings) -> Status:
@@ -113,7 +116,7 @@ async def _overflow(shown: Tab) -> int:
 
 
 async def test_in_a_browser(tmp_path: Path) -> None:
-    """No screen is too narrow, both schemes are real, every control is reached by keyboard, and a refresh keeps where one is."""
+    """The page fits every screen, has both colour schemes, is usable by keyboard, and keeps its position on refresh."""
     documents = [_html(BAD)]
     async with _served(documents) as url, tab(tmp_path) as shown:
         backgrounds = set()

@@ -1,4 +1,4 @@
-"""The worker's line a minute: what was done since the last one, what waits, and where its page is."""
+"""The worker's line each minute: work since the last line, waiting records, and the address of its page."""
 
 from app.worker.progress import ProgressLine
 
@@ -25,7 +25,7 @@ def test_line() -> None:
 
 
 def test_no_page() -> None:
-    """Without a web server there is none to name."""
+    """The line names no page if no web server runs."""
     assert (
         ProgressLine("").line({}, 60, (0, 0), [])
         == "in 60 s 0 accepted, 0 duplicates; lag 0; 0 of 0 lanes open"

@@ -1,4 +1,4 @@
-"""The pure parts of an audit: which part is read, what partitioner it was, what is said."""
+"""The pure parts of an audit: its extent, its partitioner and its report."""
 
 import sys
 import tomllib
@@ -32,7 +32,7 @@ EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
 
 
 def test_last() -> None:
-    """Each partition gives its share, together exactly so many, and never more than there is."""
+    """The sample takes a share of each partition, together exactly the given number, and never more than exists."""
     shares = [
         {number: end - begin for number, (begin, end) in extent.last(EXTENTS, count).spans.items()}
         for count in (1, 7, 400, 9_999)
@@ -44,7 +44,10 @@ def test_last() -> None:
 
 
 def test_since() -> None:
-    """From the offset that the broker names; where nothing is so recent, nothing; never beyond what may be read."""
+    """The extent begins at the offset that the broker names, and is empty if nothing is so recent.
+
+    It never exceeds the readable range.
+    """
     part = extent.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
 
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
@@ -86,7 +89,7 @@ class _Cluster:
 
 @pytest.mark.parametrize(("since", "span"), [("1h", (4, 9)), ("99999d", (0, 9)), ("999999999d", (0, 9))])
 def test_since_before_there_were_times(since: str, span: tuple[int, int]) -> None:
-    """What reaches back before 1970 is the whole topic: negative times mean something else to brokers."""
+    """A period that begins before 1970 covers the whole topic, because brokers read negative times as something else."""
     cluster: Any = _Cluster("orders")
     topic = surveyed(cluster, Wanted("orders", since), 1_795_219_200_000)
 
@@ -96,7 +99,7 @@ def test_since_before_there_were_times(since: str, span: tuple[int, int]) -> Non
 
 @pytest.mark.parametrize(("names", "seen"), [((), "at all"), (("__consumer_offsets",), "but Kafka's own")])
 def test_a_cluster_without_topics(names: tuple[str, ...], seen: str) -> None:
-    """It may be new, or another one than was meant: rights are not the only reason."""
+    """A cluster without topics may be new, or not the intended one, so the error does not name permissions alone."""
     cluster: Any = _Cluster(*names)
 
     with pytest.raises(
@@ -132,7 +135,7 @@ def test_hashes() -> None:
 
 
 def test_explained() -> None:
-    """Shares count records, not keys; with one partition, or without keys, nothing is told."""
+    """Shares count records, not keys. One partition, or records without keys, yield none."""
     keys = [b"k%d" % number for number in range(50)]
     sample = [Placed(key, partitioner.HASHES["crc32"](key) % 7, 3) for key in keys]
     sample.append(Placed(b"other", (partitioner.HASHES["crc32"](b"other") + 1) % 7, 50))
@@ -144,14 +147,14 @@ def test_explained() -> None:
 
 
 def test_chance_chooses_nothing() -> None:
-    """What chance explains as well leaves the configuration as it is, and so does a tie."""
+    """A share that chance explains as well leaves the configuration unchanged, and so does a tie."""
     assert partitioner.chosen({"murmur2": 0.5, "crc32": 0.56}, 2, "murmur2") == "murmur2"
     assert partitioner.chosen({"murmur2": 1.0, "crc32": 1.0}, 2, "crc32") == "crc32"
     assert partitioner.chosen({}, 2, "crc32") == "crc32"
 
 
 def test_names_cannot_move_the_cursor() -> None:
-    """Groups are data: what a terminal would obey, or what is no UTF-8, is escaped; other scripts are not."""
+    """Control characters and bytes that are not UTF-8 are escaped in group names; other scripts are not."""
     assert as_text("é\x1b[2J\n".encode() + b"\xff") == "é\\x1b[2J\\n\\xff"
 
 
@@ -198,7 +201,7 @@ def test_a_day() -> None:
 
 
 def test_expired() -> None:
-    """An age limit that the numbers rest on is said, and stays in the configuration."""
+    """An age limit that affects the numbers is reported, and stays in the configuration."""
     aged = made(settings=AddressDefaults(id_max_age=600), found=replace(made().found, expired=1))
 
     assert "1 resend later than id_max_age = 600 s after the first of the ID" in said(aged)
@@ -208,7 +211,7 @@ def test_expired() -> None:
 
 
 def test_timestamps_far_off() -> None:
-    """What is left out of the span is counted, in a sentence and in the document."""
+    """Records left out of the span are counted, in a sentence and in the document."""
     few = made(far_off=3)
 
     assert "3 records with a timestamp more than a year before or after" in said(few)
@@ -217,7 +220,7 @@ def test_timestamps_far_off() -> None:
 
 
 def test_snippets_load() -> None:
-    """What is ready to be pasted is a configuration, and says what was found."""
+    """A snippet to be pasted is a valid configuration with the results of the audit."""
     named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
     loaded = [validate(tomllib.loads(configuration.toml(audit))).addresses[0] for audit in (made(), named)]
 
@@ -232,7 +235,10 @@ def test_snippets_load() -> None:
 
 
 def test_a_header_that_looks_like_a_group() -> None:
-    """It is named, and not configured: the ring was measured in the lanes that there are without it."""
+    """A header that looks like a group is named, and not configured.
+
+    The ring was measured with the lanes that follow without it.
+    """
     unkeyed = made(
         partitions=[PartitionCount(0, 100, 100, 0, 0)],
         headers=[HeaderSeen("JMSXGroupID", 100, 3)],
@@ -263,7 +269,7 @@ def test_refusals() -> None:
 
 
 def test_the_page_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the page cannot be drawn, none is left that shows other numbers."""
+    """A page of an earlier run is removed if the new page cannot be drawn."""
     files = LocalFiles(str(tmp_path))
     drawn = keep(made(), files)
     before = set(files.names(""))
@@ -291,7 +297,7 @@ def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_nothing_is_rounded_away() -> None:
-    """One of very many is not 0 %, and all but one not 100 %."""
+    """A share is not rounded away: one of very many is not 0 %, and all but one is not 100 %."""
     few = made(found=replace(made().found, with_id=99_999, resends=1, needed=1, within_needed=1))
     many = replace(few, partitions=[PartitionCount(0, 100_000, 99_999, 1, 0)])
 
@@ -321,7 +327,7 @@ def test_no_records(found: Extent, words: str) -> None:
 
 
 def test_what_is_gone_is_named() -> None:
-    """A log that does not begin at 0, a sample, and a policy that nobody told: each limits what the numbers say."""
+    """The report names each limit of its numbers: a log that does not begin at 0, a sample, or an unknown policy."""
     extents = {0: Extent(3, 60, 60), 1: Extent(0, 43, 43)}
     gone = made(topic=Topic("orders", extents, extent.whole(extents), None))
     sample = made(topic=Topic("orders", extents, extent.last(extents, 50), "delete"))
@@ -332,7 +338,7 @@ def test_what_is_gone_is_named() -> None:
 
 
 def test_figures() -> None:
-    """They survive their file, and the ring's overruns are those beyond the present size."""
+    """The figures survive their file, and the ring's overruns are those beyond the present size."""
     audit = made(settings=AddressDefaults(id_cache_size=5), found=replace(made().found, within_capacity=40))
     drawn = figures(audit, ["a sentence"])
     ring = drawn.addresses[0].ring
@@ -361,7 +367,7 @@ def test_figures() -> None:
     ],
 )
 def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be meant ends with 2 and names the option."""
+    """An option that makes no sense ends with exit code 2 and is named."""
     with pytest.raises(SystemExit) as caught:
         main(["audit", "orders", *arguments])
 
@@ -375,7 +381,7 @@ def test_topics_without_transactions_say_nothing_of_them() -> None:
 
 
 def test_table_of_transactions() -> None:
-    """Counted where there are any; what cannot be read only where it is."""
+    """Transactions are counted if there are any, and unreadable ones only if they occur."""
     partitions = [PartitionCount(0, 100, 100, 100, 0, envelopes=5)]
     audit = made(partitions=partitions, transactions=Transactions(4, 1, 12, 3, 2, 9))
     rows = dict(report._rows(audit))

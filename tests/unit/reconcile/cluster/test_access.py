@@ -21,7 +21,7 @@ def _said(code: int, text: str) -> str:
 
 
 def test_nobody_is_there() -> None:
-    """The configured addresses, and what the system says of the first that failed."""
+    """The error names the configured addresses, and the system's reason for the first that failed."""
     said = _said(
         KafkaError._TRANSPORT,
         "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)",
@@ -71,7 +71,7 @@ def test_another_protocol(code: int, text: str) -> None:
 
 
 def test_the_clients_meet_nobody() -> None:
-    """No broker at all is told in a moment, of names and of addresses, and of several."""
+    """The absence of every broker is reported in a moment, for one server and for several."""
     for servers in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
         begun = time.monotonic()
         with pytest.raises(
@@ -82,7 +82,7 @@ def test_the_clients_meet_nobody() -> None:
 
 
 def test_a_certificate_is_checked_first(tmp_path: Path) -> None:
-    """A file that is none is told as every other verb tells it."""
+    """An unusable certificate file is reported as in every other verb."""
     issued = trustme.CA().issue_cert("client.test")
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
     (tmp_path / "client.key").write_bytes(trustme.CA().issue_cert("other.test").private_key_pem.bytes())

@@ -1,4 +1,4 @@
-"""What is said of a broker whose certificate does not hold, or that does not take ours: which fault, and what helps."""
+"""Errors for a broker with an invalid certificate, or one that refuses ours: the problem and the remedy."""
 
 import asyncio
 import ssl
@@ -113,7 +113,7 @@ async def test_authority(tmp_path: Path) -> None:
     ("times", "said"), [(PAST, "which expired on"), (FUTURE, "which is valid only from")]
 )
 async def test_of_the_client(tmp_path: Path, times: dict[str, Any], said: str) -> None:
-    """The broker says little or nothing of it; the file says when it ended."""
+    """The error about our certificate names its end from the file, because the broker reports little or nothing."""
     site = Site(tmp_path)
     files = site.client(**times)
     async with site.serving(asks=True) as server:

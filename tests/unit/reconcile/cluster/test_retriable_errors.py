@@ -32,7 +32,7 @@ def _asked(admin: _Admin, answers: list[int]) -> str:
 
 
 def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time after the client was made to look who leads, also where nobody tells."""
+    """A request is repeated until it succeeds, each time after the client has looked up the leader again."""
     monkeypatch.setattr(retriable_errors, "PAUSE_S", 0.0)
     admin = _Admin()
 
@@ -52,7 +52,7 @@ def test_what_does_not_pass_is_told_at_once(code: int) -> None:
 
 
 def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes on moving past the limit is told as it is."""
+    """An error that lasts beyond the limit is reported unchanged."""
     monkeypatch.setattr(retriable_errors, "LIMIT_S", -1.0)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
         _asked(_Admin(), [KafkaError.NOT_COORDINATOR])

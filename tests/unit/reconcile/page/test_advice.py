@@ -1,4 +1,4 @@
-"""What follows from the resends seen, and a run as figures: pure."""
+"""Advice from the resends seen, and a run as figures: pure."""
 
 import io
 from typing import Any
@@ -32,7 +32,7 @@ DAY_MS = 86_400_000
 
 
 def test_nothing_seen_recommends_what_there_is() -> None:
-    """Without a resend the capacity is as good as any; with some, what they need, be it less."""
+    """A ring without any resend keeps its capacity; with some, the advice is what they need, even if less."""
     nothing = advice.ring(2_000, 0.999, Seen(), overruns=0, days=7)
     less = advice.ring(2_000, 0.999, Seen(5, 30, 7, 29, 40), overruns=0, days=7)
 
@@ -54,7 +54,7 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
 
 
 def test_what_is_torn_is_told() -> None:
-    """Which envelope, what came of it, and what to do; of several the first."""
+    """The advice for torn transactions names the first envelope, its outcome and the remedy."""
     empty: dict[str, Any] = dict.fromkeys(
         ("out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id", "group")
     )
@@ -82,7 +82,7 @@ def test_the_table_ends_with_the_advice() -> None:
     "span", [0, 1, 199_999, 200_000, 3 * DAY_MS, 200 * DAY_MS, 201 * DAY_MS, 20_000 * DAY_MS]
 )
 def test_steps(span: int) -> None:
-    """However long the run was, and wherever it begins within a step, the moments are few; no shorter step would do."""
+    """A chart has few moments, however long the run and wherever it begins, and no shorter step would do."""
     for first in (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_000 // DAY_MS * DAY_MS):
         step, last = step_ms(first, first + span), first + span
         shorter = [number for number in STEPS_MS if number < step]
@@ -109,7 +109,10 @@ def test_strays() -> None:
 
 
 def test_bytes_as_text() -> None:
-    """What is no UTF-8 and what cannot be seen is escaped; of very many only the beginning; the rest is as it is."""
+    """Bytes that are not UTF-8 or not visible are escaped, and a long text is cut.
+
+    The rest is unchanged.
+    """
     assert report_model.text(b"x" * NAME_MAX) == "x" * NAME_MAX
     assert report_model.text(b"x" * (NAME_MAX + 1)) == "x" * NAME_MAX + "…"
     assert report_model.text("grün-1".encode()) == "grün-1"
@@ -123,7 +126,7 @@ def _run(**held: dict[int, int]) -> Run:
 
 
 def test_held() -> None:
-    """A ring fills up from run to run, and begins anew where it was emptied, or the topic is another one."""
+    """A ring fills up from run to run, and starts again if it was emptied or the topic is another one."""
     found = Judgement(accepted={"a": {0: 5, 1: 6}}, emptied={"a": {1: 2}})
     base = _run(a={0: 10, 1: 10, 2: 10})
 
@@ -133,7 +136,7 @@ def test_held() -> None:
 
 
 def test_days_of_evidence() -> None:
-    """From the earliest record that a run has judged, whatever day it was then; no timestamp makes them less than one."""
+    """The days of evidence count from the earliest record that a run has judged; they are at least one."""
     settings = validate({"addresses": [{"name": "a"}]})
     noon = 1_795_262_400_000  # 21 November 2026
 
@@ -148,7 +151,10 @@ def test_days_of_evidence() -> None:
 
 
 def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the verdict: where each record is named, and the page, if there is one; in a folder whatever its name is made of."""
+    """The output names the folder with each record and the page, if there is one, below the verdict.
+
+    The folder's name may contain anything.
+    """
     long = "/somewhere/[bold]/" + "x" * 200
     document = {"night": 1, "verdict": "anomalies", "addresses": {}}
     job.tell(document, [], job.Options(out=f"{long}/"), drawn=True)

@@ -35,7 +35,7 @@ def test_self_contained() -> None:
 
 
 def test_structure() -> None:
-    """A language, headings without gaps, a title that says the verdict first."""
+    """The page has a language, headings without gaps, and a title that begins with the verdict."""
     seen = Read(RENDERED)
 
     assert seen.having("lang") == ["en"]
@@ -52,7 +52,7 @@ def test_structure() -> None:
     ],
 )  # fmt: skip
 def test_verdict(verdict: str, shown: str) -> None:
-    """The badge has a sign and a word, so that nobody needs its colour; also of a verdict of another version."""
+    """The badge has a sign and a word besides its colour, even for a verdict of another version."""
     assert f"Night{shown}" in read(PLAIN, verdict=verdict).said
 
 
@@ -83,7 +83,7 @@ def test_hostile() -> None:
 
 
 def test_long_names() -> None:
-    """Of 10,000 characters beginning and end are shown, and how many they are."""
+    """A name of 10,000 characters is shown by its beginning, its end and its length."""
     long = "a" * 5000 + "b" * 5000
     address = replace(PLAIN, name=long, groups_largest=[LargeGroup(long, 1)], findings=[found(id=long)])
     html = document.render(Figures("Night", "", "clean", "kafka:9092", [address]))
@@ -94,7 +94,7 @@ def test_long_names() -> None:
 
 @pytest.mark.parametrize("verdict", ["clean", ""])
 def test_nothing(verdict: str) -> None:
-    """Zero records: each part says so in words, and nothing is drawn."""
+    """A page of zero records states that in each part, and draws nothing."""
     html = document.render(figures.nothing(verdict=verdict))
     said = Read(html).said
 
@@ -182,7 +182,7 @@ def test_ring(ring: Ring, said: str) -> None:
     ],
 )
 def test_resends_that_say_nothing_of_a_ring(counts: dict[str, int], crossed: int, said: str) -> None:
-    """They were seen all the same: the page does not deny what it counts."""
+    """Resends that do not affect a ring are still shown, because the page must not deny what it counts."""
     it = replace(PLAIN, ring=replace(RING, resends=0), counts=counts, anomalies={"CROSS-LANE": crossed})
 
     assert said in read(it).said
@@ -201,7 +201,7 @@ def test_anomalies_come_before_advice() -> None:
 
 
 def test_resends_by_lane() -> None:
-    """A lane's row has its resends; without any there is no column."""
+    """A lane's row has its resends; a table without any has no such column."""
     lanes = [Lane(0, 9, 6, 3, 0, 4, 12_345, 67, 8_901), Lane(1, 9, 6, 3, 0, 4)]
     shown = read(replace(PLAIN, lanes=lanes, ring=RING)).said
     plain = read(replace(PLAIN, lanes=lanes[1:], ring=RING)).said
@@ -212,7 +212,7 @@ def test_resends_by_lane() -> None:
 
 
 def test_strays_are_told() -> None:
-    """What is not drawn, because its timestamp is far from all others."""
+    """The page counts the records that it does not draw, because their timestamps are far from all others."""
     address = replace(PLAIN, moments=[Moment(1_795_262_400_000, 5, 5, 0)], step_ms=1000)
 
     assert "Not drawn" not in read(address).said
@@ -221,7 +221,7 @@ def test_strays_are_told() -> None:
 
 
 def test_many_lanes() -> None:
-    """Of 1,000 the 50 that lag most have a row, and a sentence speaks of all."""
+    """The page shows the 50 most delayed of 1,000 lanes in rows, and all of them in sentences."""
     lanes = [Lane(at, at, 10, 0, at % 100, 1000 + at) for at in range(1000)]
     html = document.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
     rows = [int(found) for found in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]
@@ -248,7 +248,7 @@ def test_many_addresses() -> None:
 
 
 def test_audit() -> None:
-    """Speaks of what would be, in lanes and not in partitions, and of neither anomalies nor lag."""
+    """An audit's page describes lanes as they would be, and contains neither anomalies nor lag."""
     said = Read(document.render(replace(RUN, verdict=""))).said
 
     assert "Read only: nothing was written to Kafka" in said
@@ -272,7 +272,7 @@ def test_every_anomaly_is_explained() -> None:
 
 
 def test_contrast() -> None:
-    """Text against what is behind it reaches 4.5:1 (WCAG AA) in both schemes and on paper."""
+    """The contrast of text reaches 4.5:1 (WCAG AA) in both schemes and on paper."""
     schemes = [
         dict(re.findall(r"--([\w-]+): (#\w+)", found))
         for found in re.findall(r":root \{(.*?)\}", RENDERED, re.DOTALL)

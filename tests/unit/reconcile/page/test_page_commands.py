@@ -61,7 +61,10 @@ def test_every_finding_can_be_looked_at() -> None:
     ],
 )
 def test_no_command_that_does_something_else(changed: dict[str, Any], servers: str) -> None:
-    """To kcat -5 is 'the last five', and a terminal obeys what is pasted: then there is a sentence in its place."""
+    """A command that would do something else is replaced by a sentence.
+
+    For example, kcat reads -5 as the last five, and a terminal obeys pasted text.
+    """
     seen = read(replace(PLAIN, findings=[found(**changed)]), servers=servers)
 
     assert seen.commands == []
@@ -70,7 +73,10 @@ def test_no_command_that_does_something_else(changed: dict[str, Any], servers: s
 
 @pytest.mark.parametrize(("suspected", "commands"), [(None, 2), ("LOST", 4)])
 def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
-    """Of a GAP the input that was deleted has no command: it would wait, or show what comes after it. The output is there."""
+    """A GAP has no command for the deleted input, which would wait or show later records.
+
+    The output still exists, and has one.
+    """
     row = dict.fromkeys(Finding.__dataclass_fields__) | {"anomaly": "GAP", "topic": "t", "detail": "why"}
     row |= {"partition": 0, "offset": 4, "out_topic": "o", "out_partition": 1, "out_offset": 9}
     seen = read(replace(PLAIN, findings=[report_model.finding(row | {"suspected": suspected})]))

@@ -23,7 +23,7 @@ from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, drawing
     ],
 )
 def test_lines_of_the_ring(ring: Ring, labels: set[str]) -> None:
-    """A line at the capacity and one at the recommended size, each labelled, wherever they are."""
+    """A chart of the ring has labelled lines for its capacity and for the recommended size, wherever they are."""
     address = replace(PLAIN, ring=ring, distances=RUN.addresses[0].distances)
     [drawn] = drawings(document.render(Figures("Night", "", "clean", "", [address])))
     names = ("capacity", "recommended")
@@ -34,7 +34,7 @@ def test_lines_of_the_ring(ring: Ring, labels: set[str]) -> None:
 
 
 def test_drawings() -> None:
-    """Each is an image in the page with a description and a size, and a page of two addresses stays small."""
+    """Each drawing is an image in the page, with a description and a size, and a page of two addresses stays small."""
     images = [attrs for tag, attrs in Read(RENDERED).elements if tag == "img"]
 
     assert len(images) == len(drawings(RENDERED)) == 2 * 5
@@ -72,7 +72,7 @@ def test_steps_go_down_to_nothing() -> None:
     ],
 )
 def test_odd_figures(address: AddressFigures) -> None:
-    """Timestamps that no calendar has, distributions of one bin, huge numbers: drawn, not refused."""
+    """Odd figures are drawn: impossible timestamps, distributions of one bin, and huge numbers."""
     html = document.render(Figures("Night", "", "clean", "", [address]))
 
     assert drawings(html)
@@ -94,7 +94,10 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same figures give the same bytes, also through JSON and whatever else uses matplotlib; nothing of it is changed."""
+    """The same figures give the same bytes, even through JSON and beside other uses of matplotlib.
+
+    Its settings stay unchanged.
+    """
     import matplotlib as mpl
 
     monkeypatch.setitem(mpl.rcParams, "font.size", 31.0)

@@ -30,7 +30,10 @@ def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def test_drawn_again(tmp_path: Path) -> None:
-    """From figures.json, the same bytes; nothing else is said, though matplotlib has nowhere to keep its files."""
+    """A page drawn from figures.json has the same bytes, and nothing else is printed.
+
+    Matplotlib has no place for its files here.
+    """
     kept = tmp_path / "figures.json"
     kept.write_text(RUN.to_json(), "utf-8")
     done = _program(str(kept), HOME="/proc/none", XDG_CONFIG_HOME="/proc/none", XDG_CACHE_HOME="/proc/none")
@@ -81,7 +84,7 @@ def _hostile_run() -> Figures:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("made", [lambda: RUN, _hostile_run], ids=["a night", "long names"])
 def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], dark: bool) -> None:
-    """At 360 pixels, in both colour schemes, with all unfolded: the page is no wider, and nothing reaches out of it."""
+    """The page fits 360 pixels in both colour schemes with everything unfolded, and nothing reaches out of it."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("no Chromium on this machine: install the package chromium")
@@ -104,7 +107,7 @@ def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], 
 
 
 def test_a_run_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be drawn is said in one line, and the job goes on."""
+    """A page that cannot be drawn is reported in one line, and the run continues."""
 
     def broken(_: Figures) -> str:
         raise ValueError("no ink")

@@ -1,4 +1,4 @@
-"""What a session leaves for the next one to start sooner: that it is used where it fits, and nowhere else."""
+"""Files that a session leaves for a quicker start of the next one, used only if they fit."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> ClassArchive:
 
 
 def _session(ivy: Path) -> Any:
-    """Of which only the settings are asked: all jars that Ivy found."""
+    """Return a session with nothing but settings, which name all jars that Ivy found."""
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars", ",".join(f"file:{path}" for path in sorted((ivy / "jars").iterdir())))
     return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
@@ -53,7 +53,7 @@ def _archived(ivy: Path, content: bytes = b"classes") -> Path:
 
 
 def test_ivy_is_asked_once(ivy: Path) -> None:
-    """Of what it found all is taken that Spark does not bring along itself."""
+    """Ivy is asked once: the next session takes all of its jars that Spark does not bring along."""
     first = _quick(ivy)
     second = _kept(ivy)
 
@@ -66,7 +66,7 @@ def test_ivy_is_asked_once(ivy: Path) -> None:
 
 
 def test_ivy_is_asked_again(ivy: Path) -> None:
-    """For other packages, and where a jar is gone or is another one, or the list cannot be read."""
+    """Ivy is asked again for other packages, for a missing or changed jar, and for an unreadable list."""
     _kept(ivy)
     assert _quick(ivy, "org.apache.spark:connector:4.0.1").class_path is None
 
@@ -84,7 +84,7 @@ def test_ivy_is_asked_again(ivy: Path) -> None:
 
 
 def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
-    """Where any of them has changed it is made again; an empty one says that this Java cannot."""
+    """An archive is made again if its jars or its Java have changed; an empty one means that this Java cannot."""
     archive = _archived(ivy)
     assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"
 
@@ -122,7 +122,10 @@ def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_archive_that_cannot_be_made_is_tried_once(ivy: Path, *, stopped: bool) -> None:
-    """But again where a signal has ended the JVM meanwhile. Nothing is raised: the run has ended well."""
+    """An archive that cannot be made is tried once, or again if a signal ended the JVM.
+
+    Nothing is raised, because the run was successful.
+    """
     _kept(ivy)
     gone = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=_Gone()))
     _quick(ivy).keep(gone, lambda: stopped)  # type: ignore[arg-type]
@@ -139,7 +142,7 @@ class _Gone:
 
 
 def test_what_somebody_has_set_counts(tmp_path: Path) -> None:
-    """Then nothing is made quicker; and no path is used that a shell, or Java, would read in another way."""
+    """Settings of the user prevent a quicker start, and so do paths that a shell or Java would read differently."""
     java = tmp_path / "java"
     for theirs in (
         {"spark.driver.extraJavaOptions": "-Xss4m"}, {"spark.jars": "a.jar"}, {"spark.driver.extraClassPath": "/x"},

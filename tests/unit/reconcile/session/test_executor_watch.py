@@ -46,7 +46,7 @@ class _Cluster:
 
 
 def test_no_executor_comes() -> None:
-    """After 30 s it is reported once, and after the time-out the run is ended."""
+    """A missing executor is reported once after 30 s, and the run is ended after the time-out."""
     cluster = _Cluster()
     watch = cluster.watch()
     cluster.lasts(watch, NOTICE_S)
@@ -75,7 +75,7 @@ def test_a_time_out_below_the_notice() -> None:
 
 
 def test_nothing_is_due() -> None:
-    """While the driver plans, executors may be gone: with dynamic allocation they come when tasks are due."""
+    """Executors may be gone while the driver plans, because dynamic allocation brings them when tasks are due."""
     cluster = _Cluster(due=False)
     watch = cluster.watch()
     cluster.lasts(watch, 600)
@@ -128,7 +128,7 @@ def test_executors_come_late() -> None:
     ],
 )
 def test_what_is_compared(state: dict[str, object], demand: Demand, said: str) -> None:
-    """The line has what is asked for, and what live workers have free."""
+    """The line compares the requested resources with those that live workers have free."""
     assert compared(state, "app-1", MASTER, demand) == said
 
 

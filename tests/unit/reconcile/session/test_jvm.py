@@ -50,7 +50,7 @@ def _gone(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("script", [QUIET, DEAF], ids=["quiet", "deaf"])
 def test_ended_now(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """With all that it has started; what does not listen is killed."""
+    """The JVM ends with all processes that it has started; one that ignores the signal is killed."""
     monkeypatch.setattr("reconcile.session.jvm.TERM_LIMIT_S", 0.5)
     work = spark(script)
     jvm = Jvm(SparkConf(loadDefaults=False), work)
@@ -79,7 +79,7 @@ def test_its_starter_is_killed(spark: Callable[[str], Path]) -> None:
 
 
 def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
-    """What it said is there, and nothing of it on the terminal."""
+    """The output of a JVM that ended is kept, and none of it reaches the terminal."""
     work = spark("echo on standard output; echo Error: out of luck >&2; exit 3")
     jvm = Jvm(SparkConf(loadDefaults=False), work)
 
@@ -89,7 +89,10 @@ def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
 
 
 def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings as they are, spaces and all; folders that are relative to ours are not to its own; names of folders may be any."""
+    """Settings reach the JVM unchanged, with spaces.
+
+    Relative folders are resolved first, and names of folders may be any.
+    """
     monkeypatch.setenv("SPARK_CONF_DIR", "some/conf")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 1g pyspark-shell")
     monkeypatch.setenv("LC_ALL", "C")

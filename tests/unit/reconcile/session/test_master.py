@@ -59,7 +59,7 @@ def test_one_of_several_is_there(listening: int) -> None:
 
 
 def test_spark_submit_has_its_own() -> None:
-    """What the configuration says is not used there, so it is not looked at."""
+    """A master in the configuration is not checked under spark-submit, which does not use it."""
     session.required("foo", {"PYSPARK_GATEWAY_PORT": "1"})
     with pytest.raises(ConfigurationError):
         session.required("foo", {})

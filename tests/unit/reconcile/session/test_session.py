@@ -1,4 +1,4 @@
-"""What Spark is told of a cluster, and what of its errors a person is told: no Spark is started."""
+"""Spark's settings for a cluster, and its errors as a person sees them; Spark is not started."""
 
 import re
 import shutil
@@ -55,7 +55,7 @@ def test_private_keys_are_given_as_java_reads_them(tmp_path: Path, kind: Private
     ids=["nonsense", "locked"],
 )
 def test_no_private_key(tmp_path: Path, given: bytes) -> None:
-    """What is none, or has a password, is named with the way out."""
+    """A file that is not a private key, or has a password, is named with the way out."""
     with pytest.raises(
         ConfigurationError, match=r"ssl_keyfile = .*key\.pem: not a private key.*openssl pkcs8"
     ):
@@ -106,7 +106,7 @@ def test_errors_of_spark(text: str, said: str) -> None:
     ],
 )
 def test_a_full_disk(free: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that is full is named, where that can be seen."""
+    """The error names the disk that is full, if it can be found out."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/spark,/other")
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=free.get(folder, 2 * ROOM_BYTES))
@@ -126,13 +126,13 @@ def test_a_full_disk(free: dict[str, int], said: str, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_jvm_that_was_killed(error: SparkError) -> None:
-    """What then comes from Py4J is Spark's error too, and no fault of the program."""
+    """An error from Py4J after the JVM was killed counts as Spark's, and not as a defect of the program."""
     assert isinstance(error, SPARK)
     assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error, "/state", None, "local"))
 
 
 def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
-    """Its own assertion about an error's reason is not the reason; one of ours stays what it is."""
+    """PySpark's own assertion about an error's reason is replaced by the lost connection; an assertion of ours stays."""
     lost = Py4JError("An error occurred while calling o2161.json")
     stumbled: BaseException | None = None
     try:
@@ -160,7 +160,7 @@ def test_clients_refuse_the_settings(tmp_path: Path) -> None:
 def test_the_job_as_a_program_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever goes wrong: 1 would say that records do not agree."""
+    """The job ends with exit code 2 after any failure, because 1 means that records do not agree."""
     config = tmp_path / "ringfence.toml"
     config.write_text('[[addresses]]\nname = "orders"\n')
     monkeypatch.setattr(job, "run", lambda *_: int("none"))
@@ -223,7 +223,7 @@ NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been kil
     ],
 )
 def test_spark_does_not_start(said: str, told: str) -> None:
-    """What the JVM said is searched for the cause; what to do stands beside it, and no trace."""
+    """The JVM's output is searched for the cause. The error adds the remedy and leaves out the trace."""
     message = str(not_started(JvmError("its JVM ended with 1"), "spark://h:1", "mvn:x", said))
 
     assert re.search(told, message, re.DOTALL), message

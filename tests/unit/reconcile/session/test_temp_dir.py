@@ -28,7 +28,10 @@ def _old(folder: Path) -> Path:
 
 
 def test_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder of a process that was killed goes; that of one that lives, is young, or is no folder of ours stays."""
+    """The folder of a killed process is removed.
+
+    Folders of a living process, young folders and foreign ones stay.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     living, killed = (
         subprocess.Popen(

@@ -37,7 +37,10 @@ def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, st
     ],
 )
 def test_who_holds_it_goes_on(shop: Owned, other: Owned, winner: str) -> None:
-    """Whoever comes gets nothing, and is told why; who was given it before is not thrown out. Any two come to the same."""
+    """The holder of a partition keeps it, and a member with another app.id gets nothing and learns the reason.
+
+    Any two members come to the same result.
+    """
     given, refused = _share({"m1": _member("shop", shop), "m2": _member("other", other)})
     lucky, poor = ("m1", "m2") if winner == "shop" else ("m2", "m1")
 
@@ -90,7 +93,7 @@ class _Group(ClusterDouble):
     "members", [(), (None,), (_member("shop", {}),), (_member("other", {}, "u"),), (_member(None, {}),)]
 )
 async def test_who_may_join(members: tuple[Any, ...]) -> None:
-    """And where it cannot be told joining tells."""
+    """A consumer may join a group of its own app.id, or one with an unknown app.id, since joining reveals it."""
     await app_id_check.require(cast("Cluster", _Group(*members)), "t", "shop")
 
 

@@ -34,7 +34,7 @@ def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, Te
     ("park", "flow", "winner"), [({0: 1}, {}, "m1"), ({}, {0: 1}, "m2"), ({0: 0}, {1: 5}, "m2")]
 )
 def test_holders_continue(park: Owned, flow: Owned, winner: str) -> None:
-    """The other one gets nothing, and is given the terms of the group."""
+    """A holder continues, and the other member gets nothing and learns the terms of the group."""
     given, refused = _share({"m1": _member(PARK, park), "m2": _member(FLOW, flow)})
     loser = "m2" if winner == "m1" else "m1"
 
@@ -43,7 +43,7 @@ def test_holders_continue(park: Owned, flow: Owned, winner: str) -> None:
 
 
 def test_who_states_nothing_gets_nothing() -> None:
-    """It may handle messages by other terms."""
+    """A member without terms gets nothing, because it may handle messages by others."""
     given, refused = _share(
         {"m1": _member(PARK, {0: 1}), "m2": _member(None, {}), "m3": _member(PARK, {}, "other")}
     )

@@ -15,7 +15,7 @@ LIMIT_S = 30.0
 
 
 async def test_a_plain_function_runs_in_a_thread() -> None:
-    """It may wait for a network."""
+    """A plain function runs in a thread, because it may wait for a network."""
     told: list[tuple[Collection[bytes], bool]] = []
     lost = LostGroups(
         lambda groups: told.append((groups, threading.current_thread() is threading.main_thread()))
@@ -27,7 +27,7 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
 
 
 async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:
-    """The partition is given away all the same."""
+    """A partition is given away even if the function raises."""
 
     def fail(_: Collection[bytes]) -> None:
         raise OSError("no cache")
@@ -40,7 +40,7 @@ async def test_a_function_that_raises(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_function_that_hangs_does_not_keep_the_process() -> None:
-    """The partition is given away after the limit, and the process ends when it is told to."""
+    """A lost-groups function that hangs does not keep the partition beyond the limit, nor the process from ending."""
     code = (
         "import asyncio, time\n"
         f"from {lost_groups.__name__} import LostGroups\n"

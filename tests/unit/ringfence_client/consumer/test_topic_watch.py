@@ -1,4 +1,4 @@
-"""What a consumer says of its topics, also while it has nothing to do with them."""
+"""A consumer's answers about its topics, also while it does nothing with them."""
 
 import asyncio
 from typing import cast
@@ -26,7 +26,10 @@ def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is asked in vain is not asked without a pause, though each answer that does not come is a reason to hurry; then at once again."""
+    """A question about a topic pauses after each failure, although each failure asks to hurry.
+
+    It is asked at once when an answer is possible again.
+    """
     asked = 0
     away = True
     told: list[TopicIdentity | None] = []
@@ -57,7 +60,7 @@ async def test_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_right_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nobody ever tells: who waits for it goes on."""
+    """A missing permission ends the wait with an unknown topic, because no answer would ever come."""
     told: asyncio.Queue[TopicIdentity | None] = asyncio.Queue()
 
     class _Cluster(ClusterDouble):

@@ -28,7 +28,7 @@ def opened(concurrency: int = 8, now: float = 0.0) -> CircuitBreaker:
 
 
 def test_opens_when_everything_fails() -> None:
-    """One attempt at a time is made then, with a growing pause before it."""
+    """An open breaker makes one attempt at a time, after growing pauses."""
     breaker = opened()
     now, pauses = 0.0, []
     for _ in range(8):
@@ -54,14 +54,14 @@ def test_what_began_before_it_opened_is_no_probe() -> None:
 
 
 def test_retries_do_not_open_it() -> None:
-    """However many fail again: they say nothing about other messages."""
+    """Retries do not open the breaker, however many fail again, because they show nothing about other messages."""
     breaker = warmed(0.0)
     for _ in range(1_000):
         assert not breaker.failed(first=False, reason="poison", now=0.0)
 
 
 def test_a_cold_start_needs_more() -> None:
-    """Before anything is known, a few dozen poison messages are not an outage."""
+    """A cold breaker needs a few dozen failures, because some poison messages are not an outage."""
     breaker = CircuitBreaker(8)
     run = 0
     while not breaker.failed(first=True, reason="down", now=0.0):
@@ -71,7 +71,7 @@ def test_a_cold_start_needs_more() -> None:
 
 @pytest.mark.parametrize(("share", "openings_max"), [(0.001, 0), (0.05, 0), (0.1, 0), (0.5, 0), (0.9, 1)])
 def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
-    """Some of 44,000 messages always fail, and the breaker stays closed."""
+    """A breaker stays closed if some of 44,000 messages always fail."""
     breaker, dice, openings = CircuitBreaker(10), random.Random(7), 0
     for _ in range(44_000):
         if dice.random() < share:
@@ -83,7 +83,7 @@ def test_sick_messages_are_no_outage(share: float, openings_max: int) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_an_outage_is_noticed_whatever_failed_before(share: float) -> None:
-    """It takes longer if most messages fail anyway."""
+    """An outage is noticed whatever failed before. It takes longer if most messages fail anyway."""
     breaker = warmed(share)
     run = 1
     while not breaker.failed(first=True, reason="down", now=0.0):
@@ -107,7 +107,7 @@ def test_the_first_success_closes_it() -> None:
 
 
 def test_an_outage_is_forgotten() -> None:
-    """It does not count as messages that fail: the next one is noticed as soon."""
+    """An outage does not count as failing messages, so the next one is noticed as soon."""
     breaker = opened()
     for _ in range(100):
         breaker.failed(first=True, reason="down", now=1_000.0)
@@ -116,14 +116,14 @@ def test_an_outage_is_forgotten() -> None:
 
 
 def test_one_handler() -> None:
-    """With one at a time the first success restores all there is."""
+    """A single handler is fully restored by the first success."""
     breaker = opened(concurrency=1)
     assert breaker.succeeded(first=True)
     assert not breaker.limited
 
 
 def test_switched_off() -> None:
-    """Nothing opens it."""
+    """A disabled breaker never opens."""
     breaker = CircuitBreaker(8, enabled=False)
     assert not any(breaker.failed(first=True, reason="down", now=0.0) for _ in range(1_000))
     assert not breaker.open

@@ -52,7 +52,7 @@ def _raises(_: object) -> None:
 
 @pytest.mark.parametrize("asynchronous", [True, False])
 async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
-    """None of the frames that called the handler stand before its own, and a long text is cut."""
+    """A trace begins with the handler's own frame, and a long text is cut."""
 
     async def handler(message: object) -> None:
         _raises(message)
@@ -73,7 +73,7 @@ async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
 
 
 def test_an_error_of_our_own_keeps_its_trace() -> None:
-    """Else nothing would be left."""
+    """An error of Ringfence itself keeps its trace."""
     with pytest.raises(TypeError) as raised:
         shortened(None)  # type: ignore[arg-type]
     assert "failure_log.py" in trace_of(raised.value)

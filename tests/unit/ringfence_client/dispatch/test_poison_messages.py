@@ -72,7 +72,10 @@ async def test_no_more_are_begun_than_there_are_handlers() -> None:
 
 
 async def test_many_unknown_ones_are_begun_while_handlers_are_quick() -> None:
-    """A write before each few of them would keep a consumer busy for minutes. Those of which an attempt is known are begun as ever."""
+    """Many messages with unknown attempts begin without a write while handlers are quick.
+
+    A write before each few of them would keep a consumer busy for minutes; messages with a known attempt begin as usual.
+    """
     scene = _Scene(3, soon=50)
     for number in range(100):
         await scene.ask(number, first=True, starts=number < 3)
@@ -87,7 +90,10 @@ async def test_many_unknown_ones_are_begun_while_handlers_are_quick() -> None:
 
 
 async def test_isolation_begins_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that waits for a slot has not shown yet that it ends no process: a last attempt does not begin before it."""
+    """A last attempt waits for one that has no slot yet.
+
+    Only a running attempt can show that it ends no process.
+    """
     monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.01)
     scene = _Scene(2, soon=50)
     await scene.ask(0, first=True, starts=False)
@@ -100,7 +106,7 @@ async def test_isolation_begins_with_the_run(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_last_attempt_is_alone() -> None:
-    """It waits for those that run, and those that come wait for it."""
+    """A last attempt waits for those that run, and later ones wait for it."""
     scene = _Scene(3)
     await scene.ask(0)
     await scene.ask(1, last=True)
@@ -147,7 +153,7 @@ async def test_isolation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_last_attempts_follow_one_another_after_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that outlives its isolation and then ends makes room for the next, though nothing else happens."""
+    """A last attempt that outlives its isolation makes room for the next one when it ends."""
     monkeypatch.setattr(poison_messages, "ISOLATION_S", 0.05)
     scene = _Scene(2)
     await scene.ask(0, last=True)
@@ -161,7 +167,7 @@ async def test_last_attempts_follow_one_another_after_isolation(monkeypatch: pyt
 
 
 async def test_suspended_turns_keep_nobody_waiting() -> None:
-    """A partition goes to another consumer while its turns wait, and one of them was told to begin."""
+    """A partition with waiting turns goes to another consumer, although one of its turns was allowed to begin."""
     scene, away = _Scene(1), SimpleNamespace(draining=False, window=SimpleNamespace(closed=False))
     await scene.ask(0)
     for number in (1, 2):
@@ -178,7 +184,7 @@ async def test_suspended_turns_keep_nobody_waiting() -> None:
 
 
 async def test_one_that_does_something_else_first() -> None:
-    """It was told to begin, and an operator has dropped its message: its place goes to the next one."""
+    """A turn that was allowed to begin, but whose message an operator dropped, yields its place to the next."""
     scene = _Scene(1)
     await scene.ask(0)
     turn = _Turn(1, scene.held)

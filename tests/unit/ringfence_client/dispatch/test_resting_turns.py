@@ -50,7 +50,7 @@ async def test_retries_that_must_be_prepared_leave_room() -> None:
 
 
 async def test_a_partition_that_is_suspended_gives_no_retry() -> None:
-    """Its turns wait, and come back in their order."""
+    """A suspended partition gives no retry. Its turns wait, and return in their order."""
     resting = RestingTurns(lambda: None)
     held = Held()
     held.window.attempts.rest = lambda _offsets: None

@@ -75,7 +75,7 @@ def test_count_and_time_decide_the_multiplier() -> None:
 
 
 def test_last_attempt_after_the_retry_time() -> None:
-    """Also where the jitter makes the delays shorter."""
+    """The last attempt comes after the retry time, even if jitter shortens the delays."""
     policy = ConsumerOptions(retry_delay=10.0, retry_multiplier=1.0, retry_time=30.0, retry_jitter=1.0).policy
 
     assert policy.max_attempts == 4
@@ -86,7 +86,7 @@ def test_last_attempt_after_the_retry_time() -> None:
 
 
 def test_beyond_the_maximum() -> None:
-    """While nothing may be given up, delays stay below the longest one, however many follow."""
+    """A delay never exceeds the longest one, however many follow while no message may be given up."""
     policy = ConsumerOptions(max_attempts=3, retry_multiplier=10.0, retry_max=5.0, retry_jitter=0.0).policy
 
     assert [policy.delay(index, Failures(index, 0), 0) for index in (1, 2, 3, 10**9)] == [0.1, 1, 5, 5]
@@ -123,7 +123,7 @@ def test_beyond_the_maximum() -> None:
     ],
 )
 def test_contradictions(options: dict[str, Any], text: str) -> None:
-    """Refused at once, with the options and the way out."""
+    """Contradicting options are refused at once, with their names and the way out."""
     with pytest.raises(ValueError, match=text):
         ConsumerOptions(**options)
 
@@ -131,7 +131,7 @@ def test_contradictions(options: dict[str, Any], text: str) -> None:
 @pytest.mark.parametrize("multiplier", [1.0, 1.0000001, 1.5, 2.0, 3.7, 1e30])
 @pytest.mark.parametrize("longest", [0.1, 0.8, 60.0, math.inf])
 def test_sum_is_that_of_the_delays(multiplier: float, longest: float) -> None:
-    """For any growth and any limit."""
+    """The sum of a back-off equals its delays, for any growth and any limit."""
     backoff = Backoff(0.1, multiplier, longest, 0.0)
     for count in (0, 1, 2, 3, 9):
         assert backoff.total(count) == pytest.approx(sum(backoff.delay(index + 1) for index in range(count)))

@@ -1,4 +1,4 @@
-"""What a handler may ask for."""
+"""The effects that a handler may request."""
 
 import gc
 import weakref
@@ -19,7 +19,10 @@ from ringfence_kafka.protocol import wire_names
 
 
 async def test_sends_are_buffered_in_order_and_numbered() -> None:
-    """The number is part of the ID, so it counts the sends of one message and begins at 1."""
+    """Sends are buffered in order.
+
+    The number is part of the ID, so it counts the sends of one message from 1.
+    """
     first = message("5", group=b"g")
     await first.send("ledger", "äöü", key="k", headers={"a": "1"}, timestamp=7, partition=2, duplicate_id="x")
     await first.send("ledger", None, headers=[("b", None)])
@@ -47,7 +50,7 @@ async def test_sends_are_buffered_in_order_and_numbered() -> None:
     ],
 )
 def test_what_cannot_be_sent(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
-    """The handler learns it at the call, and nothing of it is buffered."""
+    """A send that is not possible raises an error at the call, and nothing of it is buffered."""
     origin = message("5", group=b"g")
     given = {"topic": "ledger", "value": b"v", **arguments}
 
@@ -57,7 +60,7 @@ def test_what_cannot_be_sent(arguments: dict[str, Any], error: type[Exception], 
 
 
 def test_bounds_of_one_message() -> None:
-    """All of it is one transaction."""
+    """The sends of one message are bounded, because they share one transaction."""
     origin = message("5", group=b"g")
     for _ in range(SENDS_MAX):
         origin.send("ledger", b"v")
@@ -85,7 +88,10 @@ def test_state_is_bytes_up_to_a_size() -> None:
 
 
 def test_nothing_is_taken_after_the_attempt() -> None:
-    """It would be lost, and the handler would believe that it was written."""
+    """Sends and states after the attempt are refused.
+
+    They would be lost, and the handler would believe that they were written.
+    """
     origin = message("5", group=b"g")
     origin.effects.end()
     with pytest.raises(RuntimeError, match="the attempt is over"):
@@ -95,7 +101,7 @@ def test_nothing_is_taken_after_the_attempt() -> None:
 
 
 def test_an_unknown_state_is_an_error() -> None:
-    """A total that began at nothing again would be wrong for ever."""
+    """An unknown state is an error, because a total that began at nothing again would stay wrong."""
     origin = message("5", group=b"g")
     origin.effects = Effects(None, "this user may not describe the topic")
     with pytest.raises(StateError, match="may not describe"):

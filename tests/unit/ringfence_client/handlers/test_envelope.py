@@ -1,4 +1,4 @@
-"""What producers make transactions with."""
+"""The functions by which producers make transactions."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from ringfence_kafka.protocol import wire_names
 
 
 def test_what_is_written() -> None:
-    """Texts as they are, other bytes as base64, and nothing for what is not there."""
+    """Texts are written as they are, other bytes as base64, and missing fields not at all."""
     made = envelope(
         [
             Part('{"amount": "10 €"}', "acct-2", "payments", [("type", "credit"), ("none", None)]),
@@ -32,14 +32,14 @@ def test_what_is_written() -> None:
 
 
 def test_ids() -> None:
-    """Any bytes, under the name that the address looks for. An empty ID is the same as none."""
+    """An ID may be any bytes, under the address's header. An empty ID means none."""
     assert envelope([Part("")], b"\xff", id_header="X-ID").headers[1:] == [("X-ID", b"\xff")]
     for none in (None, "", b""):
         assert envelope([Part("")], none).headers == [("_RF_TX", b"json/1")]
 
 
 def test_most() -> None:
-    """As many parts as a worker takes, from anything that gives them, and no more."""
+    """An envelope takes as many parts as a worker, from any iterable, and no more."""
     most = wire_names.TRANSACTION_PARTS_MAX
 
     assert len(worker.decode(b"json/1", envelope(Part("") for _ in range(most)).value)) == most
@@ -70,7 +70,7 @@ def test_most() -> None:
     ],
 )  # fmt: skip
 def test_refused(parts: list[Any], complaint: str) -> None:
-    """Where it is made, with the part named, instead of in quarantine."""
+    """A malformed part is refused where the transaction is made, and named, instead of going to quarantine."""
     with pytest.raises((TypeError, ValueError), match=complaint):
         envelope(parts)
 
@@ -89,7 +89,10 @@ def test_ids_that_are_none(duplicate_id: Any, id_header: Any, complaint: str) ->
 
 
 def test_producers_load_no_consumer() -> None:
-    """Nothing but the standard library and the names on the wire; what consumers need is loaded with what they use."""
+    """A producer's import loads only the standard library and the names on the wire.
+
+    Parts for consumers are loaded when they are used.
+    """
     code = (
         "import sys\nfrom ringfence_client import Part, envelope\nbefore = set(sys.modules)\n"
         "from ringfence_client import GroupConsumer\nprint(*before)\nprint(GroupConsumer.__module__)"
@@ -108,7 +111,7 @@ def test_producers_load_no_consumer() -> None:
 
 
 def test_names_that_programs_import() -> None:
-    """Each is there; what is not says so."""
+    """Every public name exists, and an unknown one raises AttributeError."""
     assert [name for name in ringfence_client.__all__ if getattr(ringfence_client, name, None) is None] == []
     with pytest.raises(AttributeError, match="has no attribute 'Envelop'"):
         _ = ringfence_client.Envelop  # type: ignore[attr-defined]

@@ -11,14 +11,14 @@ from ringfence_client.handlers import group_names
      (b"hex:ff", "text:hex:ff"), (b"text:a", "text:text:a"), (b"base64:AA==", "base64:AA=="), (b"a\nb", "hex:610a62"), (b"", "text:"), (b"-x", "text:-x")],
 )  # fmt: skip
 def test_as_the_verbs_take_them(key: bytes, shown: str) -> None:
-    """What is shown is what `groups skip` and `dlq redrive --group` take for that group."""
+    """The displayed name of a group is accepted by `groups skip` and `dlq redrive --group`."""
     assert group_names.shown(key) == shown
     assert group_names.parse(shown) == key
 
 
 @pytest.mark.parametrize("text", ["hex:0", "hex:zz"])
 def test_no_hex(text: str) -> None:
-    """The way out is named: the name itself may begin so."""
+    """A malformed hex name is refused with the way out, because a name may begin like that."""
     with pytest.raises(group_names.GroupNameError, match=f"or write text:{text} if"):
         group_names.parse(text)
 

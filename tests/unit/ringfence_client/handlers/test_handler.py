@@ -1,4 +1,4 @@
-"""What may be a handler, and what only looks like one."""
+"""Objects that may be a handler, and objects that only look like one."""
 
 import asyncio
 import concurrent.futures
@@ -65,7 +65,7 @@ def named_only(*, message: Any) -> None: ...
     ids=["coroutine", "plain", "with more", "method", "callable object", "partial", "builtin", "lambda"],
 )  # fmt: skip
 def test_may_be_one(handler: Any) -> None:
-    """Whatever can be called with a message."""
+    """Anything that can be called with a message may be a handler."""
     check_handler(handler, "it")
 
 
@@ -97,7 +97,7 @@ def test_may_be_one(handler: Any) -> None:
     ],
 )
 def test_cannot_be_one(handler: Any, complaint: str) -> None:
-    """Nothing of it would run, or it could not be called: an error before the first message, which says how it should look."""
+    """An object that cannot be a handler raises an error before the first message, which shows the correct form."""
     name = getattr(handler, "__name__", "it")
     with pytest.raises(HandlerError, match=f"(?s){complaint}"):
         check_handler(handler, name)
@@ -113,7 +113,7 @@ async def run(handler: Callable[[Any], Any]) -> None:
 
 
 async def test_longest_run() -> None:
-    """The one that began first, of each partition, while it goes on, however it ends."""
+    """The longest run of each partition is the first that began among those under way, however they end."""
     ends = [asyncio.Event() for _ in range(3)]
 
     async def hang(message: Any) -> None:
@@ -162,7 +162,7 @@ async def test_what_is_returned_is_awaited() -> None:
 
 
 async def test_what_is_returned_may_fail() -> None:
-    """As if the handler itself had."""
+    """An error in the returned coroutine counts as an error of the handler."""
 
     async def work() -> None:
         raise ValueError("planted")
@@ -173,7 +173,7 @@ async def test_what_is_returned_may_fail() -> None:
 
 @pytest.mark.parametrize("handler", [lambda _: generator(MESSAGE), lambda _: async_generator(MESSAGE)])
 async def test_returned_generators_are_no_success(handler: Callable[[Any], Any]) -> None:
-    """Nothing of them has run."""
+    """A returned generator is an error, because nothing of it has run."""
     with pytest.raises(HandlerError, match="returned a generator"):
         await run(handler)
 
@@ -182,7 +182,7 @@ async def test_returned_generators_are_no_success(handler: Callable[[Any], Any])
 
 
 class Held:
-    """What a run asks of a message."""
+    """The parts of a message that a run uses."""
 
     held = Fence(1)
     offset = 0
@@ -217,7 +217,7 @@ async def test_what_coroutines_take_for_their_own(handler: Callable[[Any], Any],
 
 
 async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that go on, the first that began; nothing of those that ended, however they did."""
+    """The longest run is the first that began among those under way; ended runs do not count, however they ended."""
     now = 100.0
     monkeypatch.setattr(handler_module, "time", SimpleNamespace(monotonic=lambda: now))
     gates: list[asyncio.Event] = []
@@ -250,7 +250,10 @@ async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_left_thread_that_returns_a_coroutine() -> None:
-    """A run in a thread that outlives its turn has not ended before what it returned has: else nobody would ever run that."""
+    """A run in a thread that outlives its turn ends only after the coroutine that it returned.
+
+    Otherwise nobody would ever run that coroutine.
+    """
     go_on, ended = threading.Event(), asyncio.Event()
 
     async def rest() -> None:

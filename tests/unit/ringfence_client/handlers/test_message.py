@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Fetched(NamedTuple):
-    """What of aiokafka's record a message is made of."""
+    """The fields of aiokafka's record that a message is made of."""
 
     key: bytes | None = b"group"
     value: bytes | None = b"value"
@@ -43,14 +43,14 @@ def test_as_published() -> None:
 
 
 def test_without_our_headers() -> None:
-    """What somebody else wrote into the accepted topic is a message too: its group is its key, its source is there."""
+    """A record without Ringfence's headers is a message too: its group is its key, and its source is its place."""
     message = _made(Fetched(headers=(("a", b"1"),)))
 
     assert (message.group, message.key, message.source) == (b"group", b"group", "orders.accepted/2/77")
 
 
 def test_null_key() -> None:
-    """A producer's null key is told from none of ours: a group without a key, and no group at all."""
+    """A producer's null key is kept apart from an absent one: a group without a key, and no group at all."""
     grouped = _made(Fetched(key=b"from a header", headers=(("_RF_KEY", None),)))
     ungrouped = _made(Fetched(key=None))
 
@@ -75,7 +75,7 @@ def test_id_of_headers(headers: Headers, found: bytes | None) -> None:
 
 
 def test_id_of_key_and_value() -> None:
-    """Where the ID is the key or the value, it is the producer's."""
+    """The ID is the producer's key or value if the address detects duplicates by that."""
     fetched = Fetched(headers=(("_RF_KEY", b"key"), ("_AMQ_DUPL_ID", b"1")))
 
     assert _made(fetched, duplicate_id_from="key").duplicate_id == b"key"
@@ -86,7 +86,7 @@ def test_id_of_key_and_value() -> None:
 
 
 def test_decisions_by_calling() -> None:
-    """What a handler calls it raises, with what was said."""
+    """A decision method raises its exception with the given reason."""
     message = _made(Fetched())
 
     with pytest.raises(Reject) as rejected:
@@ -134,7 +134,7 @@ def test_delays(given: float | None, delay: float | None) -> None:
 
 @pytest.mark.parametrize("given", [float("nan"), float("inf"), "10"])
 def test_delays_that_are_none(given: Any) -> None:
-    """Nobody can wait for so long; the error names what to give."""
+    """An impossible delay is refused, and the error names a valid value."""
     with pytest.raises(ValueError, match="give a number of seconds"):
         Retry("later", given)
 
@@ -156,7 +156,7 @@ def test_source_that_is_no_text() -> None:
     ],
 )
 def test_sequence(header: bytes | None, sequence: int | None) -> None:
-    """The header is not the producer's, whatever somebody else wrote there."""
+    """The sequence header is hidden from the producer's headers, whatever somebody else wrote there."""
     message = _made(Fetched(headers=(("a", b"1"), ("_RF_SEQ", header))))
 
     assert (message.sequence, message.headers) == (sequence, [("a", b"1")])
@@ -166,7 +166,7 @@ def test_sequence(header: bytes | None, sequence: int | None) -> None:
 
 
 def test_part_of_a_transaction() -> None:
-    """Which of how many; the header itself is no producer's."""
+    """A part gives its number and the count of parts, and hides the header from the producer's headers."""
     message = _made(
         Fetched(headers=(("a", b"1"), ("_RF_SOURCE", b"transfers/0/5"), ("_RF_TX_PART", b"2/11")))
     )
@@ -185,7 +185,7 @@ def test_part_of_a_transaction() -> None:
      b"\xff\xfe", "\u0661/\u0662".encode(), b"a/b", b"1/" + b"9" * 5_000, b"9" * 5_000 + b"/2"],
 )  # fmt: skip
 def test_part_that_is_none(header: bytes | None) -> None:
-    """Whatever somebody else wrote there: the message is one that was sent alone, and stops nobody."""
+    """A message with a foreign part header counts as sent alone, and stops nobody."""
     message = _made(Fetched(headers=(("_RF_TX_PART", header), ("a", b"1"))))
 
     assert message.part is None

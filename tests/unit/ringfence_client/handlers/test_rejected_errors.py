@@ -10,7 +10,7 @@ from ringfence_client import ConsumerOptions, Reject, Release, Retry
 
 
 def test_errors_of_messages() -> None:
-    """Python, a library or the user has them."""
+    """Exceptions about messages may come from Python, a library or the user."""
 
     class BadOrderError(ValueError):
         pass
@@ -37,13 +37,13 @@ def test_errors_of_messages() -> None:
     ],
 )
 def test_classes_that_say_nothing_of_a_message(item: Any, text: str) -> None:
-    """Refused with the reason, and with what to do where something else does the same."""
+    """A class unrelated to a message is refused with the reason, and with the alternative."""
     with pytest.raises(ValueError, match=text):
         ConsumerOptions(reject_on=(ValueError, item))
 
 
 @pytest.mark.parametrize("classes", [ValueError, [ValueError]])
 def test_no_tuple(classes: Any) -> None:
-    """A single class, or a list that may change later."""
+    """A single class, or a list that may change later, is refused in place of a tuple."""
     with pytest.raises(ValueError, match="a tuple of exception classes"):
         ConsumerOptions(reject_on=classes)

@@ -22,7 +22,7 @@ def given_up_after(policy: RetryPolicy) -> list[float]:
 
 
 def test_default_outlives_minutes() -> None:
-    """By default a message is tried five times within ten minutes, soon at first."""
+    """The default policy tries a message five times within ten minutes, soon at first."""
     begun = given_up_after(ConsumerOptions().policy)
 
     assert len(begun) == 5
@@ -59,12 +59,12 @@ def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
 
 
 def test_a_single_attempt() -> None:
-    """With one attempt there is nothing to spread."""
+    """A single attempt has nothing to spread."""
     assert given_up_after(ConsumerOptions(max_attempts=1, retry_time=120.0).policy) == [0.0]
 
 
 def test_what_the_handler_asks_for() -> None:
-    """Its delay is taken, but the last attempt still waits for the retry time."""
+    """The delay that a handler asks for is used, but the last attempt still waits for the retry time."""
     policy = RetryPolicy(4, 60.0)
     failures = Failures(1, since_ms=0)
 
@@ -75,13 +75,16 @@ def test_what_the_handler_asks_for() -> None:
 
 
 def test_attempts_beyond_the_maximum() -> None:
-    """While nothing may be given up, delays stay below a minute or so."""
+    """Delays stay below about a minute while no message may be given up."""
     policy = ConsumerOptions().policy
     assert max(policy.delay(index, Failures(index, 0), 0) for index in range(5, 50)) <= 1.2 * 60
 
 
 def test_a_new_holder_keeps_the_retry_time() -> None:
-    """It does not know the delay, but the last attempt waits; where its clock is behind, no longer than the retry time."""
+    """A new holder does not know the delay, but its last attempt waits for the retry time.
+
+    A clock that is behind does not extend that time.
+    """
     policy = RetryPolicy(3, 60.0)
     failures = Failures(2, since_ms=1_000_000)
 
@@ -105,7 +108,7 @@ def test_what_failed_did_not_kill() -> None:
 
 
 def test_deaths_are_counted_apart() -> None:
-    """Also where attempts alone count: what failed twice and then was in a process that died gets its third attempt."""
+    """Deaths do not count as attempts: a message that failed twice and then died with its process gets a third attempt."""
     policy = ConsumerOptions(max_attempts=3).policy
 
     assert not policy.died_of_it(3, Failures(2, 0))
@@ -127,7 +130,7 @@ def test_deaths_are_counted_apart() -> None:
     ],
 )
 def test_impossible(options: dict[str, float]) -> None:
-    """Said with the option's name."""
+    """An impossible option is named in the error."""
     (name,) = options
     with pytest.raises(ValueError, match=f"{name} = "):
         ConsumerOptions(**options)  # type: ignore[arg-type]

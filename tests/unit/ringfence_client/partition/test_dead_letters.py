@@ -40,7 +40,7 @@ def _counts(batches: list[Outgoing]) -> list[tuple[int, int]]:
 
 
 def test_those_of_a_partition_go_together() -> None:
-    """Each batch is a round trip: there is one for each partition of the topic, as far as there is room."""
+    """Dead letters of one partition go into one batch, as far as there is room, because each batch is a round trip."""
     keyed = [Fetched(offset, b"%d" % (offset % 2)) for offset in range(100)]
     alone = [Fetched(offset) for offset in range(100, 150)]
     found = _counts(_outgoing([*keyed, *alone]))
@@ -51,7 +51,7 @@ def test_those_of_a_partition_go_together() -> None:
 
 @pytest.mark.parametrize("bytes_max", [5_000, 1_000_000])
 def test_as_far_as_there_is_room(bytes_max: int) -> None:
-    """Neither the topic nor the producer is given a batch that is larger than it takes."""
+    """A batch never exceeds the limit of the topic or of the producer."""
     found = _outgoing([Fetched(offset, value=b"x" * 1_000) for offset in range(200)], bytes_max)
 
     assert sum(item.builder.record_count() for item in found) == 200
@@ -70,7 +70,7 @@ def _pending(count: int, size: int = 1) -> tuple[PendingLetters, list[Any]]:
 
 
 async def test_however_many_wait() -> None:
-    """So many at a time as can be written before the time is up, in order, without a pause between."""
+    """Dead letters are taken in order, as many at a time as can be written in time, without a pause between."""
     pending, hurried = _pending(1_200)
     written = []
     while len(pending):
@@ -83,7 +83,7 @@ async def test_however_many_wait() -> None:
 
 
 async def test_large_ones() -> None:
-    """They are bounded in bytes, too; one that is larger than that goes alone."""
+    """Large dead letters are bounded in bytes too; one above the bound goes alone."""
     pending, _ = _pending(10, dead_letters.LETTERS_BYTES_MAX // 3)
     assert len(pending.take_letters()) == 3
     pending, _ = _pending(2, dead_letters.LETTERS_BYTES_MAX + 1)
@@ -91,7 +91,7 @@ async def test_large_ones() -> None:
 
 
 async def test_fewer_after_a_failure() -> None:
-    """Where so many did not get through, half as many are tried; and more again when they do."""
+    """A failed write halves the number of dead letters tried next, and a success raises it again."""
     pending, _ = _pending(2_000)
     taken = len(pending.take_letters())
     for _ in range(3):

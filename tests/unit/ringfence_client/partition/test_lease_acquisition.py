@@ -1,4 +1,7 @@
-"""What opening a partition remembers of former openings. How leases pass, the tests with a broker show."""
+"""The memory of former openings of a partition.
+
+Tests with a broker cover the transfer of leases.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -78,7 +81,10 @@ async def _member() -> bool:
 async def test_openings_that_fail_leave_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, written: int | None
 ) -> None:
-    """However often one ends after its fence. One of ours that the record names, whichever that is, is not waited for."""
+    """Failed openings leave nothing behind, however often one ends after its fence.
+
+    A record that names any lease of ours is not waited for.
+    """
     monkeypatch.setattr(module, "TransactionalProducer", _Producer)
     progress: Any = _Progress()
     cluster: Any = _Cluster()

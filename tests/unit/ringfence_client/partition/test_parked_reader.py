@@ -1,4 +1,4 @@
-"""What is read again, of a log that has lost some."""
+"""Parked records that are read again from a log that has lost some."""
 
 from collections import Counter
 from types import SimpleNamespace

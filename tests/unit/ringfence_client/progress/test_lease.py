@@ -18,7 +18,7 @@ def _watch() -> LeaseWatch:
 
 
 def test_nobody_has_it() -> None:
-    """Where there is no record, nobody is waited for."""
+    """A partition without a record needs no wait."""
     assert _watch().look(None, 0, 0) == 0
 
 
@@ -34,9 +34,9 @@ def test_released(running: int) -> None:
 @pytest.mark.parametrize("state", [HELD, DRAINING])
 @pytest.mark.parametrize(("running", "limit"), [(0, IDLE), (1, TIMEOUT), (10_000, TIMEOUT)])
 def test_silence(state: str, running: int, limit: float) -> None:
-    """It is free when it has not changed for the time-out; for the shorter one where nothing is unacknowledged.
+    """A lease is free when it has not changed for the time-out, which is shorter without unacknowledged messages.
 
-    One that drains is waited for like one that holds.
+    A draining holder is waited for like any other.
     """
     lease, watch = replace(RUNNING, state=state, running=running), _watch()
 
@@ -50,7 +50,7 @@ def test_silence(state: str, running: int, limit: float) -> None:
     [{"beat": 10}, {"next": 6}, {"running": 1}, {"state": DRAINING}, {"holder": "third"}, {"token": 4}],
 )
 def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
-    """Whatever changes, a beat that says nothing new included, the time begins anew."""
+    """Any change of the record starts the wait again, even a beat without news."""
     watch = _watch()
     watch.look(RUNNING, 0, 0)
     watch.look(RUNNING, 9, 9)
@@ -60,14 +60,14 @@ def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
 
 
 def test_changes_that_never_end() -> None:
-    """Who goes on writing is never taken from, however long it takes."""
+    """A holder that keeps writing never loses its partition, however long it takes."""
     watch = _watch()
 
     assert all(watch.look(replace(RUNNING, beat=index), index, index) == TIMEOUT for index in range(1_000))
 
 
 def test_idle_then_running() -> None:
-    """The limit is that of the present record: what begins is protected for longer at once, what ends for less."""
+    """The limit follows the present record: a run that begins protects for longer at once, and its end for less."""
     watch = _watch()
 
     assert watch.look(AT_REST, 0, 0) == IDLE
@@ -90,7 +90,7 @@ def test_reading_that_takes_long() -> None:
 
 
 def test_since() -> None:
-    """When the present record was seen first, whatever was looked at later."""
+    """A watch counts from its first sight of the present record, whatever it sees later."""
     watch = _watch()
     watch.look(RUNNING, 1, 2)
     watch.look(RUNNING, 3, 4)
@@ -103,7 +103,7 @@ def test_since() -> None:
 
 
 def test_two_watches() -> None:
-    """Each newcomer has waited for as long as it has looked itself: who comes later begins with the full time."""
+    """Each newcomer has waited only for its own time, so a later one begins with the full time."""
     early, late = _watch(), _watch()
     early.look(RUNNING, 0, 0)
 

@@ -19,7 +19,7 @@ def _document(**changed: Any) -> bytes:
 
 
 def test_round_trip() -> None:
-    """What is written is read."""
+    """A progress record reads back as it was written."""
     progress = Progress(
         5,
         [(7, 9), (12, 13)],
@@ -42,7 +42,7 @@ def test_round_trip() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_round_trip_of_any(seed: int) -> None:
-    """Any progress is read as it was written; equal ones are written alike."""
+    """Any progress reads back as it was written, and equal progress gives equal bytes."""
     chance = random.Random(seed)
     ends = sorted(chance.sample(range(1, 3_000), 2 * chance.randrange(200)))
     base = chance.choice([0, 2**40])
@@ -76,7 +76,7 @@ def test_key() -> None:
     "key", [b"", b"group", b'["g","t"]', b'["g","t","one"]', b'["g","t",null]', b"7", b"\xff", b'{"a":1}']
 )
 def test_no_key(key: bytes) -> None:
-    """What is no key is named in the error."""
+    """A malformed key is named in the error."""
     with pytest.raises(ProgressFormatError, match="is no key of a progress record") as raised:
         progress_record.decode_key(key)
 
@@ -134,7 +134,7 @@ def test_topic_id() -> None:
 
 @pytest.mark.parametrize("found", [0, 1, 4, "1", True, None])
 def test_another_format(found: Any) -> None:
-    """A record of another version says which, and what to do, also where the rest means nothing to this one."""
+    """A record of another format names that format and the remedy, even if the rest cannot be read."""
     value = json.dumps({"format": found, "whatever": []}).encode()
 
     with pytest.raises(

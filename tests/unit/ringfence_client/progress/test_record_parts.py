@@ -21,7 +21,7 @@ RECORD_BYTES_MAX = 1_000_000
 
 
 class _Topic:
-    """What a compacted topic keeps, and a writer of one record there."""
+    """The content of a compacted topic, and a writer of one record there."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -137,7 +137,7 @@ def test_changes_alone_are_written() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever fails, waits, finishes and is redriven, and whichever writes fail: a reader finds what was committed last."""
+    """A reader finds the last committed progress, whatever fails, waits, finishes or is redriven, and whichever writes fail."""
     monkeypatch.setattr(record_parts, "WHOLE_MAX", 12)
     monkeypatch.setattr(record_parts, "PART_MAX", 8)
     chance, topic = random.Random(seed), _Topic()
@@ -195,7 +195,7 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_do_not_pile_up() -> None:
-    """When nearly all of a hundred thousand failing messages are done, few parts are left."""
+    """Few parts are left when nearly all of a hundred thousand failing messages are done."""
     topic = _Topic()
     offsets = list(range(WINDOW // 4))
     topic.write(_failing(offsets))
@@ -209,7 +209,10 @@ def test_parts_do_not_pile_up() -> None:
 
 
 def test_missing_part_is_noticed() -> None:
-    """A reader that finds another write's part, or none, is told so; what is left counts, and the rest as not finished."""
+    """A reader that finds no part, or another write's, gets an error.
+
+    The remaining parts count, and the missing messages count as unfinished.
+    """
     topic, progress = _Topic(), _failing(list(range(0, 10_000, 2)))
     topic.write(progress)
     number = 3

@@ -1,4 +1,4 @@
-"""Where reading goes on, by the last record and the log as it is now."""
+"""The position where reading resumes, by the last record and the present log."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_nothing_has_changed() -> None:
 
 
 def test_no_record() -> None:
-    """The group's offset, if there is one; else the start."""
+    """A partition without a record resumes at the group's offset, or at the start without one."""
     assert resume(None, LOG).progress == Progress(100, topic_id="A")
     assert resume(None, replace(LOG, committed=None, start=30)).progress == Progress(30, topic_id="A")
 
@@ -39,7 +39,10 @@ def test_no_record() -> None:
 @pytest.mark.parametrize("end", [0, 50, 500])
 @pytest.mark.parametrize("start", [0, 20])
 def test_another_topic(committed: int | None, end: int, start: int) -> None:
-    """Its start, however far it has grown, and nothing of the old one; an offset that the holder wrote too late changes nothing."""
+    """A recreated topic is read from its start, however far it has grown.
+
+    A late offset of the former holder does not matter.
+    """
     end = max(start, end)
 
     assert resume(RECORD, Log("B", committed, start, end)) == Resumption(
@@ -48,7 +51,7 @@ def test_another_topic(committed: int | None, end: int, start: int) -> None:
 
 
 def test_offset_set_in_another_topic() -> None:
-    """It differs from what was written together with the record, so somebody meant it."""
+    """An offset that was set in a recreated topic counts, because it differs from the one written with the record."""
     found = resume(RECORD, Log("B", 40, 0, 500))
 
     assert found == Resumption(replace(FRESH, next=40), recreated=True, moved=True)
@@ -56,14 +59,14 @@ def test_offset_set_in_another_topic() -> None:
 
 @pytest.mark.parametrize("committed", [0, 40, 110, 400])
 def test_offset_that_was_moved(committed: int) -> None:
-    """It counts, and what was finished above it does not."""
+    """An offset that was moved counts, and messages finished above it do not."""
     assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(
         Progress(committed, topic_id="A"), moved=True
     )
 
 
 def test_lost_tail() -> None:
-    """A log that ends before what is finished has lost it, whoever says how far that is."""
+    """A log that ends before the finished offset has lost its tail, whether record or group gives that offset."""
     assert resume(RECORD, replace(LOG, end=99)) == Resumption(Progress(0, topic_id="A"), lost_tail=True)
     assert resume(RECORD, replace(LOG, end=100)) == Resumption(RECORD)
     assert resume(None, replace(LOG, end=99)).lost_tail
@@ -73,7 +76,7 @@ def test_lost_tail() -> None:
 
 
 def test_gap() -> None:
-    """What retention deleted is finished; what the record says of the rest stays."""
+    """Messages deleted by retention count as finished, and the record stays valid for the rest."""
     found = resume(RECORD, replace(LOG, start=107))
 
     assert found == Resumption(replace(RECORD, next=107, attempts={}), gap=7)
@@ -84,14 +87,17 @@ def test_gap() -> None:
 
 @pytest.mark.parametrize(("start", "missed"), [(100, 0), (101, 1), (110, 10), (115, 10), (125, 15)])
 def test_how_much_is_missing(start: int, missed: int) -> None:
-    """What was finished above is not, and what was to be done again is."""
+    """A finished message above the start is not missing, and a message to be repeated is."""
     assert resume(RECORD, replace(LOG, start=start)).gap == missed
     assert resume(replace(RECORD, again=(98, 99)), replace(LOG, start=start)).gap == missed + 2 * bool(missed)
 
 
 @pytest.mark.parametrize("committed", [501, 10_000])
 def test_offset_that_was_set_beyond_the_end(committed: int) -> None:
-    """It names no message: the record knows better, and nothing is done again. The same in a topic that was created again."""
+    """An offset beyond the end names no message, so the record decides and nothing is repeated.
+
+    The same holds in a recreated topic.
+    """
     assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(RECORD, beyond=True)
     assert resume(RECORD, Log("B", committed, 3, 500)) == Resumption(
         replace(FRESH, next=3), recreated=True, beyond=True

@@ -37,7 +37,7 @@ def test_in_order() -> None:
 
 
 def test_out_of_order() -> None:
-    """What is finished above the floor is in runs, and joins it once what lies between is finished too."""
+    """Offsets finished above the floor form runs, and join it once all offsets between are finished."""
     watermark = _read(0, 1, 2, 3, 4)
 
     assert _finish(watermark, 1) == (0, [(1, 2)])
@@ -47,7 +47,7 @@ def test_out_of_order() -> None:
 
 
 def test_gaps() -> None:
-    """What was not delivered between two offsets does not exist: it is finished with its neighbours, in one run."""
+    """An offset that was not delivered between two others does not exist, and is finished with its neighbours."""
     watermark = _read(5, 9, 20, 21)
 
     assert watermark.next == 5
@@ -70,12 +70,12 @@ def test_nothing_delivered_up_to_the_end() -> None:
 
 
 def test_start_beyond_the_floor() -> None:
-    """Where retention deleted the first records, the floor is the first that is delivered."""
+    """The floor is the first delivered offset if retention deleted the first records."""
     assert _read(100, start=5).next == 100
 
 
 def test_nothing_yet() -> None:
-    """Before anything is read, that is said which was written down."""
+    """A new watermark reports the offset that was recorded."""
     watermark = Watermark(7)
 
     assert (watermark.next, watermark.runs(), watermark.unfinished) == (7, [], 0)
@@ -100,7 +100,7 @@ def test_is_finished(offset: int, finished: bool) -> None:
 
 
 def test_finished_twice() -> None:
-    """An offset is finished once; the error tells what is finished from what was never delivered."""
+    """An offset is finished once; the error distinguishes a finished offset from one never delivered."""
     watermark = _read(0, 1)
     watermark.finish(1)
 
@@ -124,7 +124,7 @@ def test_delivered_again(offset: int) -> None:
 
 
 def test_restart() -> None:
-    """What was finished before a restart is told from what was not, when it is read again."""
+    """Offsets finished before a restart are distinguished from unfinished ones when they are read again."""
     before = _read(0, 1, 2, 3, 4)
     stored = _finish(before, 1, 3)
     after = Watermark(*stored)
@@ -148,7 +148,7 @@ def test_written_down_before_all_is_read_again() -> None:
 
 
 def test_unfinished_that_is_gone() -> None:
-    """What was not finished and was deleted from the log before the restart is not waited for."""
+    """An unfinished offset that was deleted from the log before the restart is not waited for."""
     watermark = Watermark(2, [(3, 5), (6, 9)])
     watermark.delivered(4)
 
@@ -164,7 +164,7 @@ def test_run_at_the_floor() -> None:
 
 
 def test_finished_before_it_is_read() -> None:
-    """What is finished ahead joins the runs beside it, moves the floor where it is the next, and is delivered to nobody."""
+    """An offset finished ahead joins the runs beside it, moves the floor if it is next, and is never delivered."""
     watermark = Watermark(2, [(5, 7), (9, 10)])
     for offset in (12, 8, 7, 4, 9):
         watermark.finish_unread(offset)
@@ -217,7 +217,7 @@ def test_anything_finished_before_it_is_read() -> None:
     ],
 )
 def test_bytes(runs: list[Run], data: str) -> None:
-    """The layout is what the module's text says: whoever reads these bytes later must find the same in them."""
+    """The byte layout follows the module's text, so later readers find the same runs."""
     assert encode(1000, runs).hex() == bytes.fromhex(data).hex()
     assert decode(1000, bytes.fromhex(data)) == runs
 
@@ -301,7 +301,7 @@ def _cpu_s(count: int) -> float:
 
 
 def test_many_unfinished() -> None:
-    """With 100,000 unfinished a call costs about what it costs with 1,000; a scan would cost a hundred times it."""
+    """A call costs about the same with 100,000 unfinished messages as with 1,000; a scan would cost a hundred times more."""
     assert _cpu_s(100_000) / 100_000 < 10 * min(_cpu_s(1_000) for _ in range(5)) / 1_000
 
 

@@ -60,7 +60,10 @@ async def _placed(cluster: _Cluster, origin: Message) -> OutgoingRecord:
 
 
 async def test_partitions() -> None:
-    """As Kafka's clients choose them by the key; without a key by the group, so that its sends stay in order."""
+    """A send goes to the partition that Kafka's clients choose for the key.
+
+    Without a key the group decides, so that its sends stay in order.
+    """
     for key, topic, expected in (
         (b"k1", "plain", (murmur2(b"k1") & 0x7FFFFFFF) % 4),
         (None, "plain", (murmur2(b"group") & 0x7FFFFFFF) % 4),
@@ -76,7 +79,10 @@ async def test_partitions() -> None:
 
 
 async def test_duplicate_ids() -> None:
-    """Of sends to addresses that detect by header. An explicit ID wins, and a header that the handler gave itself."""
+    """Sends to addresses that detect by header get an ID.
+
+    An explicit ID takes precedence, and so does a header that the handler set.
+    """
     for topic, given, expected in (
         ("ledger", {}, [("id", b"shop:billing:test/0/0:847ecec6:1")]),
         ("ledger", {"duplicate_id": "mine"}, [("id", b"mine")]),
@@ -92,7 +98,7 @@ async def test_duplicate_ids() -> None:
 
 
 def test_ids_are_bounded_and_distinct() -> None:
-    """A digest stands for a long one. Parts, numbers and messages of a topic that was created again are told apart."""
+    """A digest replaces a long ID. Parts, numbers and messages of a recreated topic have different IDs."""
     found = _destinations(_Cluster())
     ids = {
         found.duplicate_id(Origin(source, b"group", 1, *content), number)
@@ -122,7 +128,7 @@ def test_ids_are_bounded_and_distinct() -> None:
     ],
 )
 async def test_refused_before_the_transaction(topic: str, given: dict[str, Any], text: str) -> None:
-    """It fails its own message, and none that would be in one transaction with it."""
+    """A refused send fails its own message, and none that shares the transaction."""
     origin = message("5", group=b"group")
     origin.send(topic, b"v", **given)
     cluster = _Cluster(**{"message.timestamp.before.max.ms": "1000"})
@@ -132,7 +138,7 @@ async def test_refused_before_the_transaction(topic: str, given: dict[str, Any],
 
 
 async def test_a_known_state_topic() -> None:
-    """It was looked at for the state itself. That makes it no topic for handlers."""
+    """A state topic that is known already still takes no sends of handlers."""
     destinations = _destinations(cluster := _Cluster())
     cluster.there |= {
         destinations.state_topic: TopicDescription(destinations.state_topic, 4, {"cleanup.policy": "compact"})
@@ -171,7 +177,7 @@ async def test_too_large() -> None:
 
 
 async def test_a_topic_that_may_not_be_seen() -> None:
-    """It may exist: for states that is another thing than a topic that is not there."""
+    """A state topic that may not be seen may exist, so it differs from a missing one."""
     cluster = _Cluster()
     found = _destinations(cluster)
     assert await found.state_partitions(create=False) == 0
@@ -204,7 +210,7 @@ async def test_a_refusal_has_the_topic_looked_at_anew(monkeypatch: pytest.Monkey
 
 
 async def test_topics_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may get more partitions. Nobody waits for the second look."""
+    """Topics are looked up again, since they may get more partitions. Nobody waits for the second look-up."""
     begun = time.monotonic()
     now = begun
     monkeypatch.setattr(time, "monotonic", lambda: now)

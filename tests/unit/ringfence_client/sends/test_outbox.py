@@ -9,7 +9,7 @@ def _record(value: bytes, size: int = 10) -> OutgoingRecord:
 
 
 def test_what_failed_comes_first_the_next_time() -> None:
-    """In order, and the later state of a group wins."""
+    """Records of a failed transaction come first in the next one, in order. The later state of a group counts."""
     outbox = Outbox()
     outbox.add_records([_record(b"1")])
     outbox.set_state(b"g", b"one")

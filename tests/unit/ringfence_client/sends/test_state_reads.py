@@ -66,7 +66,7 @@ def _store(topic: StateTopic) -> StateStore:
 
 
 async def test_a_state_that_could_not_be_read_is_not_missing() -> None:
-    """While the topic cannot be read, another group sets its state: what stands in the topic counts all the same."""
+    """A state that could not be read is not missing: the topic's value counts even if another group has set its state."""
     topic = StateTopic((b"a", b"1"), (b"b", b"2"))
     store = _store(topic)
     topic.is_away = True

@@ -76,7 +76,7 @@ async def _loaded(store: StateStore, groups: Iterable[bytes]) -> Sequence[bytes 
 
 
 async def test_read_at_the_first_message_of_a_group() -> None:
-    """Nothing before that; each partition of the topic once; and then only what was evicted."""
+    """States are read at the first message of a group, each partition once; later only evicted states are read."""
     cluster = _Cluster()
     store, _ = cluster.open()
     await cluster.write(store, {group: b"state of " + group for group in _groups(50)})
@@ -96,7 +96,7 @@ async def test_read_at_the_first_message_of_a_group() -> None:
 
 
 async def test_evicted_states_are_read_by_their_offsets() -> None:
-    """Those that were found at the takeover, and those that this holder wrote."""
+    """An evicted state is read by its offset, whether found at the takeover or written by this holder."""
     cluster = _Cluster()
     store, _ = cluster.open()
     await cluster.write(store, {group: group * 10 for group in _groups(40)})
@@ -114,7 +114,7 @@ async def test_evicted_states_are_read_by_their_offsets() -> None:
 
 
 async def test_what_waits_for_its_transaction_counts() -> None:
-    """The next message of the group goes on from it, committed or not."""
+    """A state that waits for its transaction counts for the group's next message, committed or not."""
     cluster = _Cluster()
     store, _ = cluster.open()
     await store.load(b"g")
@@ -129,7 +129,7 @@ async def test_what_waits_for_its_transaction_counts() -> None:
 
 
 async def test_a_successor_reads_anew() -> None:
-    """What a holder kept in memory is old when the partition comes back to its process."""
+    """A holder reads the state again after another process had the partition, because its memory is outdated."""
     cluster = _Cluster()
     first, reader = cluster.open()
     await cluster.write(first, {b"g": b"1"})
@@ -143,7 +143,7 @@ async def test_a_successor_reads_anew() -> None:
 
 
 async def test_the_last_transaction_goes_to_the_right_partition() -> None:
-    """It is written when nothing more is handed out; the number of partitions must still be known."""
+    """The last transaction goes to the right partitions, because their number is still known after the close."""
     cluster = _Cluster(partitions=7)
     store, _ = cluster.open()
     await store.load(b"g")
@@ -156,7 +156,7 @@ async def test_the_last_transaction_goes_to_the_right_partition() -> None:
 
 
 async def test_no_topic_is_no_state() -> None:
-    """Nothing is read, and the first state creates the topic, with as many partitions as the accepted topic."""
+    """A missing topic means no states, and the first state creates it with the accepted topic's number of partitions."""
     cluster = _Cluster(partitions=0)
     store, reader = cluster.open()
     assert await _loaded(store, [b"a", b"b"]) == [None, None]
@@ -221,7 +221,7 @@ async def test_more_partitions_are_refused() -> None:
 
 
 async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Handlers go on without states, and nobody else would say so."""
+    """A deleted state topic is logged as an error, because handlers continue without states."""
     cluster = _Cluster()
     first, reader = cluster.open()
     await cluster.write(first, dict.fromkeys(_groups(10), b"1"))
@@ -236,7 +236,7 @@ async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 async def test_a_policy_that_deletes_states(policy: str) -> None:
-    """Such a topic loses the states of groups that are quiet for long."""
+    """A cleanup policy that deletes is refused, because quiet groups would lose their states."""
     cluster = _Cluster()
     cluster.logs.create(TOPIC, 2, {"cleanup.policy": policy})
     store, _ = cluster.open()

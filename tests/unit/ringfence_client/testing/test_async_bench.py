@@ -71,7 +71,7 @@ async def test_a_takeover_while_the_handler_runs() -> None:
 
 
 async def test_the_other_bench_says_what_to_use_here() -> None:
-    """It cannot run in this loop, and can still be collected in it."""
+    """The other bench cannot run in an event loop, but can be collected in it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bench = HandlerBench(print)

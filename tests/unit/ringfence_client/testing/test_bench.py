@@ -53,7 +53,7 @@ def test_sends_and_state_are_committed() -> None:
 
 
 def test_sends_go_where_the_consumer_sends_them() -> None:
-    """By key, else by the group; to the partition that is asked for; with an ID of their own."""
+    """A send goes by its key, else by the group, or to a given partition, with its own ID."""
 
     def handle(given: Message) -> None:
         given.send("out", "group")
@@ -93,7 +93,7 @@ def test_a_state_is_deleted() -> None:
     ("topics", "reason"), [({"ledger": 0}, "does not exist"), ({"ledger": 1}, "has 1, numbered from 0")]
 )
 def test_a_send_that_cannot_be_written_fails_its_message(topics: dict[str, int], reason: str) -> None:
-    """As in the product: with the reason, and with nothing of it written."""
+    """A send that cannot be written fails its message with the reason, and writes nothing, as in the product."""
 
     def handle(given: Message) -> None:
         given.send("out", b"kept back")
@@ -110,7 +110,10 @@ def test_a_send_that_cannot_be_written_fails_its_message(topics: dict[str, int],
 
 
 def test_a_failed_attempt_leaves_nothing() -> None:
-    """Its sends and its state are discarded; the group waits; the delays are those of the retry policy, and take no time."""
+    """A failed attempt leaves neither sends nor state, and its group waits.
+
+    Delays follow the retry policy, and take no real time.
+    """
 
     async def handle(given: Message) -> None:
         await totals(given)
@@ -144,7 +147,7 @@ def test_the_default_delays_are_those_of_the_consumer() -> None:
     [(Reject("no"), "no"), (KeyError("id"), "KeyError: 'id'"), (Retry("later", -1), "later")],
 )
 def test_dead_letters(error: Exception, reason: str) -> None:
-    """Rejected, of a class that is rejected, or retried too often; the group goes on."""
+    """A message becomes a dead letter if rejected, of a rejected class, or retried too often. The group continues."""
 
     def handle(given: Message) -> None:
         given.send("out", given.value)
@@ -162,7 +165,7 @@ def test_dead_letters(error: Exception, reason: str) -> None:
 
 
 def test_many_failures_open_no_breaker() -> None:
-    """Else nothing would be given up any more."""
+    """Many failures open no breaker in the bench, because nothing would be given up any more."""
 
     def handle(_: Message) -> None:
         raise ValueError
@@ -183,7 +186,7 @@ def test_a_message_that_failed_before() -> None:
 
 
 def test_a_release_comes_again() -> None:
-    """It is no failed attempt. A handler that always releases does not run for ever."""
+    """A release is not a failed attempt. A handler that always releases does not run forever."""
     ready = False
 
     def handle(given: Message) -> None:
@@ -221,7 +224,7 @@ def test_time_passes_when_the_test_wants_it() -> None:
 
 
 def test_parked_groups_wait_for_a_redrive() -> None:
-    """Another process knows of it."""
+    """A parked group waits for a redrive, also in another process."""
 
     def handle(given: Message) -> None:
         if given.value == b"bad" and not given.redriven:
@@ -243,7 +246,7 @@ def test_parked_groups_wait_for_a_redrive() -> None:
 
 
 def test_batches() -> None:
-    """One call, one acknowledgement; a batch that fails is tried one by one."""
+    """A batch is one call and one acknowledgement; a batch that fails is tried message by message."""
 
     def handle(given: list[Message]) -> None:
         for item in given:
@@ -263,7 +266,10 @@ def test_batches() -> None:
 
 
 def test_a_crash_before_the_commit() -> None:
-    """The messages come again and are sent again; readers see one copy. The dead process tells nobody of lost groups."""
+    """A crash before the commit repeats messages and sends, and readers see one copy.
+
+    The dead process reports no lost groups.
+    """
     lost: list[object] = []
     bench = HandlerBench(totals, addresses=["ledger"], lost=lost.append)
 
@@ -292,7 +298,7 @@ def test_a_takeover() -> None:
 
 
 def test_a_later_delivery_commits_what_waited() -> None:
-    """In the order of the acknowledgements."""
+    """A later delivery commits the waiting messages in the order of their acknowledgements."""
     bench = HandlerBench(totals)
     bench.deliver(message("5", group="alice"), commit=False)
     bench.deliver(message("3", group="alice"), commit=False)
@@ -304,7 +310,10 @@ def test_a_later_delivery_commits_what_waited() -> None:
 
 
 def test_a_partition_is_given_away() -> None:
-    """Everything is committed before, and nothing comes again. A coroutine function may be told of the groups."""
+    """A partition is given away after all is committed, and no message is repeated.
+
+    A coroutine function may take the lost groups.
+    """
     lost: list[object] = []
 
     async def tell(groups: object) -> None:
@@ -321,7 +330,10 @@ def test_a_partition_is_given_away() -> None:
 
 
 def test_failures_are_counted_on_by_the_next_process() -> None:
-    """It knows nothing of a delay, except that the last attempt comes when the retry time is over."""
+    """The next process continues the count of failures.
+
+    It knows no delay, except that the last attempt comes after the retry time.
+    """
 
     def handle(_: Message) -> None:
         raise ValueError
@@ -338,7 +350,7 @@ def test_failures_are_counted_on_by_the_next_process() -> None:
 
 
 def test_a_commit_that_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a breakpoint: the write is given up and made anew, and committed once."""
+    """A commit that waits for long, as at a breakpoint, is abandoned, written again and committed once."""
     monkeypatch.setattr(progress_writer, "TRANSACTION_LIMIT_S", 0.01)
     bench = HandlerBench(totals)
     bench.deliver(message("5", group="alice"), commit=False)
@@ -381,7 +393,7 @@ def test_what_is_no_handler_is_refused() -> None:
 
 
 def test_a_configuration() -> None:
-    """Its headers and topics are used; Ringfence's own topics take no sends."""
+    """The bench uses the headers and topics of a configuration; Ringfence's own topics take no sends."""
     settings = Settings.model_validate(
         {
             "app": {"id": "shop"},
@@ -407,7 +419,10 @@ def test_a_configuration() -> None:
 
 
 def test_a_bench_ends_with_its_test() -> None:
-    """Nobody has to close it: no warning, and no thread that waits. A closed one can be looked at."""
+    """A bench needs no close: neither a warning nor a waiting thread remains.
+
+    A closed bench can be inspected.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         bench = HandlerBench(totals)

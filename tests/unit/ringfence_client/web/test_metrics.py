@@ -1,4 +1,4 @@
-"""What a consumer tells Prometheus and its probes, of partitions in every state."""
+"""Metrics and probes of a consumer, with partitions in every state."""
 
 import contextlib
 import math
@@ -121,7 +121,7 @@ def test_broker_away() -> None:
 
 
 async def test_runs_are_timed() -> None:
-    """However a run ends, it is counted with the time that it took."""
+    """A run is counted with its duration, however it ends."""
 
     async def fail(_: Any) -> None:
         raise ValueError("no")

@@ -1,4 +1,4 @@
-"""What is dropped of a partition that no consumer holds, with a cluster that is not there."""
+"""Dropping messages of a partition without a consumer, with a stand-in for the cluster."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
@@ -67,7 +67,7 @@ async def _drop(monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: b
 
 
 async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the group and below the bound alone: its blocked and its failing messages, and those that were redriven."""
+    """A drop finishes only messages of the group below the bound: blocked, failing and redriven ones."""
     monkeypatch.setattr(LogReader, "read_range", _read)
     failing = {number: Failures(1, 0) for number in (5, 6, 7)}
     partition = _Partition(
@@ -83,7 +83,7 @@ async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_nothing_is_changed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the groups of what is named cannot be read nothing is dropped, and nothing written."""
+    """A drop changes nothing, and writes nothing, if the groups of the messages cannot be read."""
 
     async def fail(*_: object) -> int:
         raise OSError("gone")

@@ -46,7 +46,7 @@ def _of_a_bridge() -> bytes:
 @pytest.mark.skipif(sys.platform != "linux", reason="they are read from /proc")
 @pytest.mark.parametrize("exposition", [_of_a_worker, _of_a_consumer, _of_a_bridge])
 def test_process(exposition: Callable[[], bytes]) -> None:
-    """Each has the six once, without labels, and with the values that the kernel reports."""
+    """Each process has the six metrics once, without labels, with the kernel's values."""
     process = psutil.Process()
     cpu_s = process.cpu_times()
     text = exposition().decode()

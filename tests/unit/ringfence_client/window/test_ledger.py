@@ -78,7 +78,7 @@ def test_owner_gets_more_of_its_group() -> None:
     [(GroupLedger.acknowledge, [2]), (GroupLedger.reject, [2]), (GroupLedger.release, [0, 1, 2])],
 )
 def test_free_when_nothing_is_held(finish: Callable[..., object], left: list[int]) -> None:
-    """Qpid: acknowledged, released or rejected: once that is said of all it holds, others are served."""
+    """A group becomes free once all held messages are acknowledged, released or rejected, as in Qpid."""
     ledger = _ledger("AAA", prefetch=2)
     _all(ledger, "first")
     finish(ledger, "first", 1)
@@ -141,7 +141,7 @@ def test_closed_consumer_may_come_again() -> None:
 
 
 def test_consumer_of_several_groups() -> None:
-    """Groups are handed to whoever is free, so one consumer may own many; each frees by itself."""
+    """A free consumer gets the next group, so one consumer may own many; each becomes free by itself."""
     ledger = _ledger("ABCABC")
     assert _all(ledger, "first") == [0, 1, 2]
     ledger.acknowledge("first", 1)
@@ -198,7 +198,7 @@ def test_older_than_what_is_held() -> None:
 
 
 def test_released_goes_back_to_its_place() -> None:
-    """What was released is older than what stands behind it, in its group and among the groups."""
+    """A released message goes back before younger ones, within its group and among the groups."""
     ledger = _ledger("ABA")
     assert ledger.acquire("first") == 0
     ledger.release("first", 0)
@@ -218,7 +218,7 @@ def test_release_keeps_the_earlier() -> None:
 
 
 def test_acknowledged_out_of_order() -> None:
-    """What is held may be finished in any order; a release then takes along what is left of the later ones."""
+    """Held messages may be finished in any order. A release takes along the later ones that are left."""
     ledger = _ledger("AAAAA", prefetch=4)
     _all(ledger, "first")
     ledger.acknowledge("first", 2)
@@ -233,7 +233,7 @@ def test_acknowledged_out_of_order() -> None:
 
 
 def test_ungrouped() -> None:
-    """Ungrouped messages block nobody and are owned by nobody: each goes to whoever comes, by age, past any prefetch."""
+    """Ungrouped messages block nobody and have no owner: each goes to the next consumer by age, past any prefetch."""
     ledger = _ledger("..A..")
 
     assert ledger.acquire("first") == 0
@@ -242,7 +242,7 @@ def test_ungrouped() -> None:
 
 
 def test_ungrouped_is_released_alone() -> None:
-    """There is no order among ungrouped messages to be kept: a release takes none along."""
+    """A release of an ungrouped message takes no others along, because they have no order."""
     ledger = _ledger("...")
     _all(ledger, "first")
 
@@ -255,7 +255,7 @@ def test_ungrouped_is_released_alone() -> None:
 
 
 def test_purge() -> None:
-    """A purge drops what nobody acquired; what is held stays its owner's, who may even release it."""
+    """A purge drops messages that nobody acquired. A held message stays its owner's, and may even be released."""
     ledger = _ledger("AABAA", prefetch=2)
     assert [ledger.acquire("first"), ledger.acquire("first")] == [0, 1]
     assert ledger.purge(A) == [3, 4]
@@ -267,7 +267,7 @@ def test_purge() -> None:
 
 
 def test_purge_of_a_free_group() -> None:
-    """A group that nobody owns is gone after a purge, and the next message of its name begins it anew."""
+    """A free group is gone after a purge, and the next message of its name starts it again."""
     ledger = _ledger("ABA")
     assert ledger.purge(A) == [0, 2]
 
@@ -333,7 +333,7 @@ def test_duplicate_append() -> None:
 
 @pytest.mark.parametrize("act", [GroupLedger.acknowledge, GroupLedger.reject, GroupLedger.release])
 def test_acting_on_what_one_does_not_hold(act: Callable[..., object]) -> None:
-    """Only the holder can finish or release; the error says who that is, and nothing changes."""
+    """Only the holder can finish or release a message. The error names the holder, and nothing changes."""
     ledger = _ledger("AB")
     ledger.acquire("first")
 
@@ -441,7 +441,7 @@ def _life(groups: int) -> float:
 
 
 def test_a_call_costs_no_more_than_the_logarithm() -> None:
-    """From 100 to 1,000 groups the effort of a call grows by no more than the logarithm does."""
+    """The cost of a call grows no faster than the logarithm, from 100 to 1,000 groups."""
     few, many = _life(100), _life(1_000)
 
     assert many / few < math.log2(1_000) / math.log2(100)
@@ -465,7 +465,7 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.usefixtures("traced")
 def test_groups_that_come_and_go() -> None:
-    """However many groups and consumers have passed through, nothing of them is kept."""
+    """Nothing is kept of groups and consumers that have passed through, however many."""
     ledger: GroupLedger[int] = GroupLedger(prefetch=2)
     ledger.append(0, A, 0)
     ledger.append(1, A, 0)
@@ -504,7 +504,7 @@ def test_taken_and_put_back() -> None:
 
 @pytest.mark.usefixtures("traced")
 def test_purged_and_never_asked_for() -> None:
-    """What was purged is not kept, though older messages wait in front of it; and these are found afterwards."""
+    """A purged message is not kept, even behind older waiting ones, which are found afterwards."""
     ledger = _ledger(".AB")
 
     def purge_all() -> None:
@@ -518,7 +518,7 @@ def test_purged_and_never_asked_for() -> None:
 
 
 def test_claim() -> None:
-    """All that waits of a group that nobody owns, whatever the prefetch; of one that another owns nothing."""
+    """A claim takes all waiting messages of a free group, whatever the prefetch, and none of a group with another owner."""
     ledger: GroupLedger[int] = GroupLedger()
     for position, group in enumerate((A, B, A, A)):
         ledger.append(position, group, 0)

@@ -1,4 +1,4 @@
-"""Which records are kept, which are parked, and which are wanted before somebody waits for them."""
+"""The records that are cached, parked, or wanted before a handler waits for them."""
 
 import functools
 import random
@@ -9,7 +9,7 @@ from ringfence_client.window.record_cache import RecordCache
 
 
 class Fetched(NamedTuple):
-    """What is looked at of a record."""
+    """The fields of a record that the cache uses."""
 
     offset: int
     key: bytes | None
@@ -22,7 +22,7 @@ def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
 
 
 def _memory(bytes_max: int = 10_000_000) -> MemoryBudget:
-    """Of which a lone partition may use so much."""
+    """Return a budget of which a lone partition may use that many bytes."""
     memory = MemoryBudget(bytes_max * 16 // 9)
 
     assert memory.limit(0) in {bytes_max, bytes_max - 1}
@@ -50,7 +50,7 @@ def test_as_much_as_is_free() -> None:
 
 
 def test_as_many_bytes_as_are_free() -> None:
-    """The same holds of the values: large ones of one group leave room for those of others."""
+    """The same bounds hold for bytes: large values of one group leave room for others."""
     large = [Fetched(index, b"a", b"v" * 100_000) for index in range(20)]
     kept = _kept(1_000, *large, Fetched(20, b"b", b"v" * 100_000), memory=_memory(1_000_000))
 
@@ -58,7 +58,7 @@ def test_as_many_bytes_as_are_free() -> None:
 
 
 def test_the_first_are_kept() -> None:
-    """Once one of a group is parked, all that come after it are, though there is room again."""
+    """All later records of a group are parked once one is, even if there is room again."""
     kept = _kept(10, *_of(b"a", *range(6)))
     for offset in range(4):
         kept.drop(offset, b"a")
@@ -69,7 +69,7 @@ def test_the_first_are_kept() -> None:
 
 
 def test_wanted_at_half() -> None:
-    """What is parked is wanted when half of what was kept of its group is used up; the group with the least left first."""
+    """A parked record is wanted when half of its group's cached records are used up; the group with the least left is first."""
     kept = _kept(12, *_of(b"a", *range(8)), *_of(b"b", *range(8, 16)))
 
     assert _there(kept, range(16)) == [0, 1, 2, 3, 4, 5, 8, 9, 10]
@@ -90,7 +90,7 @@ def test_wanted_at_half() -> None:
 
 
 def test_not_wanted_without_room() -> None:
-    """What could not be kept is not wanted, however little of its group is there."""
+    """A record without room in the cache is not wanted, however few of its group are cached."""
     kept = _kept(4, *_of(b"a", 0, 1), *_of(None, 2, 3), *_of(b"b", 4))
 
     assert kept.wanted() is None
@@ -118,7 +118,7 @@ def test_unparked_as_far_as_there_is_room() -> None:
 
 
 def test_unparked_in_any_case() -> None:
-    """What a handler waits for is kept though there is no room, and nothing else with it."""
+    """A record that a handler waits for is cached even without room, and no other with it."""
     kept = _kept(4, *_of(None, 0, 1, 2, 3), *_of(b"a", 4, 5))
 
     kept.unpark(_of(b"a", 4, 5), always=True)
@@ -127,7 +127,7 @@ def test_unparked_in_any_case() -> None:
 
 
 def test_gone() -> None:
-    """What the log has no more is not wanted again and again; what comes behind it is, after its turn."""
+    """A record that is gone from the log is wanted only once; later ones are wanted after its turn."""
     kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
     kept.drop(0, b"a")
 
@@ -146,7 +146,7 @@ def test_gone() -> None:
 
 
 def test_dropped_while_parked() -> None:
-    """What is dropped of a parked backlog, first or not, is not wanted, and a group without any begins anew."""
+    """A dropped record of a parked backlog is not wanted, first or not, and an empty group starts again."""
     kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
     kept.drop(0, b"a")
     kept.drop(2, b"a")
@@ -162,7 +162,7 @@ def test_dropped_while_parked() -> None:
 
 
 def test_any_order() -> None:
-    """Whatever is finished when, and read again by whom: bounds hold, and each record can be had when it is its turn."""
+    """Bounds hold and each record is available in its turn, in any order of finishing and reading again."""
     chance = random.Random(11)
     kept = RecordCache(30, _memory())
     log = [Fetched(offset, chance.choice([b"a", b"b", b"c", b"d", None])) for offset in range(600)]
@@ -200,7 +200,7 @@ def _value(size: int) -> bytes:
 
 
 def test_greedy_partition() -> None:
-    """However much one partition has, another one gets its part, whoever came first."""
+    """A partition gets its share of memory, however much another one has and whichever came first."""
     memory = MemoryBudget(160_000_000)
     greedy, late = RecordCache(10_000, memory), RecordCache(10_000, memory)
     for offset in range(3_000):
@@ -213,7 +213,7 @@ def test_greedy_partition() -> None:
 
 
 def test_many_partitions_one_after_the_other() -> None:
-    """As they come at a start: the first has not used up what is there before the last begins."""
+    """Partitions that come one after the other each get room, as at a start."""
     memory = MemoryBudget(512 * 2**20)
     partitions = [RecordCache(10_000, memory) for _ in range(200)]
     for kept in partitions:
@@ -229,7 +229,7 @@ def test_many_partitions_one_after_the_other() -> None:
 
 
 def test_lone_partition() -> None:
-    """It may fill a good part of what there is, though there are others that have nothing."""
+    """A lone partition may fill a good part of the memory, although other partitions are empty."""
     memory = MemoryBudget(512 * 2**20)
     kept, *_ = [RecordCache(1_000_000, memory) for _ in range(100)]
     offset = 0
@@ -260,7 +260,7 @@ def test_what_is_counted() -> None:
 
 
 def test_no_room_for_anything() -> None:
-    """Where nothing may be kept at all, what a handler waits for is, for as long as it has it."""
+    """A record that a handler waits for is kept for as long as it has it, even without any room."""
     memory = MemoryBudget(16 * 2**20)
     full, other = RecordCache(100, memory), RecordCache(100, memory)
     for offset in range(3):

@@ -19,7 +19,7 @@ def _window(progress: Progress) -> Window:
 
 
 def _written(window: Window, **options: object) -> Progress:
-    """What a successor reads."""
+    """Return the progress that a successor reads."""
     return decode(encode(window.progress("me", "", **options)))  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def test_takes_its_place() -> None:
 
 
 def test_asked_twice() -> None:
-    """The same redrive changes nothing a second time, nor after it was done; the next number does."""
+    """A redrive with the same number changes nothing, even after it was done; the next number does."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0))
     _do_next(window)
@@ -67,7 +67,7 @@ def test_asked_twice() -> None:
 
 
 def test_what_is_due_anyway() -> None:
-    """What is not finished needs no redrive."""
+    """An unfinished message needs no redrive."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0, 1))
 
@@ -93,7 +93,7 @@ def test_survives_its_holder() -> None:
 
 
 def test_another_dead_letter() -> None:
-    """What fails again counts as finished with its new dead letter; its attempts begin at one."""
+    """A redriven message that fails again is finished by its new dead letter, and its attempts begin at one."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0))
     offset = window.ledger.acquire("handler")
@@ -163,7 +163,7 @@ def test_blocked() -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_unblocked_without_a_consumer(again: bool) -> None:
-    """Dropped while nobody holds the partition, it is finished for who comes next, and its group goes on."""
+    """A message dropped while its partition has no holder is finished for the next one, and its group continues."""
     progress = Progress(4, again=(2,), blocked=(2,)) if again else Progress(2, blocked=(2,))
     window = _window(progress)
     window.finish(2, End.GONE)
@@ -204,7 +204,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
 
 
 def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
-    """It has no group that could be purged, and is not done again either."""
+    """An ungrouped message that was dropped without a consumer is not repeated."""
     window = _window(Progress(0, blocked=(1,)))
     window.finish(1, End.GONE)
     after = _window(_written(window))
@@ -214,7 +214,10 @@ def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
 
 
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many may wait; of so many is remembered how often, and of all that wait."""
+    """A limited number of redrives may wait.
+
+    Counts are kept for a limited number of messages, and for all that wait.
+    """
     monkeypatch.setattr(redrive_queue, "AGAIN_MAX", 3)
     monkeypatch.setattr(redrive_queue, "REDRIVEN_MAX", 4)
     window = _window(Progress(10))
@@ -232,7 +235,7 @@ def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_offset_was_set() -> None:
-    """What was redriven below the new offset is owed all the same; what lies above comes in any case."""
+    """A message redriven below the new offset remains due; those above it are read in any case."""
     recorded = Progress(10, again=(2, 8), blocked=(2, 9), redriven={2: 1}, topic_id="t")
     found = resume(recorded, Log("t", 5, 0, 20)).progress
 
@@ -317,7 +320,10 @@ def test_purged_while_it_is_owed() -> None:
 
 
 def test_purged_before_it_is_fetched() -> None:
-    """What the progress names of a group is finished by the purge; redriven afterwards it is done, and nothing else that the purge meant."""
+    """A purge finishes the unfetched messages of a group that the progress names.
+
+    A message redriven afterwards is delivered, and no other purged one.
+    """
     window = _window(Progress(2, again=(0, 1), blocked=(3, 4), attempts={5: 1, 9: 1}))
     window.feed(of(b"b", 2))
     groups = dict.fromkeys((0, 3, 5), b"a") | {1: b"b", 4: b"b"}
@@ -344,7 +350,7 @@ def test_purged_before_it_is_fetched() -> None:
 
 
 def test_fetched_while_it_was_looked_up() -> None:
-    """It is in its group then, and the purge drops it there; what was brought, too."""
+    """A message fetched during the look-up is in its group, and the purge drops it there, as it does a redriven one."""
     window = _window(Progress(2, again=(0,), blocked=(3,)))
 
     assert window.unfetched(9) == [0, 3]

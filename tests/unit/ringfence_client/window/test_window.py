@@ -34,7 +34,7 @@ def _finish_next(window: Window) -> int | None:
 
 
 def test_fed_and_finished() -> None:
-    """What is fed is to be done, by as many handlers as it brought groups; ``next`` follows the lowest that is not finished."""
+    """Fed messages are due to as many handlers as there are groups; ``next`` follows the lowest unfinished one."""
     window = _window(Progress(10))
 
     window.feed(of(b"a", 10, 11) + of(b"b", 12))
@@ -68,7 +68,7 @@ def test_holes() -> None:
 
 
 def test_fetched_twice() -> None:
-    """What was fed already is dropped, as after a seek that came in between; so is a position from before it."""
+    """A message fetched twice, as after a seek, is dropped, and so is an earlier position."""
     window = _window(Progress(5))
     window.feed(of(b"a", 5, 6))
 
@@ -81,7 +81,7 @@ def test_fetched_twice() -> None:
 
 
 def test_stored_runs() -> None:
-    """What the last holder finished above ``next`` is not done again, and is written down again."""
+    """Messages above ``next`` that the last holder finished are not repeated, and are recorded again."""
     window = _window(Progress(5, [(6, 8), (10, 11)]))
 
     window.feed(of(b"a", *range(5, 12)))
@@ -90,7 +90,7 @@ def test_stored_runs() -> None:
 
 
 def test_next_begins_finished() -> None:
-    """Reading goes on after what is finished at the very beginning."""
+    """Reading begins after the messages finished at the very beginning."""
     window = _window(Progress(5, [(5, 8)]))
 
     assert window.next == 8
@@ -101,7 +101,10 @@ def test_next_begins_finished() -> None:
 
 
 def test_attempts() -> None:
-    """Attempts go on from what the last holder wrote; one that is taken back does not count; a finish forgets them."""
+    """Attempts continue from the last holder's count.
+
+    One that is taken back does not count, and a finish forgets them.
+    """
     window = _window(Progress(0, (), {1: 2}))
     window.feed(of(b"a", 0) + of(b"b", 1))
 
@@ -128,7 +131,7 @@ def test_attempts() -> None:
 
 
 def test_suspects() -> None:
-    """What a holder that did not leave had reserved may have been running when it died; what one that left had, not."""
+    """Messages reserved by a holder that did not leave may have run when it died; those of one that left did not."""
     assert _window(Progress(0, reserved=70, state="held")).suspect_below == 70
     assert _window(Progress(0, reserved=70, state="released")).suspect_below == 0
 
@@ -175,7 +178,7 @@ def test_progress() -> None:
 
 
 def test_buried() -> None:
-    """What becomes a dead letter counts as finished with the record that its letter goes with, and keeps its group until then."""
+    """A message that becomes a dead letter is finished by the record written with it, and keeps its group until then."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0, 1))
     window.attempts.begin_attempt(0)
@@ -204,7 +207,7 @@ def test_buried() -> None:
 
 
 def test_parked_in_order() -> None:
-    """However much is parked, a group's messages come in order, each once."""
+    """A group's messages come in order, each once, however many are parked."""
     chance = random.Random(7)
     window = _window(Progress(0), records_max=20)
     groups = [chance.choice([b"a", b"b", b"c", None]) for _ in range(300)]
@@ -240,7 +243,7 @@ def test_half_is_filled() -> None:
 
 
 def test_half_in_bytes() -> None:
-    """The same by the size of what is kept."""
+    """The window wants more when half of its bytes are used up."""
     window = _window(Progress(0), bytes_max=2_000_000)
     window.feed([Fetched(0, b"a", b"v" * 990_000)])
 
@@ -272,7 +275,7 @@ def test_stuck_group(finished: int) -> None:
 
 
 def _quick(window: Window, count: int) -> None:
-    """So many finished within an eighth of a second."""
+    """Finish that many messages within an eighth of a second."""
     window.tick(100.0)
     for _ in range(count):
         _finish_next(window)
@@ -301,7 +304,7 @@ def test_look_in_vain() -> None:
 
 
 def test_look_while_little_happens() -> None:
-    """Where few messages are finished there is time to look, though the last look was in vain."""
+    """A window looks for more while few messages are finished, although the last look found nothing."""
     window = _window(Progress(0), records_max=2_000)
     window.feed(of(b"a", *range(1_900)))
     window.feed(of(b"a", *range(1_900, 2_000)))
@@ -316,7 +319,7 @@ def test_look_while_little_happens() -> None:
 
 
 def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is parked is bounded too."""
+    """The number of parked messages is bounded too."""
     monkeypatch.setattr(window_module, "PARKED_MAX", 50)
     window = _window(Progress(0), records_max=10)
     window.feed(of(b"a", *range(54)))
@@ -371,7 +374,7 @@ def test_purged() -> None:
 
 
 def test_purged_while_it_failed() -> None:
-    """Of a message that was dropped while nobody held its partition neither attempts nor failures are carried on."""
+    """A message that was dropped while its partition had no holder keeps neither attempts nor failures."""
     progress = Progress(
         0, attempts={0: 2, 1: 3}, failures={0: Failures(2, 0), 1: Failures(3, 0)}, purged={b"a": (0, 1)}
     )
@@ -398,7 +401,7 @@ def test_failures_of_what_is_finished() -> None:
 
 
 def test_skip_reaches_the_record() -> None:
-    """What is skipped is finished for a successor."""
+    """A skipped message is finished for a successor."""
     window = _window(Progress(0))
     window.feed(of(b"a", 0) + of(b"b", 1))
 
@@ -410,7 +413,7 @@ def test_skip_reaches_the_record() -> None:
 
 
 def test_parked_messages_of_another_log() -> None:
-    """Where another group or another time stands at a parked offset the log is another one: nothing of what was read is kept."""
+    """A parked offset with another group or time shows another log, so none of the records read are kept."""
     for stranger in (Fetched(4, timestamp=7), Fetched(4, b"other"), Fetched(4, None)):
         window = _window(Progress(0), records_max=4)
         window.feed(of(b"group", *range(6)))

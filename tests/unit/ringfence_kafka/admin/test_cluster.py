@@ -1,4 +1,4 @@
-"""What the cluster says, where a broker cannot be made to say it on demand."""
+"""Answers of the cluster that a real broker cannot be made to give on demand."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ def _cluster(coordinator: Coordinator) -> Cluster:
 
 
 async def test_committed() -> None:
-    """An offset is told, and that there is none."""
+    """A committed offset is returned, and its absence is None."""
     assert await _cluster(Coordinator(7)).groups.committed_offset("orders", 0) == 7
     assert await _cluster(Coordinator(0)).groups.committed_offset("orders", 0) == 0
     assert await _cluster(Coordinator(-1)).groups.committed_offset("orders", 0) is None
 
 
 async def test_coordinator_that_cannot_say() -> None:
-    """A coordinator that loads, or refuses, is no coordinator that has nothing: a lane would begin at the log's start."""
+    """A coordinator that loads or refuses raises an error, because a lane without an offset would begin at the log's start."""
     with pytest.raises(CoordinatorLoadInProgressError):
         await _cluster(Coordinator(-1, error=14)).groups.committed_offset("orders", 0)
     with pytest.raises(TopicAuthorizationFailedError):

@@ -21,7 +21,7 @@ class Client:
         self.asked: list[tuple[int, int]] = []
         """Broker, and how many partitions."""
         self.codes: dict[int, list[int]] = {}
-        """What a partition is answered with, one time after the other; then it is well."""
+        """Error codes that a partition is answered with, one after the other; afterwards it is answered without an error."""
         self.leaders: dict[int, int | None] = {number: number // 3 for _, number in PARTITIONS}
         self.away: list[int] = []
         self.silent: int | None = None
@@ -75,7 +75,7 @@ def _all(*without: int) -> dict[tuple[str, int], int]:
 
 
 async def test_one_question_a_broker(client: Client) -> None:
-    """However many partitions."""
+    """Each broker gets one question, however many partitions there are."""
     found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
 
     assert found == _all()
@@ -83,7 +83,10 @@ async def test_one_question_a_broker(client: Client) -> None:
 
 
 async def test_only_those_again_that_had_no_answer(client: Client) -> None:
-    """One that moved, and those of a broker that was away for a moment; metadata are asked for, as for one question."""
+    """Only partitions without an answer are asked for again: a moved one, and those of a broker that was away.
+
+    Metadata is requested as for one question.
+    """
     client.codes[1] = [NotLeaderForPartitionError.errno]
     client.away = [1]
     found = await _reader(client).known_starts(PARTITIONS, LIMIT_S)
@@ -94,7 +97,7 @@ async def test_only_those_again_that_had_no_answer(client: Client) -> None:
 
 
 async def test_a_refusal_is_none_of_the_others(client: Client) -> None:
-    """It is not asked again."""
+    """A refused partition is not asked for again, and does not affect the others."""
     client.codes[4] = [TopicAuthorizationFailedError.errno] * 9
     found = await _reader(client).known_ends(PARTITIONS, LIMIT_S)
 
@@ -111,7 +114,7 @@ async def test_a_leader_that_is_away_has_no_answer(client: Client) -> None:
 
 
 async def test_nobody_is_answered_after_the_end(client: Client) -> None:
-    """Who looks again and again is told to end."""
+    """A repeated question ends with an error after the stop."""
     offsets = _reader(client)
     await offsets.stop()
 
@@ -120,7 +123,7 @@ async def test_nobody_is_answered_after_the_end(client: Client) -> None:
 
 
 async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> None:
-    """A broker that hangs answers nobody; what the other one said counts."""
+    """A silent broker does not discard the other broker's answer."""
     client.silent = 0
     found = await _reader(client).known_ends(PARTITIONS, 0.3)
 

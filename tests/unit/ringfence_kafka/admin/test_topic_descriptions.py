@@ -1,4 +1,4 @@
-"""What is said of topics where brokers do not all know the same yet."""
+"""Topic descriptions while brokers do not all know the same yet."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +43,7 @@ async def test_settings(code: int, found: dict[str, TopicDescription]) -> None:
 
 
 async def test_just_made() -> None:
-    """Who waits for it waits until both know it."""
+    """A new topic is awaited until both brokers know it."""
     brokers: Any = Brokers(UnknownTopicOrPartitionError.errno, UnknownTopicOrPartitionError.errno, 0)
 
     found = await topic_descriptions.appeared(brokers, ["t"], 60)

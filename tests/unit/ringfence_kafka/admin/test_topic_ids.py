@@ -23,7 +23,7 @@ ANSWER = {"in": TopicIdentity("A", 2)}
 
 
 class _Client:
-    """Of brokers that answer, or raise what is told."""
+    """A client of brokers that answer, or raise the given error."""
 
     def __init__(self, *nodes: int) -> None:
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=node) for node in nodes])
@@ -48,7 +48,7 @@ def _bytes(*parts: bytes | str) -> bytes:
 
 
 def test_the_question() -> None:
-    """Written by hand from Kafka's message definitions: names without IDs, nothing is created, no rights are told."""
+    """The request follows Kafka's message definitions: names without IDs, no topic creation, no permissions."""
     question = topic_ids._metadata(["two", "one"])
 
     expected = _bytes("03", bytes(16), "04", b"one", "00", bytes(16), "04", b"two", "00", "00", "00", "00")
@@ -85,7 +85,7 @@ def test_the_answer() -> None:
 
 
 def test_who_is_asked() -> None:
-    """Whoever answered last first; where it is away, another one, and each of them once."""
+    """The broker that answered last is asked first; if it is away, each other one is asked once."""
     client = _Client(1, 2, 3)
     questions = _questions(client)
 
@@ -105,7 +105,7 @@ def test_who_is_asked() -> None:
 
 @pytest.mark.parametrize("error", [NodeNotReadyError(), KafkaConnectionError(), RequestTimedOutError()])
 def test_nobody_answers(error: Exception) -> None:
-    """Each is asked once, and none is believed any more."""
+    """Each broker is asked once if none answers, and none is believed afterwards."""
     client = _Client(1, 2, 3)
     client.refused = dict.fromkeys((1, 2, 3), error)
     questions = _questions(client)
@@ -163,7 +163,10 @@ UNSURE = "KafkaConnectionError"
 
 @pytest.mark.parametrize("away", [set(), {2}], ids=["all there", "one away"])
 def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One broker hears of it before another one. What the first knows is not asked for again, and who knows more is believed from then on."""
+    """A topic that only one broker knows yet is found.
+
+    Topics that the first broker knows are not asked for again, and the broker that knows more is believed from then on.
+    """
     brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A", "out": "B"})
     brokers.questions._believed = 1
     brokers.away = away
@@ -177,7 +180,7 @@ def test_a_topic_that_was_just_made(away: set[int], monkeypatch: pytest.MonkeyPa
 
 
 def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is none; one that is silent does not keep the answer back."""
+    """A topic that no broker knows does not exist; a silent broker does not delay that answer."""
     brokers = _Brokers(monkeypatch, b1={}, b2={}, b3={})
 
     assert brokers.ask("gone") == [GONE]
@@ -188,7 +191,7 @@ def test_a_topic_that_no_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_was_believed_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, whatever the others say: that a topic is gone, and which one it is then."""
+    """The believed broker decides alone that a topic is gone, and which one exists afterwards."""
     brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
     brokers.questions._believed = 1
     seen = []
@@ -202,7 +205,7 @@ def test_who_was_believed_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("late", [{"in": "A"}, {}], ids=["the topic before it", "none"])
 def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Does not take back what was told when the one that told it is away; until it is so late no more."""
+    """A broker that lags behind does not revoke an answer while the believed one is away, until it has caught up."""
     brokers = _Brokers(monkeypatch, b1={"in": "B"}, b2=late, b3={"in": "B"})
     brokers.questions._believed = 1
     assert brokers.ask("in") == ["B"]
@@ -218,7 +221,7 @@ def test_one_that_is_late(late: dict[str, str], monkeypatch: pytest.MonkeyPatch)
 
 
 def test_made_anew_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are believed once they agree; also one that is alone."""
+    """The other brokers are believed once they agree, even a single one, if the topic was created again while one is away."""
     for others in ({"b2": {"in": "B"}, "b3": {"in": "B"}}, {"b2": {"in": "B"}}):
         brokers = _Brokers(monkeypatch, b1={"in": "A"}, **others)
         brokers.questions._believed = 1
@@ -235,7 +238,7 @@ def test_made_anew_while_one_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one is asked soon, and it last from then on, until it answers again."""
+    """A silent broker is soon replaced by another one, and is asked last until it answers again."""
     brokers = _Brokers(monkeypatch, b1={"in": "A"}, b2={"in": "A"}, b3={"in": "A"})
     brokers.silent = {1}
     brokers.questions._believed = 1
@@ -252,6 +255,6 @@ def test_one_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_broker_is_known() -> None:
-    """That is an answer too."""
+    """A cluster without a known broker raises an error."""
     with pytest.raises(KafkaConnectionError, match="no broker is known"):
         asyncio.run(_questions(_Client()).ask(["in"]))

@@ -17,7 +17,7 @@ SEED = 5
 
 
 def test_follows_the_link() -> None:
-    """Over a link of any width it comes to what takes from a quarter of the limit to half of it, and goes back when that is wide again."""
+    """The size follows the link: a fetch takes between a quarter and half of the limit, at any width."""
     rng = random.Random(SEED)
     for _ in range(200):
         width = 10 ** rng.uniform(4.5, 8)
@@ -36,7 +36,7 @@ def test_follows_the_link() -> None:
 
 
 def test_little_says_nothing() -> None:
-    """What is quick because it is small makes it no larger; else the next that is large would fail."""
+    """A small fetch that is quick does not raise the size; otherwise the next large one would fail."""
     portion = FetchSize(MOST, LIMIT_S)
     portion.failed()
     for _ in range(50):
@@ -76,7 +76,7 @@ async def test_fetches_that_come_too_late() -> None:
 
 
 async def test_fetches_that_are_quick() -> None:
-    """They grow with what came."""
+    """Quick fetches grow with the bytes that came."""
     records: list[Any] = [(0, 0, 9, 9, [], b"x" * (MOST // 8)), (1, 0, 9, 9, [], None)]
     answer = SimpleNamespace(topics=[("t", records)])
     consumer = _consumer(answer)

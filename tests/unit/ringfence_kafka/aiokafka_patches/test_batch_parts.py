@@ -1,4 +1,4 @@
-"""A compressed batch of any size is read in parts: by the core, by aiokafka, and by whoever asks a consumer for all it has."""
+"""A compressed batch of any size is read in parts: by the core, by aiokafka, and by a reader of all records."""
 
 import gzip
 import json
@@ -49,7 +49,10 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 
 
 async def _all(buffers: Buffers, fetched: Fetched) -> tuple[list[Any], int]:
-    """What is read, batch by batch, each freed before the next; the values' lengths, and the most that was counted."""
+    """Return the records, batch by batch, and the most bytes that were counted.
+
+    Each batch is freed before the next; records have the length of their value.
+    """
     found, most = [], 0
     while TP in fetched._records:
         records, held = await buffers.read(fetched, TP)
@@ -95,7 +98,7 @@ async def test_a_worker_reads_it_in_parts(codec: str, read: bool) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("begin", [0, 1, 37, 79])
 async def test_from_within(codec: str, begin: int, read: bool) -> None:
-    """A position in the middle of it: the records from there on, each once. What lies below is not kept."""
+    """A position within a batch yields the records from there on, each once. Earlier ones are not kept."""
     buffers = Buffers(16 * MIB)
     buffers.assign([TP])
     data = _large(80, 40_000, CODECS[codec]) + _large(2, 8, 0, first=80)
@@ -125,7 +128,10 @@ async def test_dropped_and_fetched_again(read: bool) -> None:
 
 
 async def test_aborted_and_control(read: bool) -> None:
-    """Of a large batch that was aborted nothing is decompressed; one behind it comes; the position passes both and their markers."""
+    """A large aborted batch is not decompressed, and the batch behind it is read.
+
+    The position passes both and their markers.
+    """
     lost = stored([Stored(n, value=b"lost" * 100_000) for n in range(20)], 4, 7, TRANSACTIONAL)
     kept = stored([Stored(n, value=b"kept" * 100_000) for n in range(21, 41)], 4, 8, TRANSACTIONAL)
     data = lost + marker(20, 7, abort=True) + kept + marker(41, 8, abort=False)
@@ -139,7 +145,7 @@ async def test_aborted_and_control(read: bool) -> None:
 
 
 async def test_a_million_tiny_records(read: bool) -> None:
-    """The count is what is large: as many as make a batch come at once."""
+    """A million tiny records come in batches of the usual number, because their number is large."""
     data = stored([Stored(n, key=None, value=b"") for n in range(100_000)], 4)
     buffers = Buffers(16 * MIB)
     buffers.assign([TP])
@@ -150,7 +156,7 @@ async def test_a_million_tiny_records(read: bool) -> None:
 
 
 async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
-    """It comes alone; those before and behind it come as ever."""
+    """A record larger than a part comes alone; its neighbours come as usual."""
     records = [Stored(0), Stored(1, value=b"v" * 5 * MIB), Stored(2)]
     buffers = Buffers(16 * MIB)
     buffers.assign([TP])
@@ -160,7 +166,10 @@ async def test_a_record_that_is_larger_than_a_part(read: bool) -> None:
 
 
 async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read piece by piece: sizes and digests stand for it, and it is malformed. Those before and behind it come as ever."""
+    """A record too large for memory is read in pieces, counts as malformed, and is replaced by sizes and digests.
+
+    Its neighbours come as usual.
+    """
     monkeypatch.setattr(LenientRecords, "record_bytes_max", 3 * MIB)
     large = b"v" * 5 * MIB
     records = [
@@ -198,7 +207,7 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
 
 
 async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the third part of a batch: its record is named and all others come as they are."""
+    """A header name that is not UTF-8 marks its record, in any part of a batch; all others come unchanged."""
     monkeypatch.setattr(batch_parts, "PART_BYTES", 300)
     name = Latin1("\u00e9")
     raws = [Raw(b"v" * 100, [("a", b"1"), (name, b"2")] if n in {7, 8} else [], 1) for n in range(12)]
@@ -214,7 +223,7 @@ async def test_a_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("more", [b"", b"\x0c\x00\x00\x01\x01\x00", b"\x00"])
 def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header that counts one record too few or too many: what can be read is read, and then the damage is named."""
+    """A wrong count of records in the header is reported as damage, after the readable records."""
     monkeypatch.setattr(batch_parts, "PART_BYTES", 100)
     good = bytearray(_large(20, 80, 4))
     wrong = bytearray(good)
@@ -230,7 +239,7 @@ def test_count_and_bytes_must_agree(more: bytes, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_core_cuts_as_python_does() -> None:
-    """At every limit of bytes and of records, also within a length."""
+    """The core cuts as Python does at every limit of bytes and records, even within a length."""
     if native.core is None:
         pytest.skip(native.spoken)
     data = _plain([3, 0, 200, 70, 20_000, 1])
@@ -245,7 +254,7 @@ def _plain(sizes: Sequence[int]) -> bytes:
 
 
 def test_a_length_that_none_has() -> None:
-    """A negative length, and one of too many bytes, are damage and no endless search."""
+    """A negative length, or one of too many bytes, is damage and does not cause an endless search."""
     header = _large(3, 80, 1)[:BATCH_HEADER_BYTES]
     for damage in (b"\x01", b"\xff" * 30):
         data = checked(bytearray(header))
@@ -255,7 +264,7 @@ def test_a_length_that_none_has() -> None:
 
 
 async def test_what_is_kept_is_counted() -> None:
-    """Between two parts the window and what is decompressed beyond count as fetched."""
+    """The window and the decompressed bytes beyond a part count as fetched between two parts."""
     data = _large(20, 100_000, 4)
     fetched = Fetched(data)
     parsed = fetched._records[TP]._partition_records
@@ -268,7 +277,7 @@ async def test_what_is_kept_is_counted() -> None:
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 async def test_what_the_core_keeps_is_counted() -> None:
-    """The same of a batch that the core reads."""
+    """The bytes that the core keeps of a batch count as fetched too."""
     data = _large(80, 100_000, 4)
     buffers = Buffers(16 * MIB)
     buffers.assign([TP])
@@ -282,7 +291,7 @@ async def test_what_the_core_keeps_is_counted() -> None:
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
 @pytest.mark.parametrize("codec", CODECS)
 async def test_a_changelog_in_parts(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore reads a batch of any size so, too."""
+    """A restore reads a batch of any size in parts too."""
     monkeypatch.setattr(native_changelog, "BYTES_AT_ONCE", 100_000)
     fetched = Fetched(_large(60, 40_000, CODECS[codec]) + _large(3, 8, 0, first=60))
     found: list[int] = []
@@ -331,7 +340,7 @@ async def test_what_the_core_leaves_in_the_middle(take: str, monkeypatch: pytest
 
 
 async def test_who_asks_for_all_gets_a_part() -> None:
-    """``getmany`` without a number returned every record of a batch."""
+    """A reader that asks for all records gets a part, as ``getmany`` without a number would return a whole batch."""
     fetched = Fetched(_large(60, 100_000, 4))
     result = fetched._records[TP]
     counts = []
@@ -343,7 +352,7 @@ async def test_who_asks_for_all_gets_a_part() -> None:
 
 
 async def test_headers_count() -> None:
-    """Records of nothing but headers: their objects are what is large."""
+    """Records of headers alone are bounded too, because their objects are large."""
     records = [Stored(n, key=None, value=None, headers=[("", None)] * 5_000) for n in range(20)]
     result = Fetched(stored(records, 4))._records[TP]
 
@@ -351,7 +360,7 @@ async def test_headers_count() -> None:
 
 
 def test_an_empty_batch() -> None:
-    """The broker's cleaner leaves a batch without records."""
+    """A batch without records, as the broker's cleaner leaves it, is skipped."""
     empty = bytearray(_large(1, 8, 4)[:BATCH_HEADER_BYTES])
     empty[8:12] = (BATCH_HEADER_BYTES - 12).to_bytes(4, "big")
     empty[57:61] = bytes(4)
@@ -360,7 +369,7 @@ def test_an_empty_batch() -> None:
 
 
 def test_a_part_is_a_batch() -> None:
-    """Aiokafka's reader takes it for one, with offsets and times of the batch that it comes from."""
+    """A part is a batch for aiokafka's reader, with offsets and times of its own batch."""
     whole = _large(5, 80, 4, first=100)
     parts = RecordBytes(whole[:BATCH_HEADER_BYTES], whole[BATCH_HEADER_BYTES:])
     first, count = parts.next(1, 2)

@@ -95,7 +95,7 @@ class Log:
         self.batches.append((self.end, bytes(data)))
 
     def fetch(self, begin: int) -> LenientRecords:
-        """What a broker answers: batches from that which holds ``begin``, and the aborted transactions of that stretch."""
+        """Return a broker's answer: batches from the one with ``begin`` on, and the aborted transactions of that range."""
         data = b"".join(data for end, data in self.batches if end > begin)
         aborted = [(producer, first) for producer, first, marker in self.aborted if marker >= begin]
         return LenientRecords(TP, PartedRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
@@ -103,7 +103,7 @@ class Log:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_nothing_is_lost_or_comes_twice(seed: int) -> None:
-    """From any offset all committed records come once, in order; those with such names are named, and no others."""
+    """All committed records come once and in order from any offset; exactly those with malformed names are marked."""
     log = Log(seed)
     begin = log.random.randint(0, log.end - 1)
     records = log.fetch(begin)
@@ -138,7 +138,7 @@ def test_name_in_a_reason() -> None:
 
 
 def test_before_what_is_damaged() -> None:
-    """What can be read comes first; a fetch that begins with the damaged batch says that it is damaged."""
+    """Readable records come first; a fetch that begins with the damaged batch reports the damage."""
     good, bad = (bytes(batch([Raw(b"v", timestamp=1)]).build()) for _ in range(2))
     data = good + struct.pack(">q", 1) + bad[8:-1] + b"\x7f"
     first = LenientRecords(TP, PartedRecords(data), [], 0, None, None, True, READ_COMMITTED)

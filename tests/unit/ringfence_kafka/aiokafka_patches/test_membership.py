@@ -15,7 +15,7 @@ JOIN = JoinGroupRequest("group", 1, 1, "member", "", "consumer", [])
 
 
 class Coordinator:
-    """What of aiokafka's coordinator matters here: what it is asked to do, in order."""
+    """The parts of aiokafka's coordinator that are used here, with its actions in order."""
 
     def __init__(self, *answers: int | Exception) -> None:
         self.member_id = "member"
@@ -55,7 +55,7 @@ def test_what_is_changed_exists() -> None:
 
 
 async def test_goes_on_until_the_group_shares_out() -> None:
-    """Nothing is given up before the answer, and what was had is given up before the answer is acted upon."""
+    """A member keeps its partitions until the answer, and gives them up before it acts on the answer."""
     coordinator = _rejoining(0)
     await coordinator._on_join_prepare("what was had")
     before = list(coordinator.did)
@@ -66,7 +66,7 @@ async def test_goes_on_until_the_group_shares_out() -> None:
 
 
 async def test_goes_on_while_the_coordinator_cannot_say() -> None:
-    """It is asked again as the same member; once it has said it, nothing is given up a second time."""
+    """A member asks again while the coordinator cannot answer, and gives its partitions up only once."""
     coordinator = _rejoining(KafkaConnectionError(), GroupLoadInProgressError.errno, 0, 0)
     await coordinator._on_join_prepare("all")
     with pytest.raises(KafkaConnectionError):
@@ -81,7 +81,7 @@ async def test_goes_on_while_the_coordinator_cannot_say() -> None:
 
 
 async def test_other_answers_say_nothing() -> None:
-    """A lane asks for heartbeats meanwhile."""
+    """Answers to heartbeats, which a lane requests meanwhile, do not take partitions away."""
     coordinator = _rejoining(0, 0)
     await coordinator._on_join_prepare("all")
     await coordinator._send_req(HeartbeatRequest("group", 1, "member"))
@@ -90,7 +90,10 @@ async def test_other_answers_say_nothing() -> None:
 
 
 async def test_no_member_any_more() -> None:
-    """Others may have it all: it is given up at once, whether the answer says so or it was known before."""
+    """A removed member gives its partitions up at once, because others may have them.
+
+    It may learn that from the answer or have known it.
+    """
     told = _rejoining(UnknownMemberIdError.errno)
     await told._on_join_prepare("all")
     await told._send_req(JOIN)

@@ -1,4 +1,4 @@
-"""What aiokafka's own sender is given of a transaction: aiokafka's objects, without a broker."""
+"""The parts of a transaction that reach aiokafka's own sender: aiokafka's objects, without a broker."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ class Sender:
         cluster.update_metadata(MetadataResponse_v0([(NODE, "localhost", 1)], topics))
         self.accumulator._cluster = cluster
         self.fails: Exception | None = None
-        """What becomes of requests."""
+        """The error that ends requests; None = they succeed."""
         self.producer.client.send = self._send
         self.way = TransactionV1(self.producer, "lane")
         self.manager.set_pid_and_epoch(7, 0)
@@ -54,7 +54,7 @@ class Sender:
         return added
 
     def sent(self) -> list[TopicPartition]:
-        """What would go out now."""
+        """Return the partitions with batches that would go out now."""
         nodes, _ = self.accumulator.drain_by_nodes(ignore_nodes=set(), muted_partitions=frozenset())
         return sorted(nodes.get(NODE, {}))
 
@@ -70,7 +70,7 @@ def _offsets() -> TxnOffsetCommitRequest:
 
 
 async def test_refused_in_part() -> None:
-    """Of a transaction in which a partition was refused, nothing goes out that is not in it, and who waits for it learns why."""
+    """A transaction with a refused partition sends no batch outside it, and each waiting caller learns the reason."""
     sender = Sender()
     await sender.way.begin()
     both = [await sender.add(OUT), await sender.add(LOG)]
@@ -85,7 +85,7 @@ async def test_refused_in_part() -> None:
 
 
 async def test_added_one_by_one() -> None:
-    """What is in it goes out; what was asked for and not answered yet waits."""
+    """Batches of added partitions go out; those of partitions without an answer yet wait."""
     sender = Sender()
     await sender.way.begin()
     await sender.add(OUT)
@@ -117,7 +117,7 @@ async def test_sent_again_after_its_transaction() -> None:
 @pytest.mark.parametrize("error", [KafkaConnectionError("closed"), RequestTimedOutError()])
 @pytest.mark.parametrize("request_", [_end(), _offsets()])
 async def test_what_may_come_late(request_: Any, error: Exception) -> None:
-    """Whatever took its answer away: nobody begins another transaction in that epoch."""
+    """A transaction whose answer was lost, for any reason, prevents another one in that epoch."""
     sender = Sender()
     await sender.way.begin()
     sender.fails = error
@@ -137,7 +137,7 @@ async def test_what_may_come_late(request_: Any, error: Exception) -> None:
     ],
 )
 async def test_what_cannot_come_late(request_: Any, error: Exception | None) -> None:
-    """What was not sent, what was answered, and what is of no transaction."""
+    """Requests that were not sent, were answered, or belong to no transaction allow the next one."""
     sender = Sender()
     sender.fails = error
     with contextlib.nullcontext() if error is None else pytest.raises(type(error)):

@@ -29,13 +29,13 @@ def _issued(folder: Path, begins: datetime, ends: datetime) -> Path:
     ids=["valid", "expired", "not yet valid"],
 )
 def test_validity(tmp_path: Path, begins: timedelta, ends: timedelta, expected: str) -> None:
-    """Of the first certificate of the file, whatever stands before it."""
+    """The validity is that of the first certificate in the file, whatever precedes it."""
     assert certificate_validity.fault(_issued(tmp_path, NOW + begins, NOW + ends)) == expected
 
 
 @pytest.mark.parametrize("content", ["", "-----BEGIN CERTIFICATE-----", "no PEM", None])
 def test_what_cannot_be_read(tmp_path: Path, content: str | None) -> None:
-    """Says nothing: who uses the file says it better."""
+    """An unreadable certificate gives no error here, because its user reports it better."""
     path = tmp_path / "some.pem"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""What keeps a client out: certificate files that cannot be used, in one error that names them and without a question; who closes the connection."""
+"""Certificate files that cannot be used, in one error that names them and without a prompt; and closed connections."""
 
 import asyncio
 from pathlib import Path
@@ -29,7 +29,7 @@ def certificate(tmp_path: Path) -> dict[str, str]:
 
 
 def _fault(**files: str) -> str:
-    """What a person reads; both kinds of client say the same."""
+    """Return the error that a person reads, which is the same for both kinds of client."""
     kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **files})
     with pytest.raises(ConfigurationError) as aiokafka:
         client_options.client_options(kafka)
@@ -98,7 +98,10 @@ def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_connection_that_is_closed_at_once() -> None:
-    """Another protocol is wanted, perhaps. Not of who was in before: then it is what stands before a broker that is away."""
+    """A connection that closes at once suggests another protocol.
+
+    A client that was connected before gets no such error, because a proxy without its broker closes connections too.
+    """
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()

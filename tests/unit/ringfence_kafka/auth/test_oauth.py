@@ -42,7 +42,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Provider(HTTPServer):
-    """Gives what it is told to give."""
+    """A token provider that gives the answer set by the test."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
@@ -117,7 +117,7 @@ def _jwt(**claims: Any) -> str:
     ],
 )
 def test_a_function(name: str, text: str, life_s: float) -> None:
-    """It returns the token, with or without its end, or awaits it."""
+    """A token function returns the token with or without its end, or a coroutine for it."""
     found = TokenSource(_kafka(sasl_oauth_callback=_module(name, text))).current()
 
     assert found.text == "abc"
@@ -125,7 +125,7 @@ def test_a_function(name: str, text: str, life_s: float) -> None:
 
 
 def test_a_token_that_tells_its_end() -> None:
-    """A JWT has it in its claims."""
+    """A JWT gives its end in its claims."""
     text = _jwt(sub="x", exp=int(time.time()) + 1234)
     source = TokenSource(_kafka(sasl_oauth_callback=_module("t_jwt", f"def token(): return {text!r}")))
 
@@ -133,7 +133,7 @@ def test_a_token_that_tells_its_end() -> None:
 
 
 async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One token serves until most of its life is over; then another is fetched, before it has ended."""
+    """A token serves until most of its life is over, and is renewed before its end."""
     text = "import itertools, time\nnumbers = itertools.count()\ndef token(): return f'n{next(numbers)}', time.time() + 100"
     tokens = Tokens(_kafka(sasl_oauth_callback=_module("t_kept", text)))
     now = time.time()
@@ -157,7 +157,7 @@ async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
-    """The key, and what it did."""
+    """A function that fails is reported with its key and its result."""
     source = TokenSource(_kafka(sasl_oauth_callback=_module(name, text)))
 
     with pytest.raises(PrerequisiteError) as caught:
@@ -175,7 +175,7 @@ def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
     ],
 )
 def test_no_function(callback: str, complaint: str) -> None:
-    """Said before any client is made."""
+    """A missing token function is reported before any client is made."""
     with pytest.raises(ConfigurationError) as caught:
         client_options(_kafka(sasl_oauth_callback=callback))
 
@@ -183,7 +183,7 @@ def test_no_function(callback: str, complaint: str) -> None:
 
 
 async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider that is away ends no client: aiokafka has an error that it retries. Verbs say why, at once."""
+    """A provider that is away ends no client, because aiokafka retries that error. Verbs report the reason at once."""
     kafka = _kafka(sasl_oauth_callback=_module("t_away", "def token(): raise OSError('away')"))
 
     with pytest.raises(KafkaConnectionError, match="fails: OSError: away"):
@@ -227,7 +227,7 @@ def test_client_credentials(provider: Provider) -> None:
 
 
 def test_a_provider_that_refuses(provider: Provider) -> None:
-    """The ID, where the secret stands, and not the secret."""
+    """A refusal names the ID and the place of the secret, and not the secret."""
     provider.status = 401
 
     with pytest.raises(PrerequisiteError) as caught:
@@ -241,7 +241,7 @@ def test_a_provider_that_refuses(provider: Provider) -> None:
 
 
 def test_a_refusal_in_the_body(provider: Provider) -> None:
-    """Some providers refuse with HTTP 200."""
+    """A refusal with HTTP 200 is recognized in its body."""
     provider.answer = {"error": "invalid_client"}
 
     with pytest.raises(PrerequisiteError, match=r"'ringfence:1' \(invalid_client\): fix the ID"):
@@ -249,7 +249,7 @@ def test_a_refusal_in_the_body(provider: Provider) -> None:
 
 
 def test_a_provider_that_fails(provider: Provider) -> None:
-    """A server's error is not blamed on ID or secret."""
+    """A server error does not blame ID or secret."""
     provider.status = 503
 
     with pytest.raises(PrerequisiteError, match=r"gives no token \(HTTPError: 503"):
@@ -258,7 +258,7 @@ def test_a_provider_that_fails(provider: Provider) -> None:
 
 @pytest.mark.parametrize("status", [200, 401])
 def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture, status: int) -> None:
-    """Neither the secret nor the token is logged at any level, in any form."""
+    """The secret and the token are never logged, at any level and in any form."""
     provider.status = status
     caplog.set_level(logging.DEBUG)
     for name in ("", "urllib3", "requests", "authlib"):
@@ -273,7 +273,7 @@ def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture,
 
 
 def test_a_token_of_a_provider_that_tells_its_end(provider: Provider) -> None:
-    """Without ``expires_in`` the claims of a JWT say when it expires."""
+    """The claims of a JWT give its end if ``expires_in`` is missing."""
     provider.answer = {"access_token": _jwt(exp=int(time.time()) + 1234)}
 
     assert TokenSource(_credentials(provider)).current().expires == pytest.approx(time.time() + 1234, abs=10)
@@ -298,7 +298,7 @@ def test_the_certificate_of_a_provider(
 
 @pytest.mark.parametrize("answer", ["nothing", {}, {"token": "x"}, None])
 def test_a_provider_that_gives_none(provider: Provider, answer: object) -> None:
-    """Whatever it answers instead."""
+    """A provider without a token is an error, whatever it answers instead."""
     provider.answer = answer
 
     with pytest.raises(PrerequisiteError, match="gives no token"):
@@ -306,7 +306,7 @@ def test_a_provider_that_gives_none(provider: Provider, answer: object) -> None:
 
 
 def test_nobody_there() -> None:
-    """An address where nothing listens."""
+    """An address without a listener is reported as a provider without a token."""
     keys = {
         "sasl_oauth_token_url": "http://127.0.0.1:1/",
         "sasl_oauth_client_id": "a",
@@ -318,7 +318,7 @@ def test_nobody_there() -> None:
 
 
 def test_from_a_command_config(tmp_path: Path, provider: Provider) -> None:
-    """As Java's own notation has it."""
+    """A command config provides credentials in Java's own notation."""
     path = tmp_path / "client.properties"
     path.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
@@ -351,7 +351,7 @@ def test_each_client(provider: Provider) -> None:
 
 
 def test_who_cannot_call_it_says_so_first() -> None:
-    """Neither the cluster is asked nor Spark started: no broker is there."""
+    """A client that cannot call the function is refused before the cluster is asked or Spark starts."""
     keys = BEARER | {
         "bootstrap_servers": "127.0.0.1:1",
         "sasl_oauth_callback": _module("t_first", "def token(): return 'abc'"),
@@ -407,7 +407,7 @@ def test_who_cannot_call_it_says_so_first() -> None:
     ],
 )
 def test_settings_that_do_not_fit(keys: dict[str, str], complaint: str) -> None:
-    """Each names the keys and the way out."""
+    """Settings that do not fit are named with the way out."""
     with pytest.raises(ConfigurationError) as caught:
         _kafka(**keys)
 
@@ -416,7 +416,7 @@ def test_settings_that_do_not_fit(keys: dict[str, str], complaint: str) -> None:
 
 
 async def test_a_login_has_an_end() -> None:
-    """A broker that answers the end of a refused login with more is not answered for ever."""
+    """A login ends even if a broker keeps answering after it has refused."""
     login = TokenLogin(sasl_oauth_token_provider=None)
 
     assert await login.step(b'{"status":"invalid_token"}') == (b"\x01", True)

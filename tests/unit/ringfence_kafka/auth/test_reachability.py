@@ -15,14 +15,14 @@ from ringfence_kafka.process import command_line
 
 
 def test_somebody_listens() -> None:
-    """One address of several is enough."""
+    """One listening address of several is enough."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         reachability.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
 
 
 def test_nobody_listens() -> None:
-    """The text of every verb, at once."""
+    """A cluster without a listener is reported at once, in the words of every verb."""
     began = time.monotonic()
 
     with pytest.raises(
@@ -34,7 +34,7 @@ def test_nobody_listens() -> None:
 
 
 def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow answer is no refusal."""
+    """A slow answer does not count as a refusal."""
 
     def slow(_address: object, _limit: float) -> socket.socket:
         raise TimeoutError
@@ -48,7 +48,7 @@ def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_verbs_of_spark_look_first(
     verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before Spark's libraries are loaded."""
+    """Verbs that use Spark look for a broker before they load its libraries."""
     path = tmp_path / "ringfence.toml"
     path.write_text('[[addresses]]\nname = "orders"\n')
     monkeypatch.setitem(sys.modules, "reconcile.job", None)  # importing it fails

@@ -16,7 +16,10 @@ Asked = Callable[..., Awaitable[tuple[list[bool], list[str]]]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Asked:
-    """What a watch said before each question, and what it logged, by what the questions end with."""
+    """Run a watch over questions with these endings.
+
+    Returns its state before each question, and its log lines.
+    """
     monkeypatch.setattr(broker_watch, "INTERVAL_S", 0.0)
 
     async def run(
@@ -44,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_away_and_back(asked: Asked) -> None:
-    """Whatever the question ends with: who asked goes on asking."""
+    """The watch continues to ask, whatever ends a question."""
     seen, said = await asked(None, OSError("gone"), TimeoutError(), None)
 
     assert seen == [False, False, True, True, False]
@@ -55,7 +58,10 @@ async def test_away_and_back(asked: Asked) -> None:
 
 
 async def test_a_connection_that_was_closed(asked: Asked) -> None:
-    """Says nothing of the broker until the next one is closed as well; who is away is not asked twice."""
+    """A closed connection counts as absence only if the next one is closed too.
+
+    An absent broker is not asked twice.
+    """
     closed = KafkaConnectionError("closed")
     seen, said = await asked(None, closed, None, closed, closed, closed, None)
 
@@ -80,7 +86,7 @@ async def test_a_connection_that_was_closed(asked: Asked) -> None:
 async def test_why_it_lets_nobody_in(
     asked: Asked, ending: Exception, found: Exception | None, said: list[str]
 ) -> None:
-    """Is said once, where somebody is there to ask."""
+    """A denial of access is logged once, if the reason can be found out."""
 
     async def denied() -> Exception | None:
         if isinstance(found, ConfigurationError | TimeoutError):

@@ -30,7 +30,7 @@ async def _turn() -> None:
 
 
 async def test_one_request_for_many() -> None:
-    """What is asked in one turn is one request; what comes while it is under way is the next, also the same question."""
+    """Questions of one turn form one request; those that come meanwhile form the next, even repeated ones."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
     first = [asyncio.create_task(together.ask(name)) for name in ("a", "b", "a")]
@@ -61,7 +61,7 @@ async def test_error_of_one_question() -> None:
 
 
 async def test_cancelled_while_it_waits() -> None:
-    """Who is cancelled takes nobody along, and is not asked for any more where its request has not begun."""
+    """A cancelled caller does not cancel others, and its question is dropped if the request has not begun."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
     one, other = (asyncio.create_task(together.ask("a")) for _ in range(2))
@@ -80,7 +80,7 @@ async def test_cancelled_while_it_waits() -> None:
 
 
 async def test_stopped_before_it_began() -> None:
-    """Whoever asks as it is stopped is told so too."""
+    """A question asked during the stop ends with the same error."""
     together = RequestCoalescer(Oracle())
     asked = asyncio.create_task(together.ask("a"))
     await asyncio.sleep(0)  # it has asked, and nothing has begun
@@ -91,7 +91,7 @@ async def test_stopped_before_it_began() -> None:
 
 
 async def test_stopped() -> None:
-    """Nobody waits for ever: neither who is being answered, nor who comes next, nor who comes too late."""
+    """A stop ends every wait: for the running request, for the next one, and for a late question."""
     oracle = Oracle()
     together = RequestCoalescer(oracle)
     waiting = [asyncio.create_task(together.ask("a"))]

@@ -22,7 +22,7 @@ def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, s
 
 
 async def test_one_slice_a_turn_of_all_together() -> None:
-    """However many there are, others on the loop have their turn between any two slices."""
+    """Other tasks on the loop get their turn between any two slices, however many computations run."""
     seen: list[str] = []
     slices = TimeSlices(0.0, 0.0)
     with_no_time = [_counting(3, seen, "a"), _counting(3, seen, "b")]
@@ -46,7 +46,7 @@ async def test_one_slice_a_turn_of_all_together() -> None:
 
 
 async def test_busy_loop_is_shared() -> None:
-    """Where others take long between two slices, a slice is as long, up to its limit: an opening is not starved by lanes that work."""
+    """A slice becomes as long as other work between two slices, up to its limit, so that busy lanes do not starve an opening."""
     slices = TimeSlices(0.001, 0.02)
     seen: list[str] = []
 
@@ -73,7 +73,7 @@ async def test_busy_loop_is_shared() -> None:
 
 
 async def test_rests() -> None:
-    """Where nobody waits for it, it takes half of the time at most."""
+    """A computation that nobody waits for takes at most half of the time."""
     slices = TimeSlices(0.002, 0.002)
     worked = 0.0
 
@@ -93,7 +93,7 @@ async def test_rests() -> None:
 
 
 async def test_cancelled_between_two_slices() -> None:
-    """What the computation holds is let go at once, and the next has its turn."""
+    """A cancelled computation releases its resources at once, and the next has its turn."""
     seen: list[str] = []
     slices = TimeSlices()
 

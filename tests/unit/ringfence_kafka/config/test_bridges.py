@@ -1,4 +1,4 @@
-"""``[[bridges]]`` and ``[[cluster_connections]]``: what is valid, and what a person reads where it is not."""
+"""``[[bridges]]`` and ``[[cluster_connections]]``: valid settings, and the errors for others."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ def _fault(data: dict[str, Any]) -> str:
 
 
 def test_bridge_defaults() -> None:
-    """What is not said is as documented, and the source is [kafka]."""
+    """Omitted settings have the documented defaults, and the source is [kafka]."""
     (bridge,) = validate(_bridge()).bridges
 
     assert (bridge.user_ids, bridge.use_duplicate_detection, bridge.start) == ("check", True, "earliest")
@@ -54,7 +54,7 @@ def test_bridge_defaults() -> None:
 
 
 def test_target_as_configured_here() -> None:
-    """Rules of the target are those of the address of that name, else of [address_defaults]."""
+    """The target's rules are those of the address of that name, else of [address_defaults]."""
     data = _bridge() | {
         "addresses": [{"name": "orders", "partitioner": "crc32"}],
         "address_defaults": {"group_header": "X"},
@@ -67,7 +67,7 @@ def test_target_as_configured_here() -> None:
 
 
 def test_target_by_patterns() -> None:
-    """A pattern among the addresses sets defaults for addresses of other clusters too; what is nearer wins."""
+    """A pattern among the addresses sets defaults for addresses of other clusters too; the more specific one counts."""
     data = _bridge() | {
         "addresses": [
             {"name": "orders-*", "partitioner": "crc32", "group_header": "Y"},
@@ -98,7 +98,7 @@ def test_target_by_patterns() -> None:
     ],
 )
 def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
-    """What the defaults make of an address elsewhere is looked at before anything starts."""
+    """An address elsewhere is checked with the defaults before anything starts."""
     found = _fault(tables | {"address_defaults": {"default_group": "none"}})
 
     assert "its address 'orders' has default_group = 'none' has no effect without group_header" in found
@@ -128,7 +128,7 @@ def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     ],
 )
 def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
-    """Each fault is one line that names it, and the way out."""
+    """Each problem of a bridge is one line that names it, and the way out."""
     found = _fault(_bridge(**keys))
 
     assert said in found
@@ -145,7 +145,7 @@ def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
     ],
 )  # fmt: skip
 def test_quarantine_of_another(tables: dict[str, Any], said: str) -> None:
-    """What the target refuses is never put where something else is kept."""
+    """Messages that the target refuses never go to a topic with another use."""
     found = _fault(tables | _bridge(name="payments"))
 
     assert found.startswith(
@@ -156,14 +156,17 @@ def test_quarantine_of_another(tables: dict[str, Any], said: str) -> None:
 
 
 def test_added_header_that_is_an_id() -> None:
-    """One ID for all messages would lose all but one of them."""
+    """An added header that serves as ID is refused, because all messages but one would be lost."""
     data = _bridge(add_headers={"_AMQ_DUPL_ID": "x"}) | {"addresses": [{"name": "orders"}]}
 
     assert "would give all messages one duplicate ID" in _fault(data)
 
 
 def test_one_cluster_for_two_members() -> None:
-    """It may stand in for a member that is lost where each group goes to one; else it would have everything twice."""
+    """Two members may share a cluster if each group has one member, as a stand-in for a lost one.
+
+    Otherwise it would get everything twice.
+    """
     members = [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]
     found = plans(validate(_connection(members=members, load_balancing="strict", addresses=["orders-a"])))
 
@@ -209,7 +212,7 @@ def test_one_cluster_for_two_members() -> None:
     ],
 )
 def test_faulty_connection(keys: dict[str, Any], said: str) -> None:
-    """Each fault is one line that names it, and the way out."""
+    """Each problem of a connection is one line that names it, and the way out."""
     found = _fault(_connection(**keys))
 
     assert said in found
@@ -247,14 +250,14 @@ def test_connection_names() -> None:
     ],
 )
 def test_patterns_leave_out_targets(keys: dict[str, Any], configured: list[str], names: list[str]) -> None:
-    """What a connection itself brings here is forwarded only if it is named: consumers read it here."""
+    """A topic that a connection itself fills is forwarded only if it is named, because consumers read it here."""
     (connection,) = validate(_connection(**keys)).cluster_connections
 
     assert connection.names(configured) == names
 
 
 def test_strict_includes_this() -> None:
-    """Each group belongs to one member, and that may be this one."""
+    """A strict connection includes this member, which may own groups too."""
     (connection,) = validate(_connection(load_balancing="strict")).cluster_connections
 
     assert connection.targets == ["berlin", "paris"]
@@ -262,7 +265,7 @@ def test_strict_includes_this() -> None:
 
 
 def test_names_are_hops() -> None:
-    """What a bridge may be called, a hop can carry."""
+    """A hop can carry every valid name of a bridge."""
     name = "a.b_C-9" * 28
     (bridge,) = validate(_bridge(name=name)).bridges
     found = hop.Hop(hop.Source(bridge.name, "A" * 22, 0), 1)
@@ -278,7 +281,7 @@ def test_duplicate_names() -> None:
 
 
 def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The variable that holds a password of a bridge's or a member's is no setting, whatever its name."""
+    """A variable with the password of a bridge or member does not count as a setting, whatever its name."""
     for name in ("RINGFENCE_A__B", "RINGFENCE_C__D", "RINGFENCE_E__F"):
         monkeypatch.setenv(name, "x")
     sasl = 'bootstrap_servers = "h:1"\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
@@ -301,7 +304,7 @@ def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_tables_cannot_come_from_the_environment(tmp_path: Path) -> None:
-    """There are several: a variable cannot say which."""
+    """A table that exists several times cannot come from the environment, because a variable cannot name one."""
     file = tmp_path / "ringfence.toml"
     file.write_text("")
 
@@ -321,7 +324,7 @@ def test_tables_cannot_come_from_the_environment(tmp_path: Path) -> None:
     ],
 )
 def test_window_follows_the_target(tables: dict[str, Any], window: int) -> None:
-    """What may be under way is what the target tells apart, as far as the configuration knows."""
+    """The window equals the number of messages that the target distinguishes, as far as the configuration knows."""
     for made in (_bridge(), _connection(addresses=["orders"])):
         (plan,) = plans(validate(made | tables))
 
@@ -340,7 +343,7 @@ def test_window_that_is_set() -> None:
 
 
 def test_window_without_hops() -> None:
-    """Where the target tells nothing apart its size bounds nothing."""
+    """The target's size does not bound the window if the target detects nothing."""
     small = {"addresses": [{"name": "orders", "id_cache_size": 10}]}
 
     for window in ({}, {"window": 5_000}):
@@ -362,7 +365,10 @@ def test_window_without_hops() -> None:
     ],
 )  # fmt: skip
 def test_window_beyond_the_target(made: dict[str, Any]) -> None:
-    """What the target would forget while it is under way would come twice: it is refused, with both numbers and the way out."""
+    """A window larger than the target's memory is refused, because forgotten messages in flight would be accepted twice.
+
+    The error has both numbers and the way out.
+    """
     found = _fault(made)
 
     assert "window = 2001 is more than id_cache_size = 2000 of its target address 'orders'" in found
@@ -371,7 +377,7 @@ def test_window_beyond_the_target(made: dict[str, Any]) -> None:
 
 
 def test_window_under_way_is_told_apart() -> None:
-    """All that a connection has under way is known when its successor sends it again."""
+    """All messages that a connection has in flight are known when its successor sends them again."""
     (plan,) = plans(
         validate(_connection(addresses=["a"]) | {"addresses": [{"name": "a", "id_cache_size": 2_000}]})
     )

@@ -1,4 +1,4 @@
-"""Chains of addresses: which are allowed, in which order they stand, and which topics they need."""
+"""Chains of addresses: permitted chains, their order, and their topics."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _chained(*pairs: tuple[str, str], **keys: Any) -> Settings:
 
 
 def test_the_order_of_a_chain() -> None:
-    """Each address stands behind the one that feeds it, wherever the file has it."""
+    """An address comes after the one that feeds it, in any order of the file."""
     settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
 
     assert [address_settings.name for address_settings in addresses.upstream_first(settings.addresses)] == [
@@ -43,7 +43,7 @@ def test_the_order_of_a_chain() -> None:
     ],
 )
 def test_a_cycle_is_refused_with_its_path(pairs: list[tuple[str, str]], path: str) -> None:
-    """Messages would go round for ever."""
+    """A cycle is refused with its path, because messages would circulate forever."""
     with pytest.raises(ConfigurationError) as raised:
         _chained(*pairs)
 
@@ -90,7 +90,10 @@ def test_bridges_into_a_chain(bridge: dict[str, str], fault: str) -> None:
 
 
 def test_a_cluster_connection_names_no_chained_address() -> None:
-    """Its copy would be written into an accepted topic of the other cluster."""
+    """A cluster connection must not name a chained address.
+
+    Its copy would go into an accepted topic of the other cluster.
+    """
     members = [{"name": name, "bootstrap_servers": f"{name}:9092"} for name in ("x", "y")]
     with pytest.raises(ConfigurationError, match="leave 'b' out of its addresses"):
         _chained(
@@ -149,7 +152,7 @@ KEY = chained_key("a.accepted")
 def test_positions_when_a_chain_is_made_or_broken(
     now: list[tuple[str, str]], kept: dict[str, Position], rules: list[str], expected: dict[str, Position]
 ) -> None:
-    """A run goes on from where the input was judged, and not from where an accepted topic was read to."""
+    """A run continues from where the input was judged, and not from where an accepted topic was read to."""
     stated = {"a": {"accepted_topic": "a.accepted"}, "b": {"input_topic": "a.accepted"}}
     found = positions_of(_chained(*now).addresses, kept, {rule: stated[rule] for rule in rules})
 
@@ -157,7 +160,10 @@ def test_positions_when_a_chain_is_made_or_broken(
 
 
 def test_a_topic_of_two_addresses_is_checked_for_both() -> None:
-    """What compaction deletes is missing in the accepted topic of the first address and in the input of the second."""
+    """A topic shared by two addresses is checked for both.
+
+    Records deleted by compaction are missing in the first one's accepted topic and in the second one's input.
+    """
     settings = _chained(("a", ""), ("b", "a"))
     topics = {
         setting: TopicDescription(

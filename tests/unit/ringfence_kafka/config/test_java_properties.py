@@ -27,7 +27,7 @@ from ringfence_kafka.config.properties import parse_java
     ],
 )
 def test_files(text: str, expected: dict[str, str]) -> None:
-    """Comments, separators, escapes and lines that go on in the next."""
+    """A properties file may have comments, separators, escapes and continued lines."""
     assert parse_java(text) == expected
 
 

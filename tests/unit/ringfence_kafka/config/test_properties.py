@@ -1,4 +1,4 @@
-"""Kafka's own names in the configuration and on the command line: what they mean, who gets them, what is refused."""
+"""Kafka's own property names in the configuration and on the command line: meaning, recipients and refusals."""
 
 import subprocess
 from pathlib import Path
@@ -56,7 +56,7 @@ def _load(tmp_path: Path, text: str, connection: Connection, **environ: str) -> 
 
 
 def test_each_client_gets_what_it_knows() -> None:
-    """Each by its own names, librdkafka and Java by Kafka's; what one does not know is left out there."""
+    """Each client gets the properties that it knows, under its own names, and none of the others."""
     kafka = _kafka(
         properties={
             "client.dns.lookup": "use_all_dns_ips",
@@ -84,19 +84,19 @@ def test_each_client_gets_what_it_knows() -> None:
 
 
 def test_none_is_no_compression() -> None:
-    """Kafka's word for it is none of aiokafka's."""
+    """The value none of Kafka's property means no compression for aiokafka."""
     assert producer_options(_kafka(properties={"compression.type": "none"}))["compression_type"] is None
 
 
 def test_keys_by_kafkas_names() -> None:
-    """A property that is a key of [kafka] is that key."""
+    """A property that equals a key of [kafka] sets that key."""
     kafka = _kafka(properties={"bootstrap.servers": "k:1", "security.protocol": "SSL"})
 
     assert (kafka.bootstrap_servers, kafka.security_protocol, kafka.properties) == ("k:1", "SSL", {})
 
 
 def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
-    """Login and password of Java's own notation; the password stays in the file."""
+    """A command config in Java's notation gives login and password, and the password stays in the file."""
     kafka = _kafka(command_config=str(command_config))
 
     assert (kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username) == (
@@ -112,7 +112,7 @@ def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
 
 
 def test_pem_stores(tmp_path: Path) -> None:
-    """A truststore in PEM is ssl_cafile, a keystore in PEM certificate and key."""
+    """A truststore in PEM sets ssl_cafile, and a keystore in PEM sets certificate and key."""
     pem = tmp_path / "all.pem"
     pem.write_text("")
     path = tmp_path / "client.properties"
@@ -131,7 +131,7 @@ def test_pem_stores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OWNED)
 def test_what_ringfence_owns(name: str) -> None:
-    """Refused with the reason, whatever the value."""
+    """A property that Ringfence sets itself is refused with the reason, whatever its value."""
     said = _fault(properties={name: "1"})
 
     assert f"properties: {name}: {OWNED[name]}: remove it" in said
@@ -167,7 +167,7 @@ def test_nothing_is_both() -> None:
     ],
 )
 def test_refused(properties: dict[str, Any], complaint: str) -> None:
-    """Each fault names the property and the way out, and no secret."""
+    """A refused property is named with the way out, and without a secret."""
     said = _fault(properties=properties)
 
     assert complaint in said
@@ -199,7 +199,7 @@ def test_two_answers() -> None:
     ],
 )
 def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
-    """The file is named, and what is wrong in it."""
+    """A file that is refused is named with its problem."""
     path = tmp_path / "client.properties"
     path.write_text(text)
 
@@ -210,7 +210,7 @@ def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
 
 
 def test_a_store_of_javas_is_told_once(tmp_path: Path) -> None:
-    """With its password beside it, which goes with it."""
+    """A store in a format of Java's own is reported once, together with its password."""
     path = tmp_path / "client.properties"
     path.write_text("ssl.truststore.location=a.jks\nssl.truststore.password=b\nssl.truststore.type=JKS\n")
 
@@ -218,7 +218,7 @@ def test_a_store_of_javas_is_told_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_proposed_that_is_refused() -> None:
-    """Of names that are near."""
+    """A refused property is never suggested for a similar name."""
     assert _fault(properties={"fetch.mx.bytes": "1"}).endswith(
         "fetch.mx.bytes: no client knows it: remove it"
     )
@@ -231,7 +231,7 @@ def test_nothing_is_proposed_that_is_refused() -> None:
 def test_secrets_that_anybody_can_read(
     protocol: str, mechanism: str, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A password over a connection that is not encrypted is worth a note, unless it does not travel."""
+    """A password over an unencrypted connection causes a note, unless it does not travel."""
     monkeypatch.setenv("PASSWORD", SECRET)
     login = {"sasl_mechanism": mechanism, "sasl_username": "u", "sasl_password_env": "PASSWORD"}
     kafka = _kafka(security_protocol=protocol, **login)
@@ -248,7 +248,10 @@ def test_no_such_file() -> None:
 
 
 def test_the_command_line_comes_first(tmp_path: Path) -> None:
-    """--bootstrap-server over -X over environment over file; properties of both are one."""
+    """The option --bootstrap-server takes precedence over -X, that over the environment, and that over the file.
+
+    Properties of both are combined.
+    """
     text = '[kafka]\nbootstrap_servers = "file:1"\n[kafka.properties]\n"request.timeout.ms" = "8"\n"bootstrap.servers" = "file:1"\n'
     over = Connection("flag:1", None, {"bootstrap.servers": "x:1", "retry.backoff.ms": "9"})
 
@@ -261,7 +264,10 @@ def test_the_command_line_comes_first(tmp_path: Path) -> None:
 def test_a_command_config_of_the_command_line_is_alone(
     tmp_path: Path, command_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What [kafka] says of getting in does not count beside it; where the cluster is does, unless the file says it."""
+    """A command config on the command line replaces the login of [kafka].
+
+    The bootstrap servers of [kafka] stay unless the file names others.
+    """
     monkeypatch.setenv("OTHER", "x")
     text = (
         '[kafka]\nbootstrap_servers = "file:1"\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "other"\n'
@@ -283,13 +289,13 @@ def test_a_command_config_of_the_command_line_is_alone(
 
 
 def test_faults_name_the_option(tmp_path: Path) -> None:
-    """Where a faulty value came from is said."""
+    """The error names the option that a faulty value came from."""
     with pytest.raises(ConfigurationError, match=r"with --bootstrap-server: .*'nonsense' is not host:port"):
         _load(tmp_path, "", Connection("nonsense"))
 
 
 def test_variables_without_the_delimiter_are_somebody_elses(tmp_path: Path) -> None:
-    """Kubernetes sets these for a Service named ringfence; only what has the delimiter is meant for us."""
+    """Variables without the delimiter are ignored, because Kubernetes sets such for a Service named ringfence."""
     theirs = {
         "RINGFENCE_PORT": "tcp://10.0.0.1:6066",
         "RINGFENCE_SERVICE_HOST": "10.0.0.1",
@@ -302,7 +308,7 @@ def test_variables_without_the_delimiter_are_somebody_elses(tmp_path: Path) -> N
 
 
 def test_without_a_file(tmp_path: Path) -> None:
-    """Who needs none still hears the environment."""
+    """A command that needs no file still reads the environment."""
     settings = load(
         tmp_path / "nowhere.toml", {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "environment:1"}, optional=True
     )
@@ -314,7 +320,7 @@ def test_without_a_file(tmp_path: Path) -> None:
 
 
 def test_clients_are_named() -> None:
-    """After application and instance, in each client; one with a name of its own has that."""
+    """Each client's name consists of application and instance, or is the one it was given."""
     settings = validate(
         {
             "app": {"id": "shop", "instance": "w1"},
@@ -345,7 +351,7 @@ def test_clients_are_named() -> None:
 
 
 def test_java_names() -> None:
-    """They are those of the consumer that comes with the embedded broker."""
+    """The names for Java are those of the consumer that comes with the embedded broker."""
     jars = sorted((Path.home() / ".cache" / "ringfence").glob("kafka-*/kafka-clients-*.jar"))
     if not jars:
         pytest.skip("the embedded broker has not been fetched yet")

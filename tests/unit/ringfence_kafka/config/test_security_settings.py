@@ -62,7 +62,7 @@ def test_ssl(pem: str) -> None:
 
 
 def test_the_password_is_no_part_of_the_settings() -> None:
-    """However settings are shown, the password is not in them."""
+    """No representation of the settings contains the password."""
     settings = validate({"kafka": SASL})
     shown = (
         f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {vars(settings.kafka)}"
@@ -100,7 +100,7 @@ def test_incomplete_login(missing: str) -> None:
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 @pytest.mark.parametrize("key", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
 def test_login_that_nobody_asks_for(protocol: str, key: str) -> None:
-    """A key of a login without SASL would silently do nothing: refused."""
+    """A login key without SASL is refused, because it would silently do nothing."""
     expected = (
         f"kafka: {key} = {SASL[key]!r} has no effect with security_protocol = {protocol!r}: "
         "remove it, or set the protocol"
@@ -111,7 +111,7 @@ def test_login_that_nobody_asks_for(protocol: str, key: str) -> None:
 
 @pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
 def test_certificates_without_tls(key: str, pem: str) -> None:
-    """A certificate on a connection without TLS would pretend to protect: refused."""
+    """A certificate without TLS is refused, because it would only pretend to protect."""
     plain = SASL | {"security_protocol": "SASL_PLAINTEXT"}
     expected = (
         f"kafka: {key} = {pem!r} has no effect with security_protocol = 'SASL_PLAINTEXT': "
@@ -143,7 +143,7 @@ def test_file_that_is_not_there() -> None:
     [("security_protocol", "ssl"), ("sasl_mechanism", "GSSAPI"), ("sasl_mechanism", "SCRAM")],
 )
 def test_unknown_choice(key: str, value: str) -> None:
-    """A protocol or mechanism that there is not is refused with those that there are."""
+    """An unknown protocol or mechanism is refused with the list of valid ones."""
     assert _fault(**SASL | {key: value}).startswith(f"kafka.{key} = {value!r}: must be ")
 
 
@@ -165,7 +165,7 @@ def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
 def test_password_in_place_of_the_variable(protocol: str) -> None:
-    """Who writes the password where its variable's name belongs does not read it again in a log."""
+    """A password in place of its variable's name does not appear in the error."""
     fault = _fault(**SASL | {"security_protocol": protocol, "sasl_password_env": SECRET})
 
     assert "sasl_password_env = (hidden: may be the password itself)" in fault
@@ -182,7 +182,7 @@ def test_password_in_the_file(key: str) -> None:
 
 
 def test_password_in_a_section_that_is_not_known() -> None:
-    """The same within a table that nobody knows."""
+    """A password in an unknown table stays hidden too."""
     with pytest.raises(ConfigurationError) as caught:
         validate({"kafkaa": {"sasl_password": SECRET, "all": [{"token": SECRET}]}})
 

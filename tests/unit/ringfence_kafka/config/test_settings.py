@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _fault(data: dict[str, Any]) -> str:
-    """What a person reads about these settings."""
+    """Return the error for these settings."""
     with pytest.raises(ConfigurationError) as caught:
         validate(data)
     return str(caught.value)
@@ -35,7 +35,7 @@ def _orders(**keys: Any) -> dict[str, Any]:
 
 
 def test_defaults() -> None:
-    """Without any key the documented defaults are in force."""
+    """Settings without any key have the documented defaults."""
     expected = {
         "kafka": {
             "bootstrap_servers": "127.0.0.1:9092",
@@ -129,7 +129,7 @@ def test_address_by_name() -> None:
 
 
 def test_topics_of_an_address() -> None:
-    """All topics derive from the names of address and application; duplicates have one only where they are diverted."""
+    """All topics derive from the names of address and application; a duplicates topic exists only if duplicates are diverted."""
     (dropping,) = validate(_orders()).addresses
     (diverting,) = validate(_orders(duplicates="divert")).addresses
 
@@ -145,7 +145,7 @@ def test_topics_of_an_address() -> None:
 
 
 def test_topics_of_other_names() -> None:
-    """Each topic that messages flow through may be named; the internal ones follow the address all the same."""
+    """The topics of messages may have other names; internal topics follow the address's name in any case."""
     names = {
         "input_topic": "a",
         "accepted_topic": "b",
@@ -179,7 +179,7 @@ def test_topics_of_other_names() -> None:
 )
 @pytest.mark.parametrize("section", ["address_defaults", "addresses", "pattern"])
 def test_values_other_than_the_default(section: str, key: str, value: Any) -> None:
-    """Each of these keys is in force at the address, whether it stands there, in the defaults or in a pattern."""
+    """A key applies to the address from its own entry, from the defaults or from a pattern."""
     data = {
         "address_defaults": {"address_defaults": {key: value}} | _orders(),
         "addresses": _orders(**{key: value}),
@@ -222,7 +222,7 @@ def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
     ],
 )
 def test_pattern_matches(pattern: str, matched: set[str]) -> None:
-    """A pattern matches whole names, as a shell does, upper and lower case apart; it is no address itself."""
+    """A pattern matches whole names, as in a shell, with case. It is not an address itself."""
     names = ("orders", "orders-1", "orders-12", "Orders-1")
 
     sizes = _sizes(
@@ -268,7 +268,7 @@ def test_order_in_the_file_does_not_matter(order: int) -> None:
 
 
 def test_later_of_equal_patterns_wins() -> None:
-    """Of two patterns with as many literal characters the later in the file counts."""
+    """The later of two patterns in the file counts if both have as many literal characters."""
     first, second = {"name": "orders-*", "id_cache_size": 2}, {"name": "*rders-1", "id_cache_size": 3}
 
     assert _sizes(first, second, {"name": "orders-1"}) == {"orders-1": 3}
@@ -276,7 +276,7 @@ def test_later_of_equal_patterns_wins() -> None:
 
 
 def test_literal_beats_every_pattern() -> None:
-    """What an entry says of its own name counts, also where a pattern has as many characters and comes later."""
+    """An entry for the exact name counts, even if a later pattern has as many characters."""
     entries = {"name": "orders", "id_cache_size": 2}, {"name": "orders*", "id_cache_size": 3}
 
     assert _sizes(*entries) == {"orders": 2}
@@ -292,7 +292,7 @@ def test_instance_name() -> None:
 
 
 def test_folder_of_the_runs() -> None:
-    """Below the data folder, wherever one stands; unless they are given a place of their own, which may be a URI."""
+    """The folder of the runs lies in the data folder, unless it has its own place, which may be a URI."""
     assert validate({}).runs_dir == "data/reconcile"
     assert validate({"app": {"data_dir": "/var/rf"}}).runs_dir == "/var/rf/reconcile"
     for own in ("elsewhere", "s3a://bucket/nights"):
@@ -300,7 +300,7 @@ def test_folder_of_the_runs() -> None:
 
 
 def test_no_worker_lives_with_the_runs() -> None:
-    """Its folder would be theirs."""
+    """A worker's name must not be that of the folder of the runs."""
     with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*reconciliation run"):
         validate({"app": {"instance": "reconcile"}})
 
@@ -342,7 +342,7 @@ def test_bounds_are_inclusive(key: str, value: int) -> None:
 
 @pytest.mark.parametrize("servers", ["a:1", "a:65535", "a:1,b:2", "a:1, b:2", "[::1]:9092"])
 def test_bootstrap_servers(servers: str) -> None:
-    """One or several host:port, also with spaces after the commas, also an IPv6 address."""
+    """Bootstrap servers are one or several host:port, with spaces after the commas, or with an IPv6 address."""
     assert validate({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
 
@@ -428,7 +428,10 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
     ],
 )
 def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
-    """The text names the key, its value and what it takes; a key without a table is one of the address ``orders``."""
+    """The error for one key names the key, its value and its valid values.
+
+    A key without a table belongs to the address ``orders`` here.
+    """
     section, _, name = key.partition(".")
     if name:
         assert _fault({section: {name: value}}) == f"settings: {key} = {value!r}: {expected}"
@@ -495,7 +498,7 @@ def test_a_fault_of_several_keys(data: dict[str, Any], expected: str) -> None:
 @pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
 @pytest.mark.parametrize("topic", ["a b", "", "..", "a" * 201, "orders-*"])
 def test_topic_name_that_is_none(key: str, topic: str) -> None:
-    """A topic name that Kafka would refuse is refused here."""
+    """A topic name that Kafka would refuse is an error of the configuration."""
     fault = _fault(_orders(duplicates="divert", **{key: topic}))
 
     assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: ")
@@ -518,7 +521,7 @@ def test_topic_name_that_is_none(key: str, topic: str) -> None:
 )
 @pytest.mark.parametrize("others", [[], ["orders-1", "orders-2"]], ids=["matching nothing", "matching"])
 def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[str]) -> None:
-    """A fault in a pattern is told as elsewhere, once and at the pattern, also where nothing matches it yet."""
+    """An error in a pattern is reported once, at the pattern, even if it matches nothing yet."""
     entries: list[dict[str, Any]] = [{"name": other} for other in others]
 
     fault = _fault({"addresses": [{"name": "orders-*", key: value}, *entries]})
@@ -528,7 +531,7 @@ def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[st
 
 
 def test_fault_behind_a_pattern() -> None:
-    """A fault of an address is told at that address, wherever patterns stand in the file."""
+    """An error of an address is reported at that address, wherever patterns stand in the file."""
     entries = [{"name": "*"}, {"name": "orders", "partitions": 0}, {"name": "x*"}, {"partitions": 3}]
 
     assert [line.split(": ")[1] for line in _fault({"addresses": entries}).splitlines()] == [
@@ -553,7 +556,7 @@ def test_fault_behind_a_pattern() -> None:
     ],
 )
 def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
-    """The server that is no host:port is named, with an example of one."""
+    """A server that is not host:port is named, with an example of one."""
     assert _fault({"kafka": {"bootstrap_servers": servers}}) == (
         f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port; "
         "write for example 127.0.0.1:9092"
@@ -567,7 +570,7 @@ def test_name_that_is_no_topic(name: str) -> None:
 
 
 def test_instance_stays_below_data_dir() -> None:
-    """``..`` is no instance name: state must lie below data_dir."""
+    """``..`` is refused as an instance name, because state must lie below data_dir."""
     assert "app.instance = '..': " in _fault({"app": {"instance": ".."}})
 
 
@@ -608,7 +611,7 @@ def test_instance_stays_below_data_dir() -> None:
     ],
 )
 def test_colliding_topics(addresses: str | dict[str, str], topic: str, first: str, second: str) -> None:
-    """One topic cannot serve two purposes, of two addresses in either order or of one."""
+    """A topic cannot serve two purposes, of one address or of two in any order."""
     entries = [{"name": name} for name in addresses.split()] if isinstance(addresses, str) else None
     data = _orders(**addresses) if isinstance(addresses, dict) else {"addresses": entries}
     claims = (re.sub("@(.*)", r" of address '\1'", claim) for claim in (first, second))
@@ -647,7 +650,7 @@ def test_transactional_ids_of_consumers() -> None:
 
 
 def test_topics_of_the_cluster_itself() -> None:
-    """Advice on them, such as another cleanup.policy, would ruin the cluster."""
+    """The cluster's own topics are refused, because advice such as another cleanup.policy would ruin the cluster."""
     for keys in ({"name": "__consumer_offsets"}, {"name": "a", "accepted_topic": "__consumer_offsets"}):
         fault = _fault({"addresses": [keys]})
         assert fault.endswith("would be '__consumer_offsets', which is Kafka's own: choose another name")
@@ -681,7 +684,7 @@ def test_colliding_names_of_topics() -> None:
 
 
 def test_every_fault_is_told_at_once() -> None:
-    """Several faults are several lines, so that one run suffices to fix them."""
+    """Several problems are reported in several lines, so that one run suffices to fix them."""
     pattern = {"name": "x*", "partitions": 0, "id_max_age": -1}
     fault = _fault({"app": {"web_port": -1}, "addresses": [{"name": "orders", "id_cache_size": -1}, pattern]})
 
@@ -694,7 +697,7 @@ def test_every_fault_is_told_at_once() -> None:
 
 
 def test_fault_of_the_defaults_is_told_once() -> None:
-    """A fault in [address_defaults] is reported there, and not again at each address."""
+    """A problem in [address_defaults] is reported there, and not again at each address."""
     fault = _fault(
         {
             "address_defaults": {"partitions": 0},
@@ -725,7 +728,7 @@ def test_file(file: Path) -> None:
 
 
 def test_fault_names_the_file(file: Path) -> None:
-    """A fault begins with the file that it stands in."""
+    """An error begins with the name of its file."""
     file.write_text("[app]\nweb_port = -1\n")
 
     with pytest.raises(ConfigurationError) as caught:
@@ -744,7 +747,10 @@ def test_fault_names_the_file(file: Path) -> None:
     ],
 )
 def test_no_file_that_can_be_read(file: Path, content: bytes | str | None, expected: str) -> None:
-    """Without the file nothing runs, least of all on defaults; a folder is no file, and TOML is UTF-8."""
+    """A missing or unreadable file is an error, and defaults do not replace it.
+
+    A folder does not count as a file, and TOML is UTF-8.
+    """
     if isinstance(content, bytes):
         file.write_bytes(content)
     elif content is not None:
@@ -795,7 +801,7 @@ def test_environment_sets_a_key(
 
 
 def test_environment_beats_the_file(file: Path) -> None:
-    """Where file and environment differ, the environment counts; the file's other keys stay."""
+    """The environment takes precedence over the file, whose other keys stay."""
     file.write_text('[app]\nid = "file"\nweb_port = 1\n')
 
     app = load(file, {"RINGFENCE_APP__ID": "environment"}).app
@@ -854,7 +860,7 @@ def test_environment_fault(file: Path, variable: str, value: str, expected: str)
 
 
 def test_environment_beside_the_settings(file: Path) -> None:
-    """Variables with the prefix that are no settings, and others, are left alone."""
+    """Variables with the prefix that name no setting, and others, are ignored."""
     file.write_text("")
     others = [
         *("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID", "RINGFENCE_"),
@@ -871,7 +877,7 @@ def test_environment_beside_the_settings(file: Path) -> None:
 
 
 def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
-    """A section that is no table is a fault also where a variable names a key in it."""
+    """A section that is not a table is an error, even if a variable names a key in it."""
     file.write_text("app = 3\n")
 
     with pytest.raises(ConfigurationError, match=r"app = 3: input should be a valid dictionary"):
@@ -890,7 +896,7 @@ def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_address_name_is_one_fault(name: Any, fault: str) -> None:
-    """Not one more for each topic that is named after the address."""
+    """A bad name of an address is one problem, without one more for each of its topics."""
     with pytest.raises(ConfigurationError) as caught:
         validate({"addresses": [{"name": name}]})
 

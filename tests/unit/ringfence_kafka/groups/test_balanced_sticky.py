@@ -29,7 +29,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[str, Unit], dict[str, set[UnitPartitio
 
 @given(worlds())
 def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]]) -> None:
-    """Each lane has one worker; nobody has two more than somebody else, of one address and of all."""
+    """Each lane has one worker, and the numbers of lanes differ by at most one, for each address and in total."""
     units, held = world
     shares = balanced_sticky(units, held)
 
@@ -44,7 +44,7 @@ def test_all_is_given_once_and_evenly(world: tuple[dict[str, Unit], dict[str, se
 
 @given(worlds())
 def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]]) -> None:
-    """Shared out again, nothing moves, in whatever order the group names its members' lanes."""
+    """A balanced assignment stays as it is when assigned again, in any order of the members' lanes."""
     units, held = world
     shares = balanced_sticky(units, held)
     assert balanced_sticky(units, {member: set(share) for member, share in shares.items()}) == shares
@@ -54,7 +54,7 @@ def test_what_is_even_stays(world: tuple[dict[str, Unit], dict[str, set[UnitPart
 def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
     world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
 ) -> None:
-    """Of one address, a worker that goes moves its own lanes alone."""
+    """A worker that leaves moves only its own lanes, with a single address."""
     units, held = world
     if len(held) == 1:
         return
@@ -73,7 +73,7 @@ def test_who_leaves_moves_only_what_it_had_and_what_evens_out(
 def test_who_joins_takes_no_more_than_its_share(
     world: tuple[dict[str, Unit], dict[str, set[UnitPartition]]],
 ) -> None:
-    """Of one address, lanes move to the newcomer and to nobody else."""
+    """A worker that joins gets lanes, and no lane moves between others, with a single address."""
     units, held = world
     only = dict([next(iter(units.items()))])
     shares = balanced_sticky(only, held)
@@ -84,14 +84,14 @@ def test_who_joins_takes_no_more_than_its_share(
 
 
 def test_addresses_of_few_partitions_are_spread() -> None:
-    """Of twelve addresses with one partition each, each of three workers has four."""
+    """Twelve addresses with one partition each are spread evenly over three workers."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b", "c"]) for number in range(12)}
     shares = balanced_sticky(units, {"a": [], "b": [], "c": []})
     assert [len(share) for share in shares.values()] == [4, 4, 4]
 
 
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
-    """And nothing else moves."""
+    """A newcomer takes its part of many addresses, and no other lane moves."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}
     before = balanced_sticky(units, {"a": [], "b": []})
     after = balanced_sticky(

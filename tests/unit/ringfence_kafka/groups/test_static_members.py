@@ -1,4 +1,7 @@
-"""What aiokafka leaves out of static membership. How brokers answer, the tests of workers show."""
+"""The parts of static membership that aiokafka lacks.
+
+The tests of workers cover the brokers' answers.
+"""
 
 import asyncio
 from types import SimpleNamespace
@@ -27,12 +30,15 @@ def _metadata(*topics: str) -> bytes:
 
 
 def test_the_error_has_a_name() -> None:
-    """Aiokafka knows no class of it, and would say that it does not know the error."""
+    """The fenced error has a class, which aiokafka lacks."""
     assert for_code(FENCED) is FencedInstanceIdError
 
 
 async def test_heartbeats_have_the_name() -> None:
-    """Without it the broker cannot tell that somebody else has it; everything else is sent as it is."""
+    """Heartbeats carry the member's name, by which the broker detects another holder.
+
+    All other requests are sent unchanged.
+    """
     sent: list[Any] = []
 
     async def send(request: Any) -> Any:
@@ -57,7 +63,7 @@ async def test_heartbeats_have_the_name() -> None:
 
 
 async def test_whoever_is_fenced_is_told() -> None:
-    """By whatever answer."""
+    """A fenced member is notified, whichever answer reveals it."""
     told: list[bool] = []
 
     async def send(_request: Any) -> Any:
@@ -109,7 +115,10 @@ class Admin:
 async def test_a_predecessor_with_other_topics_leaves(
     name: str | None, topics: tuple[str, ...], outdated: bool
 ) -> None:
-    """Its partitions would be ours as they are, without a rebalance. Other members are none of our business."""
+    """A predecessor with other topics is removed. Without that, its partitions would pass on unchanged.
+
+    Other members stay.
+    """
     admin = Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
     found = await static_members.forget_outdated(
         cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a", "b"}
@@ -125,7 +134,10 @@ async def test_a_predecessor_with_other_topics_leaves(
 async def test_while_the_group_rebalances(
     monkeypatch: pytest.MonkeyPatch, then: list[tuple[str, ...] | None], outdated: bool
 ) -> None:
-    """It does not say what members read: it is asked until it does. A member that the rebalance has thrown out reads nothing."""
+    """A rebalancing group is asked until it reports what its members read.
+
+    A member thrown out by the rebalance reads nothing.
+    """
     admin = Admin(("orders-0", b""))
     answers = iter(then)
 
@@ -144,7 +156,7 @@ async def test_while_the_group_rebalances(
 
 
 async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken out after a while: its lanes move, and nothing is left to nobody."""
+    """A predecessor in a group that never answers is removed after a while: its lanes move, and none stays unassigned."""
     monkeypatch.setattr(static_members, "SAYS_LIMIT_S", 0.2)
     admin = Admin(("orders-0", b""))
 
@@ -155,7 +167,7 @@ async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_gone_by_itself() -> None:
-    """Its session ends while it is asked: all is as it should be."""
+    """A predecessor whose session ends during the question is gone, as it should be."""
     admin = Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno)
 
     assert await static_members.forget_outdated(
@@ -164,7 +176,7 @@ async def test_gone_by_itself() -> None:
 
 
 async def test_refused() -> None:
-    """It is an error, and no silence: lanes of an added address would be nobody's."""
+    """A refused removal raises an error, because lanes of an added address would have no worker."""
     admin = Admin(("orders-0", _metadata("z")), refused=FENCED)
 
     with pytest.raises(KafkaError, match="orders-0"):
@@ -172,7 +184,7 @@ async def test_refused() -> None:
 
 
 def test_what_a_worker_is_in_its_group() -> None:
-    """By its name only where that is asked for: who is known by name does not say that it leaves."""
+    """A worker is a static member only if configured, because a static member does not announce that it leaves."""
     named = {"id": "rf", "instance": "orders-0"}
     plain = validate({"app": named, "addresses": [{"name": "orders"}]})
     static_one = validate({"app": {**named, "static_membership": True}, "addresses": [{"name": "orders"}]})
@@ -184,7 +196,7 @@ def test_what_a_worker_is_in_its_group() -> None:
 
 
 async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with the way out, and not a trace."""
+    """A group that does not answer is reported in one line with the way out, and without a trace."""
 
     class Silent(ClusterDouble):
         def __init__(self, *_: Any) -> None: ...

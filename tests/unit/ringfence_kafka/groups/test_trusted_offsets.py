@@ -35,30 +35,30 @@ INTRUDER = ForeignMember("intruder", "10.0.0.9", CONSUMER)
 def test_an_operator_is_followed_and_a_consumer_is_not(
     committed: Committed | None, known: int | None, at_joining: Committed | None, *, followed: bool
 ) -> None:
-    """By the leader epoch, and by when it moved."""
+    """An operator's offset is recognized by its missing leader epoch and by the time of its move."""
     assert (distrust(committed, known, at_joining, ()) == "") is followed
 
 
 def test_without_membership_only_epochs_count() -> None:
-    """A tool that changes an empty group is no member, and has nothing to compare."""
+    """A tool that changes an empty group does not join it, so only epochs are compared."""
     assert distrust(BY_TOOL, 10, None, (), joined=False) == ""
     assert distrust(BY_CONSUMER, 10, None, (), joined=False)
 
 
 def test_no_program_used_a_reserved_group_before() -> None:
-    """In the group of workers or of a bridge no consumer's offset is followed, also without records of our own."""
+    """A consumer's offset in a reserved group is never followed, even without a record of ours."""
     assert distrust(BY_CONSUMER, None, BY_CONSUMER, (), reserved=True)
     assert distrust(BY_TOOL, None, BY_TOOL, (), reserved=True) == ""
 
 
 def test_nothing_is_followed_beside_a_foreign_member() -> None:
-    """Nobody can tell whose offset it is. The reason names the member."""
+    """An offset beside a foreign member is not followed, because its author is unknown. The reason names the member."""
     assert "intruder on host 10.0.0.9" in distrust(BY_TOOL, 10, BY_TOOL, [INTRUDER])
     assert distrust(Committed(10, ""), 10, None, [INTRUDER]) == ""
 
 
 def test_own_commits_have_no_epoch() -> None:
-    """Nor have those of Kafka's tools."""
+    """Ringfence's own commits have no leader epoch, like those of Kafka's tools."""
     assert own_commit(BY_TOOL) == BY_TOOL
     assert own_commit(BY_CONSUMER) is None
     assert own_commit(None) is None
@@ -103,7 +103,7 @@ async def test_a_new_membership_is_a_new_beginning() -> None:
 
 
 async def test_many_partitions_ask_once() -> None:
-    """A worker opens its lanes at one moment."""
+    """Many partitions cause one question, because a worker opens its lanes at one moment."""
     group = _Group(offset=BY_TOOL)
     watch = _watch(group, ["one"])
     for _ in range(100):
@@ -135,11 +135,11 @@ async def test_a_group_that_does_not_answer_changes_nothing(caplog: pytest.LogCa
 
 @pytest.mark.parametrize("user_data", [b"", b"null", b"[]", b"{}", b"\xff", b'{"u": {}}'])
 def test_members_that_state_nothing_of_ours(user_data: bytes) -> None:
-    """Also one that has the name of our assignor."""
+    """A member without our statement is foreign, even under the name of our assignor."""
     assert not is_ours("t", user_data)
 
 
 @pytest.mark.parametrize("app_id", [None, "shop"])
 def test_members_of_ours(app_id: str | None) -> None:
-    """Bridges state no app.id."""
+    """A member of ours is recognized even if it states no app.id, like a bridge."""
     assert is_ours("t", KeepingAssignor("t", dict, app_id).metadata(["t"]).user_data)

@@ -37,7 +37,7 @@ async def _get(asking: aiohttp.ClientSession, url: str, **headers: str) -> tuple
 
 
 def test_where_others_reach_it() -> None:
-    """By the name that is given, else where it listens; a machine that listens everywhere is reached by its name."""
+    """The URL uses the given name, else the listening address; a server on all addresses uses the machine's name."""
     assert advertised("10.1.2.3", 80) == "http://10.1.2.3:80"
     assert advertised("0.0.0.0", 80) == f"http://{socket.gethostname()}:80"
     for host in ("0.0.0.0", "10.1.2.3"):
@@ -45,7 +45,7 @@ def test_where_others_reach_it() -> None:
 
 
 def test_a_worker_tells_its_name() -> None:
-    """The others find it by that in what the group's members tell, whatever it listens on."""
+    """Other workers find a worker by the name that it gives in its group metadata, whatever address it listens on."""
     app = {"web_host": "0.0.0.0", "web_name": "worker-0.workers.ns.svc", "web_port": 7070}
     made = RingfenceApp(parts.build(validate({"app": app})))
 
@@ -54,7 +54,7 @@ def test_a_worker_tells_its_name() -> None:
 
 
 async def test_without_the_token(files: dict[str, str]) -> None:
-    """A probe learns whether it is well; everything else is refused, whatever stands where the token belongs."""
+    """A probe without the token learns the health; all other requests are refused, whatever stands in place of the token."""
     async with served(HttpAuth(TOKEN), _page) as url, aiohttp.ClientSession() as asking:
         assert await _get(asking, f"{url}/live") == (200, {"page": "/live"})
         assert await _get(asking, f"{url}/health") == (503, {"ready": False})
@@ -76,7 +76,7 @@ async def test_without_the_token(files: dict[str, str]) -> None:
 
 
 async def test_tls_and_token(files: dict[str, str]) -> None:
-    """Verbs get in by the same settings; who does not know the authority, or speaks no TLS, does not."""
+    """Verbs get in with the same settings; a client without TLS or with an unknown authority does not."""
     app = validate({"app": files}).app
     async with served(http_auth(app), _page) as url:
         assert url.startswith("https://127.0.0.1:")
@@ -89,7 +89,7 @@ async def test_tls_and_token(files: dict[str, str]) -> None:
 
 
 async def test_open_without_settings() -> None:
-    """As before."""
+    """A server without token and TLS settings is open."""
     assert http_auth(validate({}).app) == HttpAuth(names=frozenset({"127.0.0.1"}))
     async with served(OPEN, _page) as url, session(validate({}).app, 10) as asking:
         assert url.startswith("http://")
@@ -97,7 +97,7 @@ async def test_open_without_settings() -> None:
 
 
 def test_a_worker_has_both(files: dict[str, str]) -> None:
-    """Faust's server is given the same."""
+    """A worker's server uses the same TLS and token."""
     made = RingfenceApp(parts.build(validate({"app": files})))
 
     assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
@@ -117,7 +117,7 @@ def test_a_worker_has_both(files: dict[str, str]) -> None:
     ],
 )
 def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str], complaint: str) -> None:
-    """Each names the key and the way out, and no token."""
+    """Settings that do not fit are named with the way out, and without a token."""
     with pytest.raises(ConfigurationError) as caught:
         validate({"app": files | change})
 
@@ -126,7 +126,7 @@ def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str],
 
 
 def test_files_that_hold_something_else(files: dict[str, str]) -> None:
-    """Said before anything listens."""
+    """Files with other content are reported before anything listens."""
     app = validate({"app": files | {"web_tls_keyfile": files["web_tls_cafile"]}}).app
 
     with pytest.raises(ConfigurationError, match=r"app\.web_tls_certfile = .* cannot be used"):

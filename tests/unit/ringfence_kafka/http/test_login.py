@@ -84,7 +84,7 @@ async def test_nobody_else_logs_a_browser_in(headers: dict[str, str]) -> None:
 async def test_malformed_headers_are_refused(
     headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each gets a plain refusal, and probes get their answer."""
+    """Malformed headers get a plain refusal, and probes still get their answer."""
     monkeypatch.setattr(login, "FAILED_S", 0.0)
     async with _served(HttpAuth(TOKEN)) as (base, asking):
         for path in ("/login", "/logout", "/groups"):
@@ -100,7 +100,7 @@ async def test_malformed_headers_are_refused(
 
 
 async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts wait for each other, and no more than a few wait."""
+    """Attempts with wrong tokens wait for each other, and only a few may wait."""
     monkeypatch.setattr(login, "FAILED_S", 0.1)
     async with _served(HttpAuth(TOKEN)) as (base, asking):
         begun = time.monotonic()
@@ -117,13 +117,13 @@ async def test_wrong_tokens_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     "to", ["//evil.example", "https://evil.example", "/\\evil.example", "groups", "/a\r\nX: y", ""]
 )
 async def test_it_leads_nowhere_else(to: str) -> None:
-    """After the form the browser goes on to a path of this server."""
+    """The browser stays on this server after the form."""
     async with _served(HttpAuth(TOKEN)) as (base, asking):
         assert (await _log_in(base, asking, to=to)).headers["Location"] == "/"
 
 
 def test_sessions_end() -> None:
-    """A cookie holds until its time, and none of another token, or that somebody made up."""
+    """A cookie is valid until its end; one of another token, or an invented one, is not."""
     cookie = login.sign(TOKEN, 1_000)
     assert login.is_signed(TOKEN, cookie, 999.0)
     assert not login.is_signed(TOKEN, cookie, 1_000.0)
@@ -142,7 +142,10 @@ def test_sessions_end() -> None:
 
 
 async def test_without_a_token_changes_are_checked_all_the_same() -> None:
-    """What a page of another origin may send is refused; what the command line sends is not. Reading is open."""
+    """A change from a page of another origin is refused without a token too; one from the command line is not.
+
+    Reading is open.
+    """
     async with _served(HttpAuth(names=frozenset({"orders.example"}))) as (base, asking):
         for headers in (
             {"Origin": "http://evil.example"},

@@ -1,4 +1,4 @@
-"""Why a web server tells us nothing: TLS, and tokens."""
+"""The reasons for which a web server refuses us: TLS and tokens."""
 
 import logging
 import socket
@@ -30,7 +30,7 @@ OTHER = "somebody-else"
 
 
 def _app(folder: Path, name: str = "127.0.0.1", **times: Any) -> AppSettings:
-    """Of a server with a certificate, and of its clients."""
+    """Return settings of a server with a certificate, and of its clients."""
     return validate({"app": certificate_files(folder, name, **times)}).app
 
 
@@ -52,7 +52,7 @@ async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
     ],
 )  # fmt: skip
 async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], what: str, do: str) -> None:
-    """Which fault it is, and what helps against that one."""
+    """The error names the problem of the certificate and its remedy."""
     app = _app(tmp_path, name, **times)
     async with served(http_auth(app), _page) as url:
         found = await _asked(app, url)
@@ -64,7 +64,7 @@ async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], wh
 
 
 async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
-    """Names the key of who asks."""
+    """The error for an unknown authority names the caller's key."""
     app = _app(tmp_path)
     async with served(http_auth(app), _page) as url:
         found = await _asked(app.model_copy(update={"web_tls_cafile": ""}), url)
@@ -74,7 +74,7 @@ async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
 
 
 async def test_tls_where_none_is(tmp_path: Path) -> None:
-    """Another program listens there."""
+    """A server without TLS is reported as another program at that place."""
     async with served(HttpAuth(), _page) as url:
         found = await _asked(_app(tmp_path), url.replace("http:", "https:"))
 
@@ -83,7 +83,7 @@ async def test_tls_where_none_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/groups"])
 async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """``/health`` answers whoever has none, and says too little: both are told as what they are."""
+    """A missing and a wrong token are reported as such, although ``/health`` answers without one, with fewer details."""
     without = validate({}).app
     monkeypatch.setenv("RINGFENCE_WEB_TOKEN", OTHER)
     wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
@@ -101,7 +101,7 @@ async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 
 
 async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not answer at all has said nothing about why."""
+    """A server that does not answer gives no reason."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     app = validate({}).app
@@ -114,7 +114,7 @@ async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
-    """``status`` says what it was, of the worker and of lanes that wait."""
+    """The verb ``status`` gives the reason why a worker is not heard, for the worker and for its waiting lanes."""
     app = _app(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY)
     async with served(http_auth(app), _page) as url, session(app, 10) as asking:
         why = await lanes.ask(asking, app, url)
@@ -132,7 +132,7 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
 
 
 def test_consumers_that_are_not_heard() -> None:
-    """Those of whom the same is true are told together; it is a note."""
+    """Consumers with the same problem are reported together, as a note."""
     why = ProbeError("it asks for a token", "set it")
     (found,) = findings(with_share({"unheard": {"http://c1": why, "http://c2": why}}))
 
@@ -150,7 +150,7 @@ def test_consumers_that_are_not_heard() -> None:
 def test_its_own_certificate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, times: dict[str, Any], said: str
 ) -> None:
-    """Who serves one that has expired says it as it starts: it goes on, and is not heard."""
+    """A server with an expired certificate warns at its start and continues, although clients reject it."""
     made: Callable[[], HttpAuth] = lambda: http_auth(_app(tmp_path, **times))  # noqa: E731
     with caplog.at_level(logging.WARNING, logger="ringfence.web"):
         assert made().context is not None

@@ -12,7 +12,7 @@ from ringfence_kafka.http.same_origin import fault, is_ours
     ["127.0.0.1:8080", "10.0.0.7", "[::1]:8080", "[fe80::1]", "localhost:1", "LOCALHOST", f"{socket.gethostname()}:9", "orders.example", "Orders.Example.:80"],
 )  # fmt: skip
 def test_names_of_this_server(host: str) -> None:
-    """Any address, localhost, the machine's name, and what the configuration names."""
+    """A server's names are any address, localhost, the machine's name, and those in the configuration."""
     assert is_ours(host, {"orders.example"})
 
 
@@ -28,7 +28,7 @@ def test_names_of_this_server(host: str) -> None:
     ],
 )
 def test_other_names(host: str) -> None:
-    """A name that somebody else has pointed at this machine is refused."""
+    """A foreign name that points to this machine is refused."""
     assert not is_ours(host, {"orders.example"})
 
 

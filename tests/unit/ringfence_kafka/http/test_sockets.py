@@ -1,4 +1,4 @@
-"""Where web servers listen, and what is said where they cannot."""
+"""The listening addresses of web servers, and the errors if they cannot listen."""
 
 import socket
 
@@ -25,7 +25,10 @@ def _has_ipv6() -> bool:
 @pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 on this machine")
 @pytest.mark.parametrize(("host", "asked"), [("::1", "[::1]"), ("::", "[::1]"), ("::", "127.0.0.1")])
 async def test_ipv6(host: str, asked: str) -> None:
-    """As over IPv4; ``::`` is all addresses of both. The URL that others are told has the brackets that they need."""
+    """A server listens on IPv6 as on IPv4, and on both with ``::``.
+
+    The announced URL has the brackets that it needs.
+    """
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="here")
@@ -42,7 +45,7 @@ async def test_ipv6(host: str, asked: str) -> None:
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "2001:db8::7", "no-such-host.invalid"])
 def test_no_address_of_this_machine(host: str) -> None:
-    """Another port would not help: it is the host that is wrong."""
+    """An address of another machine is reported as a wrong host, because another port would not help."""
     with pytest.raises(PrerequisiteError, match=f"app.web_host = '{host}': this machine cannot listen there"):
         listen(host, None)
     with pytest.raises(PrerequisiteError, match=r"app\.web_host = "):
@@ -50,7 +53,7 @@ def test_no_address_of_this_machine(host: str) -> None:
 
 
 def test_port_that_is_taken() -> None:
-    """Here another port helps."""
+    """A port that is taken is refused with the advice to choose another one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PrerequisiteError, match=f"--web-port {port}: cannot listen on 127.0.0.1"):

@@ -1,4 +1,4 @@
-"""Whose turn it is to do what: by hand, and in random histories of processes that compete for one partition."""
+"""Steps of a partition: in scripted order, and in random histories of processes that compete for one partition."""
 
 import math
 import random
@@ -15,7 +15,7 @@ LEASE_S = 3.0
 
 
 def _steps(tenure: PartitionState[object], *events: tuple[str, object]) -> list[Action]:
-    """What is to be done after each event."""
+    """Return the step due after each event."""
     steps = []
     for name, assignment in events:
         getattr(tenure, name)(*[assignment] if assignment is not None else [])
@@ -24,7 +24,7 @@ def _steps(tenure: PartitionState[object], *events: tuple[str, object]) -> list[
 
 
 def test_from_the_first_assignment_to_the_end() -> None:
-    """In order: open, work, stand over a rebalance, regain, work, end."""
+    """A partition goes through open, work, pause in a rebalance, resume, work, drain, close and end."""
     tenure: PartitionState[object] = PartitionState()
     assert tenure.step(0) is Action.STAND
     events = [
@@ -38,14 +38,14 @@ def test_from_the_first_assignment_to_the_end() -> None:
 
 
 def test_right_that_went_while_it_was_asked_for() -> None:
-    """What was confirmed under a right that is gone is confirmed again under the present one."""
+    """A confirmation under a former assignment is repeated under the present one."""
     events = [("assigned", FIRST), ("revoked", None), ("confirmed", FIRST), ("assigned", SECOND)]
 
     assert _steps(PartitionState(), *events)[2:] == [Action.STAND, Action.REGAIN]
 
 
 def test_failure_rests_then_opens_anew() -> None:
-    """What failed is not gone on with; a new assignment is tried at once."""
+    """A failed partition is dropped, and opened again after a rest; a new assignment is tried at once."""
     tenure = _held()
     tenure.failed(until=5)
 
@@ -58,7 +58,7 @@ def test_failure_rests_then_opens_anew() -> None:
 
 
 def test_unconfirmed_keeps_what_is_open() -> None:
-    """The group does not say yet whether it is ours: what is open is asked about again, not opened again."""
+    """An unconfirmed partition stays open and is asked about again, while the group gives no answer."""
     tenure = _held()
     tenure.revoked()
     tenure.assigned(SECOND)
@@ -76,7 +76,7 @@ def _held() -> PartitionState[object]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["it went away", "and another rebalance began"])
 def test_comes_back_while_it_is_drained(again: bool) -> None:
-    """What somebody else was to have goes on if it is ours before it was given away."""
+    """A partition that is assigned again while it drains resumes."""
     tenure = _held()
     tenure.revoked()
     tenure.ended()
@@ -89,7 +89,7 @@ def test_comes_back_while_it_is_drained(again: bool) -> None:
 
 
 def test_comes_back_too_late() -> None:
-    """What nothing may run of any more is closed, and opened from its beginning."""
+    """A partition assigned again after its drain is closed, and opened from the start."""
     tenure = _held()
     tenure.ended()
     assert tenure.right is None
@@ -103,7 +103,7 @@ def test_comes_back_too_late() -> None:
 
 @pytest.mark.parametrize("when", ["assigned", "revoked", "assigned again", "ended"])
 def test_broken_never_goes_on(when: str) -> None:
-    """What is not sound is drained and closed, whatever the group says; then opened anew where it is ours."""
+    """A broken partition is drained and closed, whatever the group decides, and opened again if it is still assigned."""
     tenure = _held()
     if when != "assigned":
         tenure.revoked()
@@ -120,7 +120,7 @@ def test_broken_never_goes_on(when: str) -> None:
 
 @pytest.mark.parametrize("when", ["at work", "in a rebalance", "drained", "broken"])
 def test_lost_is_dropped(when: str) -> None:
-    """What is somebody else's is given up at once, wherever that is found out; and opened after a rest, if it is ours."""
+    """A lost partition is dropped at once in any state, and opened after a rest if it is still assigned."""
     tenure = _held()
     if when == "in a rebalance":
         tenure.revoked()
@@ -141,7 +141,7 @@ def test_lost_is_dropped(when: str) -> None:
 
 
 def test_failed_with_nothing_open() -> None:
-    """There is nothing to be dropped, then or later."""
+    """A failure without an open partition leaves nothing to drop, then or later."""
     tenure: PartitionState[object] = PartitionState()
     tenure.assigned(FIRST)
     tenure.failed(until=1)
@@ -152,7 +152,7 @@ def test_failed_with_nothing_open() -> None:
 
 
 def test_latest_right() -> None:
-    """Who is asked to give it away is a member until then, by the right that it had."""
+    """The latest assignment stays valid for a partition that is being given away."""
     tenure = _held()
     seen = [tenure.latest]
     tenure.revoked()
@@ -179,7 +179,7 @@ class _Lease:
 
 @dataclass
 class _Cluster:
-    """What a broker decides: who is a member of which generation, whose writes count, and what is committed."""
+    """The state of a broker: members of each generation, the valid writer, and the committed records."""
 
     chance: random.Random
     generation: int = 0
@@ -196,7 +196,7 @@ class _Cluster:
 
 @dataclass
 class _Process(ABC):
-    """What it knows was read behind its fence, or committed by itself."""
+    """A process whose knowledge was read behind its fence, or committed by itself."""
 
     number: int
     tenure: PartitionState[tuple[int, int]] = field(default_factory=PartitionState)
@@ -387,19 +387,19 @@ def _tell(process: _Process, untold: dict[int, list[int]], cluster: _Cluster) ->
 
 @pytest.mark.parametrize("seed", range(300))
 def test_competing_processes(seed: int) -> None:
-    """Of lanes each record is accepted once, in order; and whoever the group names at last goes on, whatever was before."""
+    """Lanes accept each record once, in order, and the process that the group names last continues, whatever came before."""
     _compete(_Lane, seed)
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_competing_consumers(seed: int) -> None:
-    """The same of consumers; and what one runs under a lease nobody else begins."""
+    """Consumers compete like lanes, and no other one begins a message that runs under a lease."""
     _compete(_Consumer, seed)
 
 
 @pytest.mark.parametrize("kind", [_Lane, _Consumer])
 def test_histories_are_manifold(kind: type[_Process]) -> None:
-    """What the histories above prove something about happens in them: steps of every kind, and each way back."""
+    """The random histories contain steps of every kind, and each way back."""
     seen: Counter[tuple[Action, Action]] = Counter()
     for seed in range(60):
         seen += _compete(kind, seed).steps

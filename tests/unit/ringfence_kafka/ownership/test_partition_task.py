@@ -1,4 +1,4 @@
-"""What a tenant does when it is told something in the middle of a step."""
+"""A partition's task that gets a new event in the middle of a step."""
 
 import asyncio
 import time
@@ -89,7 +89,7 @@ async def _opened() -> _Tenant:
 
 
 async def test_newer_right_has_an_opening_begin_anew() -> None:
-    """An opening goes by the right that it was begun under: with another one it begins again, when the first has ended."""
+    """An opening under an old assignment ends first, and begins again under the new one."""
     tenant = _Tenant()
     tenant.gates["open"] = asyncio.Event()
     tenant.cleaned.clear()
@@ -104,7 +104,7 @@ async def test_newer_right_has_an_opening_begin_anew() -> None:
 
 
 async def test_cleaning_up_is_not_disturbed() -> None:
-    """What is being ended releases what it had taken, however much is told meanwhile."""
+    """A step that is being cancelled releases its resources, whatever events arrive meanwhile."""
     tenant = _Tenant()
     tenant.gates["open"] = asyncio.Event()
     tenant.cleaned.clear()
@@ -122,7 +122,7 @@ async def test_cleaning_up_is_not_disturbed() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 async def test_drained_over_another_rebalance(broken: bool) -> None:
-    """A rebalance after which it is still to be given up does not have its handlers waited for anew."""
+    """A drain continues over a rebalance that still takes the partition away, without a second wait for handlers."""
     tenant = await _opened()
     tenant.gates["drain"] = asyncio.Event()
     if broken:
@@ -141,7 +141,7 @@ async def test_drained_over_another_rebalance(broken: bool) -> None:
 
 
 async def test_comes_back_while_it_is_drained() -> None:
-    """It goes on as it is, and can be drained again."""
+    """A partition that returns during its drain resumes, and can be drained again."""
     tenant = await _opened()
     tenant.gates["drain"] = asyncio.Event()
     tenant.ended()
@@ -156,7 +156,7 @@ async def test_comes_back_while_it_is_drained() -> None:
 
 
 async def test_comes_back_in_the_tick_in_which_it_is_drained() -> None:
-    """What ended in that tick has ended, what did not goes on: it is never both given away and gone on with."""
+    """A partition that returns while its drain ends is either closed or resumed, and never both."""
     for ticks in range(6):
         tenant = await _opened()
         tenant.gates["drain"] = asyncio.Event()
@@ -175,7 +175,7 @@ async def test_comes_back_in_the_tick_in_which_it_is_drained() -> None:
 
 
 async def test_lost_while_it_is_closed() -> None:
-    """Its last word is refused: that is the end of it, and it is not given up twice."""
+    """A partition lost during its close ends there, and is not given up twice."""
     tenant = await _opened()
     tenant.gates["close"] = asyncio.Event()
     tenant.ended()
@@ -188,7 +188,7 @@ async def test_lost_while_it_is_closed() -> None:
 
 
 async def test_end_of_its_task_gives_up_what_is_open() -> None:
-    """Whoever cancels it leaves nothing open, and may have it begin again."""
+    """A cancelled task leaves nothing open, and may begin again."""
     tenant = await _opened()
     assert tenant._task is not None
     tenant._task.cancel()

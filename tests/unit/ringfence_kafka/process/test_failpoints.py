@@ -59,7 +59,7 @@ async def test_install_and_remove() -> None:
 
 
 async def test_any_lane() -> None:
-    """``*`` stands for any lane; an action of the lane itself comes first."""
+    """The lane ``*`` stands for any lane, and an action of the lane itself takes precedence."""
     of_any, of_one = Reached(), Reached()
     install("opening", "*", of_any)
     install("opening", "orders-1", of_one)
@@ -72,7 +72,7 @@ async def test_any_lane() -> None:
 
 
 async def test_action_that_fails() -> None:
-    """What an action raises is raised at the point: that is how a fault is made in this process."""
+    """An exception of an action is raised at the failpoint, which simulates an error in this process."""
 
     async def fail(point: str, lane: str) -> None:
         raise OSError(f"{point} {lane}")
@@ -94,7 +94,7 @@ def test_unknown_point() -> None:
 
 @pytest.mark.parametrize("setting", [None, "", ",", ",,"])
 def test_environment_says_nothing(monkeypatch: pytest.MonkeyPatch, setting: str | None) -> None:
-    """Without the variable, or with an empty one, nothing is installed."""
+    """A missing or empty variable installs nothing."""
     monkeypatch.delenv("RINGFENCE_FAILPOINTS", raising=False)
     if setting is not None:
         monkeypatch.setenv("RINGFENCE_FAILPOINTS", setting)
@@ -121,7 +121,7 @@ def test_environment_says_nothing(monkeypatch: pytest.MonkeyPatch, setting: str 
     ],
 )
 def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: str, culprit: str) -> None:
-    """What cannot be read, or could never happen, is refused; the text names it and the form that it should have."""
+    """A setting that cannot be read, or could never happen, is refused; the text names it and the expected form."""
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", setting)
 
     with pytest.raises(ConfigurationError) as caught:
@@ -133,7 +133,7 @@ def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: st
 
 
 def test_environment_names_an_unknown_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt point in the variable is refused: a fault that never happens proves nothing."""
+    """A misspelt failpoint in the variable is refused, because a fault that never happens proves nothing."""
     monkeypatch.setenv("RINGFENCE_FAILPOINTS", "after-comit:*=kill")
 
     with pytest.raises(ConfigurationError, match="'after-comit' is no fail point"):

@@ -1,4 +1,4 @@
-"""What a process keeps of memory that is free."""
+"""The free memory that a process keeps."""
 
 import ctypes
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[4]
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library than glibc")
 def test_large_messages_leave_nothing() -> None:
-    """However many were there, and whatever small things were made between them."""
+    """Large messages leave no memory behind, however many there were and whatever was allocated between them."""
     program = """
 from pathlib import Path
 from ringfence_kafka.process import gc_settings

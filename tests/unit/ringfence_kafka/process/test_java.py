@@ -33,7 +33,7 @@ def _fake_java(folder: Path, says: str) -> Path:
 
 
 def test_nothing_found() -> None:
-    """No Java: the error names the packages to install."""
+    """A missing Java causes an error that names the packages to install."""
     with pytest.raises(
         PrerequisiteError, match=r"openjdk-17-jre-headless.*java-17-openjdk-headless.*openjdk@17"
     ):
@@ -41,7 +41,7 @@ def test_nothing_found() -> None:
 
 
 def test_java_home_first(tmp_path: Path) -> None:
-    """JAVA_HOME wins over PATH."""
+    """JAVA_HOME takes precedence over PATH."""
     home = _fake_java(tmp_path / "home", 'openjdk version "21" 2023-09-19')
     other = _fake_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
 
@@ -56,7 +56,7 @@ def test_java_home_without_java(tmp_path: Path) -> None:
 
 
 def test_too_old(tmp_path: Path) -> None:
-    """An old Java: the error says which one was found, what is needed, and what to install."""
+    """An old Java causes an error with its version, the version needed, and the package to install."""
     old = _fake_java(tmp_path, 'openjdk version "1.8.0_392"')
 
     with pytest.raises(PrerequisiteError, match=f"{old} is Java 8, Kafka needs 17 or newer: install"):
@@ -64,7 +64,7 @@ def test_too_old(tmp_path: Path) -> None:
 
 
 def test_garbage(tmp_path: Path) -> None:
-    """A program that is no Java: the error says what it answered."""
+    """A program that is not Java causes an error with its answer."""
     strange = _fake_java(tmp_path, "no runtime present")
 
     with pytest.raises(PrerequisiteError, match=r"did not tell its version \(no runtime present\)"):
@@ -72,7 +72,7 @@ def test_garbage(tmp_path: Path) -> None:
 
 
 def test_spark_takes_java_home_alone(tmp_path: Path) -> None:
-    """Where JAVA_HOME leads nowhere Spark does not look at PATH: the error names it, and not what a shell makes of it."""
+    """Spark ignores PATH if JAVA_HOME leads nowhere, so the error names JAVA_HOME instead of a shell's complaint."""
     other = _fake_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
     gone = str(tmp_path / "gone")
 

@@ -39,7 +39,7 @@ def _configured(*arguments: str) -> None:
 
 
 def test_text(capfd: pytest.CaptureFixture[str]) -> None:
-    """A line an event, from info on, as long as nobody asks for another."""
+    """Each event is a line, from level info on, by default."""
     _configured()
     logging.getLogger("ringfence.worker").info("lane %s", "orders-0")
     logging.getLogger("ringfence.worker").debug("not shown")
@@ -48,7 +48,7 @@ def test_text(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
-    """Is no warning. Others of the same libraries are."""
+    """A usual line of a rebalance is not a warning; other lines of the same libraries are."""
     _configured()
     group = logging.getLogger("aiokafka.consumer.group_coordinator")
     group.warning("Heartbeat failed for group %s because it is rebalancing", "orders")
@@ -59,7 +59,7 @@ def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_futures_of_connections(capfd: pytest.CaptureFixture[str]) -> None:
-    """What a refused connection leaves behind is no line of its own; what a task of ours died of is, whatever it was."""
+    """A refused connection leaves no line about its future; the error of a failed task is always logged."""
     _configured()
 
     async def leave() -> None:
@@ -86,7 +86,7 @@ def test_futures_of_connections(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_of_others(capfd: pytest.CaptureFixture[str]) -> None:
-    """A name that a producer chose, and what a handler raised, write no line of their own, and clear no screen; traces keep their lines."""
+    """A producer's name or a handler's error adds no line of its own and clears no screen; traces keep their lines."""
     _configured()
     log = logging.getLogger("ringfence.consumer")
     log.warning("group %s", "a\n2026-11-22 ERROR all is lost\x1b[2J")
@@ -104,7 +104,7 @@ def test_text_of_others(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capfd: pytest.CaptureFixture[str]) -> None:
-    """Every line is an object, whatever it tells: quotes, line ends, half of a surrogate pair, and traces."""
+    """Every line is an object, whatever it contains: quotes, line ends, half of a surrogate pair, and traces."""
     _configured("--log-format", "json")
     log = logging.getLogger("ringfence.lane")
     log.warning('a "quote"\nand \ud800 more')
@@ -125,7 +125,7 @@ def test_json(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_level(capfd: pytest.CaptureFixture[str]) -> None:
-    """It is Ringfence's own; libraries stay with their warnings."""
+    """The log level applies to Ringfence; libraries log only warnings."""
     _configured("--log-level", "debug")
     for name in ("ringfence.lane", "aiokafka"):
         logging.getLogger(name).debug("a detail of %s", name)
@@ -139,7 +139,7 @@ def test_level(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_environment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """For all programs of a machine; the command line goes before it."""
+    """The environment sets the log options of all programs; the command line takes precedence."""
     monkeypatch.setenv("RINGFENCE_LOG_FORMAT", "json")
     monkeypatch.setenv("RINGFENCE_LOG_LEVEL", "error")
     _configured("--log-level", "info")
@@ -149,12 +149,12 @@ def test_environment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
 
 def test_wrong_level() -> None:
-    """A level that is none is an error of usage, which names those that are."""
+    """An unknown level is a usage error, which names the valid ones."""
     with pytest.raises(click.BadParameter, match="'debug', 'info', 'warning', 'error'"):
         _configured("--log-level", "loud")
 
 
 @pytest.mark.parametrize("command", [worker, bridge, consume])
 def test_programs_that_go_on(command: click.Command) -> None:
-    """Each takes both."""
+    """Each program that keeps running takes both options."""
     assert {"--log-level", "--log-format"} <= {opt for option in command.params for opt in option.opts}

@@ -24,7 +24,7 @@ def test_signals_are_noted_not_raised() -> None:
 
 
 def test_a_signal_ends_a_sleep() -> None:
-    """Sleeping is no excuse."""
+    """A signal interrupts a sleep."""
     began = time.monotonic()
     with Interruption() as interruption:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -35,7 +35,7 @@ def test_a_signal_ends_a_sleep() -> None:
 
 
 def test_an_immediate_signal_raises_once() -> None:
-    """Somebody else's wait is broken off at once; a second signal does not break off the clean-up behind it."""
+    """An immediate signal breaks off a wait at once; a second one does not break off the clean-up."""
     cleaned = []
 
     def wait_and_clean() -> None:

@@ -37,7 +37,7 @@ def steps(lines: list[str], clock: _Clock) -> Steps:
 
 
 def test_a_line_a_step(steps: Steps, lines: list[str], clock: _Clock) -> None:
-    """Each has its counts and its own time; the next step ends the one before."""
+    """Each step has a line with its counts and its own time, and the next step ends the one before."""
     steps.begin("reading orders")
     steps.count("300,000 messages")
     clock.now += 12.4
@@ -64,7 +64,7 @@ def test_counts_that_grow(steps: Steps, lines: list[str]) -> None:
 
 
 def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
-    """The first line comes after ten seconds, and the intervals grow to a minute."""
+    """A long step prints its first line after ten seconds, then at intervals that grow to a minute."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
     steps.begin("matching")
     began, at = clock.now, []
@@ -81,7 +81,7 @@ def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
 
 
 def test_own_counts_come_before_tasks(lines: list[str], clock: _Clock) -> None:
-    """Tasks are for steps that know nothing better."""
+    """A step's own counts take precedence over counts of tasks."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
     steps.begin("keeping")
     steps.count("run 12")
@@ -93,7 +93,7 @@ def test_own_counts_come_before_tasks(lines: list[str], clock: _Clock) -> None:
 
 
 def test_nothing_goes_on(steps: Steps, lines: list[str], clock: _Clock) -> None:
-    """Between two steps there is no line."""
+    """No line is written between two steps."""
     steps.begin("reading")
     steps.end()
     clock.now += 100
@@ -115,7 +115,7 @@ def test_a_brief_step(lines: list[str], clock: _Clock) -> None:
 
 
 def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has no line: the error says what happened."""
+    """A step that fails has no line, because the error reports it."""
 
     def fail() -> None:
         with step_progress.steps() as steps:
@@ -149,7 +149,7 @@ PROGRAM = "from ringfence_kafka.process import step_progress\nwith step_progress
 
 
 def test_a_terminal_has_no_lines() -> None:
-    """There, a command looks as it did."""
+    """A terminal shows no lines of progress."""
     ours, theirs = pty.openpty()
     done = subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, check=False)
     os.write(theirs, b"end\n")
@@ -162,12 +162,12 @@ def test_a_terminal_has_no_lines() -> None:
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
 def test_nobody_reads(closed: str) -> None:
-    """A command that cannot report its progress goes on."""
+    """A command that cannot report its progress continues."""
     done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, PROGRAM], check=False)
 
     assert done.returncode == 0
 
 
 def test_words() -> None:
-    """Durations as people read them."""
+    """Durations are written as people read them."""
     assert [seconds(item) for item in (0.04, 9.94, 12.4, 1_234)] == ["0.0 s", "9.9 s", "12 s", "1,234 s"]

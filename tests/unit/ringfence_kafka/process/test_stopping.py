@@ -79,7 +79,7 @@ def test_a_signal_unwinds(number: int, code: int) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_second_signal_ends_at_once(number: int, code: int) -> None:
-    """Also where the first one was caught by foreign code, or the way out takes long."""
+    """A second signal ends a program at once, even if other code caught the first one or the end takes long."""
     body = """
 try:
     ready(); wait()
@@ -97,7 +97,7 @@ except BaseException:
 
 
 def test_an_error_after_a_signal_is_its_consequence() -> None:
-    """No trace of calls to a JVM that has ended."""
+    """An error after a signal is its consequence, so no trace of a lost JVM is printed."""
     body = """
 try:
     ready(); wait()
@@ -121,7 +121,7 @@ told("not reached")
 
 
 def test_handlers_of_others() -> None:
-    """Handlers that PySpark sets are replaced."""
+    """Handlers that PySpark sets are replaced by Ringfence's."""
     body = """
 signal.signal(signal.SIGINT, lambda *_: told("theirs"))
 stop.heed_again()
@@ -146,7 +146,7 @@ ready(); wait(lambda: came)
 
 
 def test_afterwards_all_is_as_before() -> None:
-    """Handlers are restored."""
+    """The former handlers are restored afterwards."""
     begin = BEGIN.replace("try:", "before = signal.getsignal(signal.SIGINT)\ntry:")
     program = f"{begin}        told('within')\n{END}\ntold(signal.getsignal(signal.SIGINT) == before)"
     done = subprocess.run(

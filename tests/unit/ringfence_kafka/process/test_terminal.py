@@ -20,7 +20,7 @@ def _table() -> Table:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_first_column_is_never_cut(width: int) -> None:
-    """However narrow the window is, each row says what it is about."""
+    """The first column is shown whole, however narrow the window is."""
     output = io.StringIO()
 
     terminal.tell(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
@@ -29,7 +29,7 @@ def test_the_first_column_is_never_cut(width: int) -> None:
 
 
 def test_a_name_without_end() -> None:
-    """It folds, all of it is there, and so is what the row says."""
+    """A very long name is folded and shown whole, with the rest of its row."""
     output = io.StringIO()
     table = Table("group", "depth")
     table.add_row("x" * 117, "17")
@@ -44,7 +44,7 @@ def test_a_name_without_end() -> None:
 
 
 def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal each row is one line with all of it, whatever COLUMNS says."""
+    """Each row is one whole line without a terminal, whatever COLUMNS contains."""
     monkeypatch.setenv("COLUMNS", "40")
 
     terminal.tell(_table())
@@ -58,7 +58,7 @@ HOSTILE = ("[red]x[/red]", "[/a]", "\x1b[2Jgone", ":warning:", "[link=http://x]y
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the first column, in others and in a title, and in a line: neither markup nor a terminal's commands; all of it is there."""
+    """A name is neither markup nor a terminal's command, in any column, title or line, and is shown whole."""
     table = Table("lane", "other", title=name)
     table.add_row(name, name)
     console = terminal.console()
@@ -87,5 +87,5 @@ def test_what_is_kept() -> None:
     ],
 )
 def test_times(timestamp_ms: int, shown: str) -> None:
-    """Whatever a producer wrote there is shown, also what no calendar has."""
+    """Any timestamp of a producer is shown, even one outside the calendar."""
     assert moment(timestamp_ms) == shown

@@ -8,7 +8,7 @@ import pytest
 from ringfence_kafka.producer.marker_delay import FIRST_S, LEAST_S, MOST_S, MarkerDelay
 
 BACK_OFF_S = 0.02
-"""Of the broker, before it asks the coordinator again."""
+"""The broker's pause before it asks the coordinator again."""
 SLACK_S = 0.0005
 """Timers come late."""
 
@@ -31,7 +31,7 @@ def _run(
 
 @pytest.mark.parametrize("markers_ms", [1, 3, 10])
 def test_it_settles_where_markers_are_written(markers_ms: int) -> None:
-    """Whatever they take, few writes are in vain, and transactions are quicker than those that do not wait at all."""
+    """Few writes are refused whatever time markers take, and transactions are quicker than without a wait."""
     dice = random.Random(markers_ms)
     usual = markers_ms / 1000
     gap, refused, each = _run(lambda: usual * dice.uniform(0.8, 1.2), 0.002)
@@ -42,7 +42,7 @@ def test_it_settles_where_markers_are_written(markers_ms: int) -> None:
 
 
 def test_where_nothing_is_refused() -> None:
-    """Nobody waits for long."""
+    """The wait is short if nothing is refused."""
     gap, refused, _ = _run(lambda: 0.0, 0.002)
 
     assert gap.seconds == LEAST_S
@@ -50,7 +50,7 @@ def test_where_nothing_is_refused() -> None:
 
 
 def test_brokers_that_are_slow() -> None:
-    """What takes long because everything does is no refusal."""
+    """A write that is slow because everything is slow does not count as refused."""
     dice = random.Random(4)
     gap, _, _ = _run(lambda: 0.0, 0.05 + dice.uniform(0, 0.01))
 
@@ -58,7 +58,7 @@ def test_brokers_that_are_slow() -> None:
 
 
 def test_markers_that_take_longer_than_the_refusal() -> None:
-    """Then a gap helps nobody: it has a bound, and when nothing is ever quick, there is none."""
+    """A gap is bounded if markers take longer than the refusal, and vanishes if no write is ever quick."""
     gap = MarkerDelay()
     gap.wrote(0.002, 10.0)
     longest = 0.0
@@ -71,7 +71,7 @@ def test_markers_that_take_longer_than_the_refusal() -> None:
 
 
 def test_one_that_is_slow_for_another_reason() -> None:
-    """It is forgotten soon, also after a row of them."""
+    """A write that was slow for another reason is soon forgotten, even after a row of them."""
     gap = MarkerDelay()
     gap.wrote(0.001, 10.0)
     gap.wrote(0.1, 0.014)
@@ -88,14 +88,14 @@ def test_one_that_is_slow_for_another_reason() -> None:
 
 
 def test_seldom_transactions_say_nothing() -> None:
-    """What was learned stays as it was while there is time enough anyway."""
+    """The learned delay stays as it was while transactions are far enough apart."""
     gap, _, _ = _run(lambda: 0.0, 0.002, pause_s=0.5)
 
     assert gap.seconds == FIRST_S
 
 
 def test_it_follows_brokers_that_became_slow() -> None:
-    """After some hundred transactions, what takes long is what is usual, and the gap shrinks again."""
+    """The gap shrinks again some hundred transactions after brokers became slow."""
     gap = MarkerDelay()
     for _ in range(50):
         gap.wrote(0.002, gap.seconds)

@@ -14,7 +14,7 @@ from ringfence_kafka.producer.outgoing import name_topics, refusing_topics
 
 @pytest.mark.parametrize("error", [ProducerFenced(), InvalidTxnState()])
 def test_refusals_of_a_producer(error: KafkaError) -> None:
-    """A topic that refuses a fenced producer takes the records of others."""
+    """A topic that refuses a fenced producer still takes records of others."""
     name_topics(error, ["billed"])
 
     assert refusing_topics(error) == frozenset()

@@ -1,4 +1,4 @@
-"""Transactions in three requests, on a broker that answers as it is told."""
+"""Transactions in three requests, on a broker with scripted answers."""
 
 import asyncio
 import io
@@ -67,7 +67,7 @@ Answer = Callable[[], Any]
 
 
 class Broker:
-    """Answers each request as it is told to, else well; keeps what it was asked."""
+    """A broker that gives scripted answers, else success, and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, ConnectionGroup]] = []
@@ -143,7 +143,10 @@ class Bench:
 
 
 async def test_three_requests() -> None:
-    """Records, offsets and the end; the first two on one connection, where one broker takes both."""
+    """A transaction sends records, offsets and the end.
+
+    The first two share a connection if one broker takes both.
+    """
     bench = Bench()
     bases, _ = await bench.write(("orders", 0), ("log", 0))
     await bench.way.commit()
@@ -157,7 +160,7 @@ async def test_three_requests() -> None:
 
 
 async def test_offsets_follow_records_of_other_brokers() -> None:
-    """At once they would disturb each other at the coordinator."""
+    """Offsets follow the records of other brokers, because they would disturb each other at the coordinator."""
     bench = Bench()
     await bench.write(("orders", 0), ("orders", 1))
 
@@ -166,7 +169,7 @@ async def test_offsets_follow_records_of_other_brokers() -> None:
 
 
 async def test_brokers_add_their_partitions_one_after_the_other() -> None:
-    """And then nothing holds the batches up that follow."""
+    """Brokers add their partitions one after the other; later batches are not held up."""
     bench = Bench(coordinator=FAR)
     await bench.write(("orders", 0), ("orders", 1))
     one_each = bench.broker.most_open
@@ -176,7 +179,7 @@ async def test_brokers_add_their_partitions_one_after_the_other() -> None:
 
 
 async def test_batches_of_one_partition_follow_one_another() -> None:
-    """A request takes one of each; their numbers go on."""
+    """A request takes one batch of each partition, and sequence numbers continue."""
     bench = Bench()
     _, made = await bench.write(("orders", 0), ("log", 0), ("orders", 0))
 
@@ -185,7 +188,10 @@ async def test_batches_of_one_partition_follow_one_another() -> None:
 
 
 async def test_each_transaction_has_an_epoch_of_its_own() -> None:
-    """The coordinator names the next one when one ends; batches are numbered anew."""
+    """Each transaction has its own epoch, which the coordinator names at the end of the last one.
+
+    The numbers of batches begin at 0 again.
+    """
     bench = Bench()
     states = []
     for end in (bench.way.commit, bench.way.abort, bench.way.commit):
@@ -200,7 +206,10 @@ async def test_each_transaction_has_an_epoch_of_its_own() -> None:
 async def test_the_markers_of_one_are_written_before_the_next(
     pause_s: float, waited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who begins before that is refused, and waits longer; who begins later need not wait."""
+    """A transaction that begins before the last one's markers are written is refused, and waits longer.
+
+    A later one need not wait.
+    """
     now, slept, sleep = 100.0, 0.0, asyncio.sleep
 
     async def passing(seconds: float) -> None:
@@ -222,7 +231,10 @@ async def test_the_markers_of_one_are_written_before_the_next(
 
 
 async def test_how_long_the_first_write_takes_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each transaction that one alone, from its sending on, with how long it was since the end of the one before."""
+    """Only the first write of each transaction is timed, from its sending.
+
+    The time since the end of the previous transaction is recorded with it.
+    """
     now = 100.0
     told: list[tuple[float, float]] = []
     monkeypatch.setattr("ringfence_kafka.producer.transaction_v2.time.monotonic", lambda: now)
@@ -245,7 +257,7 @@ async def test_how_long_the_first_write_takes_is_looked_at(monkeypatch: pytest.M
 
 
 async def test_epochs_run_out() -> None:
-    """After 32,767 of them the coordinator gives out another producer ID."""
+    """The coordinator assigns another producer ID after 32,767 epochs."""
     bench = Bench()
     bench.broker.last = Producer(5, 0)
     _, made = await bench.write(("orders", 0))
@@ -262,7 +274,7 @@ async def test_epochs_run_out() -> None:
     ids=["concurrent", "network", "load", "coordinator", "connection", "time"],
 )
 async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None:
-    """The same is asked again, and nothing else twice."""
+    """A request with a momentary error is repeated, and no other one is."""
     bench = Bench()
     bench.broker.answers[key] += [trouble, trouble]
     await bench.write(("orders", 0))
@@ -286,7 +298,7 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
 async def test_what_lasts_is_said_once(
     key: int, code: Any, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Why a lane stands still; not each of the attempts."""
+    """A lasting error is logged once, with the reason why a lane is paused, and not at each attempt."""
     bench = Bench()
     bench.broker.answers[key] += [code] * 20
     await bench.write(("orders", 0))
@@ -310,7 +322,7 @@ async def test_what_lasts_is_said_once(
 async def test_a_connection_that_was_closed_is_no_news(
     key: int, troubles: list[Exception], lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers end sessions under the next question; a second time in a row is worth a line."""
+    """A closed connection is logged only the second time in a row, because brokers end sessions at the next request."""
     bench = Bench()
     bench.broker.answers[key] += troubles
     await bench.write(("orders", 0))
@@ -320,7 +332,7 @@ async def test_a_connection_that_was_closed_is_no_news(
 
 
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
-    """Where it moved to."""
+    """A coordinator that has moved is looked up again."""
     bench = Bench()
     bench.broker.answers[END_TXN].append(16)
     await bench.write(("orders", 0))
@@ -346,7 +358,7 @@ async def test_coordinator_that_is_gone_is_looked_for() -> None:
     ],
 )
 async def test_refusals_are_told(key: int, code: int, error: type[Exception]) -> None:
-    """And nothing is committed."""
+    """A refusal raises its error, and nothing is committed."""
     bench = Bench()
     bench.broker.answers[key].append(code)
 
@@ -365,7 +377,7 @@ async def test_refusals_are_told(key: int, code: int, error: type[Exception]) ->
 
 
 async def test_commit_is_asked_for_until_it_is_answered() -> None:
-    """A lost answer is none: the coordinator says the same again."""
+    """A commit is repeated until it is answered; a lost answer does not count, and the coordinator gives it again."""
     bench = Bench()
     bench.broker.answers[END_TXN] += [KafkaConnectionError("lost")] * 5
     await bench.write(("orders", 0))
@@ -375,7 +387,7 @@ async def test_commit_is_asked_for_until_it_is_answered() -> None:
 
 
 async def test_what_may_be_committed_is_not_aborted() -> None:
-    """Who gave up waiting for the answer knows nothing; the next fence ends it, whatever it is."""
+    """A transaction whose commit has no answer is not aborted: the next fence ends it, whatever its state."""
     bench = Bench()
     bench.broker.answers[END_TXN] += [KafkaConnectionError("lost")] * 1_000
     await bench.write(("orders", 0))
@@ -389,7 +401,7 @@ async def test_what_may_be_committed_is_not_aborted() -> None:
 
 
 async def test_nothing_written_needs_no_end() -> None:
-    """As a transaction without records and offsets."""
+    """A transaction without records and offsets sends no request."""
     bench = Bench()
     await bench.way.begin()
     await bench.way.write([], {}, "")
@@ -401,21 +413,21 @@ async def test_nothing_written_needs_no_end() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("", True), ("on", True), ("off", False)])
 def test_switch(monkeypatch: pytest.MonkeyPatch, text: str, expected: bool) -> None:
-    """Unless it is off it is used where it is offered."""
+    """The switch turns the feature on by default, and off on request."""
     monkeypatch.setenv(transaction_version.VARIABLE, text)
 
     assert transaction_version.wanted() is expected
 
 
 def test_switch_that_is_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody meant by it is not guessed."""
+    """A switch that is neither on nor off is an error, because its meaning is not guessed."""
     monkeypatch.setenv(transaction_version.VARIABLE, "0")
     with pytest.raises(ConfigurationError, match="RINGFENCE_TRANSACTIONS_V2 = '0' is neither on nor off"):
         transaction_version.wanted()
 
 
 def test_worker_does_not_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it asks any broker."""
+    """A worker with an invalid switch does not start, and asks no broker."""
     monkeypatch.setenv(transaction_version.VARIABLE, "yes")
     settings = validate({"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "addresses": [{"name": "orders"}]})
     with pytest.raises(ConfigurationError, match="neither on nor off"):
@@ -454,20 +466,20 @@ def _requests() -> Iterator[tuple[Question, bytes]]:
 
 
 def test_requests_as_the_protocol_has_them() -> None:
-    """Written by hand from Kafka's message definitions."""
+    """The requests equal bytes written by hand from Kafka's message definitions."""
     for question, expected in _requests():
         assert question.encode() == expected
 
 
 def test_header() -> None:
-    """Version 2: key, version, number, client, no tags."""
+    """A request header of version 2 has key, version, number and client, and no tags."""
     question = transaction_v2_requests.end("tx", Producer(1, 2), commit=False)
 
     assert question.build_request_header(3, "me").encode() == _bytes("001a 0005 00000003 0002", b"me", "00")
 
 
 def test_answers_as_the_protocol_has_them() -> None:
-    """Tagged fields, which brokers may add, are passed over."""
+    """Tagged fields, which brokers may add, are skipped."""
 
     def read(question: Question, data: bytes) -> Any:
         buffer = io.BytesIO(struct.pack(">i", 3) + data)
@@ -500,7 +512,7 @@ def test_answers_as_the_protocol_has_them() -> None:
 
 
 def test_brokers_without_it() -> None:
-    """A connection to one is not told what it does not know."""
+    """A connection to a broker without version 5 of the request refuses to send it."""
     question = transaction_v2_requests.end("tx", Producer(1, 2), commit=True)
 
     assert question.prepare({END_TXN: (0, 5)}) is question

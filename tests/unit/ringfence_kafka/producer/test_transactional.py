@@ -14,7 +14,7 @@ from ringfence_kafka.producer.transactional import Outgoing, TransactionalProduc
 
 @pytest.mark.parametrize("failing", ["abort_transaction", "stop"])
 async def test_discarded_whatever_was_cancelled(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    """A future that aiokafka waits for was cancelled by a time limit: who discards is not cancelled, and all the rest is ended."""
+    """A discard is not cancelled if a time limit cancelled a future of aiokafka, and still ends all the rest."""
     producer = TransactionalProducer(KafkaSettings(), "t", "lane")
     producer._in_transaction = True
     called = []
@@ -32,7 +32,7 @@ async def test_discarded_whatever_was_cancelled(monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_discarded_by_who_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections are closed all the same, and it is cancelled then."""
+    """A cancelled discard still closes the connections, and then ends as cancelled."""
     producer = IdempotentProducer(KafkaSettings(), "b")
     closing, closed = asyncio.Event(), []
 
@@ -52,7 +52,7 @@ async def test_discarded_by_who_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Batch:
-    """What a transaction was to write."""
+    """A batch of a transaction."""
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def _text(size: int) -> bytes:
 @ALL
 @pytest.mark.parametrize("size", [0, 1, 100, 70_000, 300_000])
 def test_same_bytes(way: str, size: int) -> None:
-    """In steps of any size: what was compressed, and then nothing."""
+    """A stream returns its data in steps of any size, and then nothing."""
     number, compress = WAYS[way]
     data = _text(size)
     compressed = compress(data)
@@ -80,7 +80,7 @@ def test_same_bytes(way: str, size: int) -> None:
 
 @ALL
 def test_cut_off(way: str) -> None:
-    """Bytes that end too soon give what there is at most: never something else, and never without end."""
+    """A truncated stream gives at most its own data, and ends."""
     number, compress = WAYS[way]
     data = _text(100_000)
     compressed = compress(data)
@@ -94,7 +94,7 @@ def test_cut_off(way: str) -> None:
 
 
 def test_damage_is_named() -> None:
-    """Every library has errors of its own; here they are one."""
+    """Damage has one error, whatever the library reports."""
     for number, _ in WAYS.values():
         with pytest.raises(CorruptRecordException, match="cannot be decompressed"):
             whole(number, b"\xff" * 40, 1_000)
@@ -156,7 +156,7 @@ def test_one_large_window_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_stream_that_nobody_has_keeps_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is dropped in the middle of a batch is gone: the next one finds nobody who has the turn."""
+    """A stream that is dropped in the middle of a batch gives its turn back."""
     monkeypatch.setattr(decompression, "LARGE_WINDOW_BYTES", 100)
     stream = Stream(ZSTD, _without_size(_text(100_000)))
     stream.read(10)
@@ -167,7 +167,7 @@ def test_a_stream_that_nobody_has_keeps_no_window(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_memory_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process without memory does not say that the bytes are damaged."""
+    """A lack of memory is not reported as damaged bytes."""
 
     def without_memory(_: bytes) -> bytes:
         raise MemoryError
@@ -186,7 +186,7 @@ def test_gzip_checks_its_sum() -> None:
 
 
 def test_small_ones_come_at_once() -> None:
-    """Within the limit all bytes come, above it none, whatever the frame says of its size; a second frame is read too."""
+    """All bytes within the limit are returned, and none above it, whatever size the frame claims. A second frame is read too."""
     data = random.Random(1).randbytes(1_000) * 20
     for number, compress in WAYS.values():
         for most in (len(data) - 1, len(data), len(data) + 1):

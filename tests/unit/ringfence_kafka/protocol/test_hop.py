@@ -13,12 +13,12 @@ PREFIX = b"to-paris/AbC_-67890123456789012/"
     "hop", [HOP, Hop(Source("a.b_c", TOPIC_ID, 2**31 - 1), 2**63 - 2), Hop(HOP.source, 0)]
 )
 def test_round_trip(hop: Hop) -> None:
-    """What is written is read."""
+    """A hop reads back as it was written."""
     assert decode(encode(hop)) == hop
 
 
 def test_form() -> None:
-    """Other programs may rely on it."""
+    """The header's form is fixed, because other programs may rely on it."""
     assert encode(HOP) == PREFIX + b"3/1234"
 
 
@@ -47,7 +47,7 @@ def test_form() -> None:
     ],
 )
 def test_nothing_else(value: bytes | None) -> None:
-    """What no bridge writes is no hop."""
+    """A value that no bridge writes is not a hop."""
     assert decode(value) is None
 
 
@@ -57,5 +57,5 @@ def test_nothing_else(value: bytes | None) -> None:
      (None, None), (b"-1", None), (b"01", None), (b"1\n", None), (b"1.0", None)],
 )  # fmt: skip
 def test_offset(value: bytes | None, offset: int | None) -> None:
-    """Decimal digits, as they are written."""
+    """An offset is written in decimal digits without variation."""
     assert decode_offset(value) == offset

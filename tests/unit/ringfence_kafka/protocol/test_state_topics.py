@@ -9,12 +9,12 @@ TOPICS = ("orders.accepted", "eu-orders.accepted", "a-orders.accepted")
 
 
 def test_plain_names() -> None:
-    """They show application, consumer group and topic."""
+    """A state topic's name shows application, consumer group and topic."""
     assert state_topic("shop", "billing", "orders.accepted") == "shop-billing-orders.accepted-state"
 
 
 def test_each_has_its_own() -> None:
-    """Two consumer groups that shared a topic would count with each other's totals."""
+    """Each group and topic has its own state topic, because shared ones would mix their totals."""
     found = {state_topic(*parts) for parts in itertools.product(NAMES, NAMES, TOPICS)}
 
     assert len(found) == len(NAMES) ** 2 * len(TOPICS)
@@ -22,7 +22,7 @@ def test_each_has_its_own() -> None:
 
 
 def test_names_are_recognised() -> None:
-    """Handlers may not write them, of whatever consumer group they are."""
+    """State topics of any consumer group are recognized, because handlers may not write them."""
     for group, topic in itertools.product(("billing", "eu-billing", "b c"), TOPICS):
         assert is_state_topic(state_topic("shop", group, topic), "shop", [topic])
     for name in ("machine-state", "shop-machine-state", "other-billing-orders.accepted-state", "shop-orders"):

@@ -10,7 +10,7 @@ from ringfence_kafka.protocol import varints
     [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**63 - 1, "ffffffffffffffff7f")],
 )
 def test_numbers(number: int, data: str) -> None:
-    """Seven bits a byte, the lowest first; the number ends where a byte is below 128."""
+    """A number has seven bits a byte, the lowest first, and ends at a byte below 128."""
     assert varints.encode(number).hex() == data
     assert varints.decode(b"x" + bytes.fromhex(data) + b"y", 1) == (number, 1 + len(data) // 2)
 
@@ -23,7 +23,7 @@ def test_signed_numbers(number: int, data: str) -> None:
 
 
 def test_numbers_that_are_none() -> None:
-    """A number is cut off, or has more bits than the reader takes."""
+    """A truncated number, or one with more bits than the reader takes, is an error."""
     with pytest.raises(IndexError):
         varints.decode(b"\x80", 0)
     with pytest.raises(ValueError, match="more than 35 bits"):

@@ -18,7 +18,7 @@ PLACE = TopicPartition("orders", 0)
 
 
 class Watched(PartitionRecords):  # type: ignore[misc]
-    """What was fetched, and whether it is still there."""
+    """Fetched records, of which a test can see whether they still exist."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def _fetched() -> Watched:
 
 @pytest.mark.usefixtures("_uncollected")
 async def test_what_was_not_read_is_free() -> None:
-    """And not only when Python looks for cycles, which it does seldom."""
+    """Unread records are freed at once, and not only by Python's rare search for cycles."""
     stopped: list[bool] = []
 
     async def stop() -> None:
@@ -63,7 +63,7 @@ async def test_what_was_not_read_is_free() -> None:
 
 
 async def test_a_consumer_that_was_never_started() -> None:
-    """Brokers were away: there is nothing to drop."""
+    """A consumer that was never started, since brokers were away, has nothing to drop."""
 
     async def stop() -> None:
         """Nothing runs."""

@@ -55,7 +55,7 @@ def _held(store: Store) -> dict[int, bytes]:
 
 
 def test_round_trip(store: Store) -> None:
-    """What is put as a chunk is read as ring records, and found by sequence in whatever chunk it is."""
+    """Records written as chunks read back as ring records, and a sequence is found in any chunk."""
     _write(store, range(3))
     _write(store, range(3, 6))
 
@@ -97,7 +97,7 @@ def test_of_slot_and_chunk_the_newer_counts(store: Store, chunk_first: bool) -> 
 
 
 def test_a_version_that_knows_no_chunks_rebuilds(store: Store) -> None:
-    """It looks for the position where it always was: without it, it trusts nothing of the store."""
+    """A version without chunks does not find the position and rebuilds the store."""
     _write(store, range(0))
     before = json.loads(store._many([STATE_KEY])[0] or b"")
     _write(store, range(3))
@@ -121,7 +121,7 @@ def test_an_interrupted_building_is_told(store: Store) -> None:
 
 
 def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
-    """It is written without a state of its own: the position of before stays."""
+    """A piece of a restore is written beside chunks without a state of its own, and the former position stays."""
     _write(store, range(3))
     slot = (codec.ring_key(CAPACITY, 3), _value(3))
     store.write(store.epoch, None, lambda writes: writes.put_slots([slot]))
@@ -135,7 +135,7 @@ def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
 
 
 def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
-    """Whoever opens a lane with many of them holds up nobody, and the keys are not asked for again."""
+    """A lane with many chunks is opened in steps that hold up nobody, and the chunk keys are read only once."""
     for index in range(30):
         _write(store, range(index, index + 1))
     store.close()
@@ -150,7 +150,7 @@ def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
 
 
 def test_many_dead_chunks_go_in_turns() -> None:
-    """A ring that was made smaller leaves as many as it had."""
+    """Dead chunks are removed in turns, because a smaller ring leaves as many as it had."""
     keys = chunks.ChunkKeys(chunks.key_of(CAPACITY, index) for index in range(2_500))
 
     assert [len(keys.dead(2_400)) for _ in range(4)] == [1_000, 1_000, 400, 0]
@@ -159,7 +159,7 @@ def test_many_dead_chunks_go_in_turns() -> None:
 
 @pytest.mark.parametrize("damage", [b"\x00", b"\x00\x05abc", b"\x00\x1e" + b"\x09" * 30, _value(3)])
 def test_damaged_chunk(store: Store, damage: bytes) -> None:
-    """It is told apart from a sound one: the store is rebuilt, and nothing of it is taken for an ID."""
+    """A damaged chunk is distinguished from a sound one. The store is rebuilt, and no damaged byte counts as an ID."""
     meta = Meta(CAPACITY, 1, 0, {}, {}, "incarnation")
     sound = Chunk.of(CAPACITY, [_value(0)]).encoded
     state = StoredState(meta, 10, 1.0, indexed=False)

@@ -11,7 +11,7 @@ from tables.rocksdb.store import Store
 
 
 def test_made_once_for_all(tmp_path: Path) -> None:
-    """Each copy is a store of its own; what is in one is not in the others, also when they are opened again."""
+    """Each copy of the empty store is independent, even after it is opened again."""
     made: list[Path] = []
 
     def make(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole", range(4))
 def test_half_a_copy(tmp_path: Path, whole: int) -> None:
-    """Of one that was cut short either a store is made, empty, or it is said that it is damaged: never anything else."""
+    """A store whose copying was cut short either opens empty or reports damage, and nothing else."""
     path = tmp_path / "a"
     path.mkdir()
     for number, (name, data) in enumerate(EmptyStore(rocks_folder._make_empty)._made(tmp_path).items()):

@@ -69,7 +69,7 @@ def test_empty(store: Store) -> None:
 
 
 def test_asking_for_nothing(store: Store) -> None:
-    """No keys, no answers."""
+    """A question without keys has no answers."""
     assert store.slots_of([]) == []
     assert store.sequences([]) == []
 
@@ -135,7 +135,7 @@ def test_index_round_trip(store: Store) -> None:
 
 
 def test_last_of_one_batch_stands(store: Store) -> None:
-    """Within one write the later put or delete of a key counts."""
+    """The later put or delete of a key counts within one write."""
 
     def fill(writes: Writes) -> None:
         writes.delete_index(b"\x00a")
@@ -187,7 +187,7 @@ def test_write_is_all_or_nothing(store: Store) -> None:
 
 
 def test_survives_a_kill(store: Store, tmp_path: Path) -> None:
-    """What was written is in the files at once: they may be read without the store having been closed."""
+    """A written record is in the files at once, so a copy of an unclosed store can be read."""
     _put(store, 3, 4)
     shutil.copytree(store.path, tmp_path / "killed")
 
@@ -223,7 +223,7 @@ def test_stale_epoch(store: Store) -> None:
 
 
 def test_epochs_are_those_of_the_process(store: Store, tmp_path: Path) -> None:
-    """No epoch is given twice, also by a store made afresh in the place of the former one."""
+    """An epoch is never given twice, even after a store is created afresh at the same place."""
     epochs = [store.begin_epoch(), store.begin_epoch()]
     store.close()
     afresh = Store.create_afresh(store.path)
@@ -239,7 +239,7 @@ def test_epochs_are_those_of_the_process(store: Store, tmp_path: Path) -> None:
 
 
 def test_epoch_of_the_future(store: Store) -> None:
-    """Only the present epoch may write: equality counts, not order."""
+    """Only the present epoch may write: a later one is refused as well."""
     with pytest.raises(StaleEpochError):
         store.write(store.begin_epoch() + 1, _state(), lambda _: None)
 
@@ -292,7 +292,7 @@ def test_folders_are_made(tmp_path: Path) -> None:
 
 
 def test_read_only(store: Store) -> None:
-    """A look beside the running worker: it reads what was written and can write nothing."""
+    """A read-only store beside the running worker reads all that was written, and writes nothing."""
     _put(store, 3)
     look = Store(store.path, read_only=True)
 
@@ -305,13 +305,13 @@ def test_read_only(store: Store) -> None:
 
 
 def test_read_only_of_nothing(tmp_path: Path) -> None:
-    """A look at a store that is not there is an error and no empty store."""
+    """A read-only look at a missing store is an error, and not an empty store."""
     with pytest.raises(DamagedStoreError, match="No such file"):
         Store(tmp_path / "orders-0", read_only=True)
 
 
 def test_create_afresh(store: Store) -> None:
-    """Whatever was there, a store created afresh is empty and works."""
+    """A store that is created afresh is empty and works, whatever its folder held."""
     _put(store, 3)
     store.close()
     (store.path / "CURRENT").write_bytes(b"garbage")
@@ -326,7 +326,7 @@ def test_create_afresh(store: Store) -> None:
 
 
 def test_create_afresh_of_nothing(tmp_path: Path) -> None:
-    """There need not be anything to delete."""
+    """A store can be created afresh even if no folder exists."""
     afresh = Store.create_afresh(tmp_path / "orders-0")
 
     assert afresh.state() is None
@@ -363,7 +363,7 @@ def _overwrite(file: Path, at: float) -> None:
 @pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*", "*.sst"])
 @pytest.mark.parametrize("content", [b"garbage\n", b""], ids=["garbage", "empty"])
 def test_file_of_garbage(full: Path, pattern: str, content: bytes) -> None:
-    """Files that are none of RocksDB's are told apart from a folder that is in use."""
+    """Files of another format are reported as damage, and not as a folder in use."""
     _one(full, pattern).write_bytes(content)
 
     with pytest.raises(DamagedStoreError, match=str(full)):
@@ -372,7 +372,7 @@ def test_file_of_garbage(full: Path, pattern: str, content: bytes) -> None:
 
 @pytest.mark.parametrize("pattern", ["MANIFEST-*", "*.sst"])
 def test_file_missing(full: Path, pattern: str) -> None:
-    """A file that is gone is damage, too."""
+    """A missing file counts as damage too."""
     _one(full, pattern).unlink()
 
     with pytest.raises(DamagedStoreError):
@@ -381,7 +381,7 @@ def test_file_missing(full: Path, pattern: str) -> None:
 
 @pytest.mark.parametrize("name", ["blocks-0", "clock-0", "lock hold by", "permission denied"])
 def test_damage_below_a_folder_with_a_telling_name(full: Path, tmp_path: Path, name: str) -> None:
-    """Damage is damage whatever the address is called; a name is no lock."""
+    """Damage is reported as damage whatever the address is called, even if its name resembles a lock message."""
     path = full.rename(tmp_path / name)
     _one(path, "MANIFEST-*").write_bytes(b"garbage\n")
 
@@ -405,7 +405,7 @@ def _read_slots_of(store: Store) -> bool:
 @pytest.mark.parametrize("read", [_read_state, _read_slots, _read_slots_of])
 @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 1.0])
 def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool]) -> None:
-    """Damage in a table file is told as damage, at the latest by who reads there; nobody gets less than there was."""
+    """Damage in a table file is reported at the latest when a reader reaches it, so no reader gets an incomplete result."""
     _overwrite(_one(full, "*.sst"), at)
 
     try:
@@ -487,7 +487,10 @@ def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
 
 @contextmanager
 def _unprivileged() -> Iterator[Path]:
-    """A folder that may be read and not written; root, whom nothing stops, becomes nobody for that time."""
+    """A folder that may be read but not written.
+
+    Root, unhindered by file modes, becomes the user ``nobody`` for that time.
+    """
     root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="ringfence-"))
     for name in ("mine", "theirs"):
@@ -511,7 +514,7 @@ def _unprivileged() -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ["new", "mine"])
 def test_unwritable_folder(name: str) -> None:
-    """A folder that cannot be made or written is told as that, with the way out."""
+    """A folder that cannot be created or written is reported as such, with the setting to change."""
     with _unprivileged() as folder:
         with pytest.raises(PrerequisiteError) as caught:
             Store(folder / name)
@@ -521,7 +524,7 @@ def test_unwritable_folder(name: str) -> None:
 
 
 def test_file_of_somebody_else() -> None:
-    """A file in the folder that may not be read is no damage: deleting it would not be ours."""
+    """A file in the folder that may not be read is not treated as damage, because Ringfence must not delete it."""
     with _unprivileged() as folder:
         path = folder / "theirs"
         with pytest.raises(PrerequisiteError) as caught:
@@ -533,7 +536,7 @@ def test_file_of_somebody_else() -> None:
 
 @pytest.mark.parametrize("below", ["orders-0", ""], ids=["data_dir is a file", "the folder is a file"])
 def test_file_in_the_way(tmp_path: Path, below: str) -> None:
-    """A file where a folder should be is no damage: deleting the folder would not fix it."""
+    """A file in place of a folder is not treated as damage, because deleting the folder would not help."""
     (tmp_path / "data").write_text("")
 
     with pytest.raises(PrerequisiteError, match=r"app\.data_dir"):

@@ -50,12 +50,12 @@ SETTINGS = validate(
     ],
 )
 def test_names(group: str, left: bool) -> None:
-    """Of this application, of a bridge, and of none that is configured."""
+    """A consumer group is left over if it belongs to a bridge of this application that is not configured."""
     assert removed_bridges._is_left(group, "shop", plans(SETTINGS)) is left
 
 
 async def test_what_stands_beside_the_offset() -> None:
-    """A group of somebody's that merely has such a name is none."""
+    """A foreign group with such a name does not count as a bridge's."""
     committed = {0: Committed(5, encode(OffsetMetadata(forwarded=5))), 1: Committed(7, "somebody's")}
 
     async def committed_beside(_: str, partition: int) -> Committed | None:
@@ -69,7 +69,7 @@ async def test_what_stands_beside_the_offset() -> None:
 
 @pytest.mark.parametrize("reader", [None, "west"])
 def test_finding(reader: str | None) -> None:
-    """It stands, unless another bridge reads the topic."""
+    """A removed bridge is a problem, unless another bridge reads its topic."""
     left = Left("east", "shop-bridge-east", "kafka:9092", "s", 1, reader)
     bridge = LeftBridge(left.bridge, left.what, left.do, stands=left.read_by is None)
     status = replace(STATUS, left_bridges=[bridge])
@@ -82,7 +82,7 @@ def test_finding(reader: str | None) -> None:
 
 
 async def test_a_cluster_that_does_not_answer() -> None:
-    """That none are known is not that there are none."""
+    """A cluster without an answer is reported as a problem, and not as a cluster without removed bridges."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings = validate({"kafka": {"bootstrap_servers": f"127.0.0.1:{port}"}, "app": {"id": "shop"}})

@@ -1,4 +1,4 @@
-"""What somebody is asked about before messages of a group are dropped, and that no other message is."""
+"""The question before messages of a group are dropped, and the limit to those messages."""
 
 import sys
 from types import SimpleNamespace
@@ -89,7 +89,7 @@ def _answer(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[str]:
 
 @pytest.mark.parametrize("held", [False, True])
 def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
-    """What has come since is not dropped, nor counted; the question names offsets."""
+    """A purge drops and counts only the messages that the question named by offset, and none that came since."""
     topic = _Topic(monkeypatch, held=held)
     asked = _answer(monkeypatch, lambda: topic.unfinished.extend([8, 9]))
 
@@ -104,7 +104,7 @@ def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool)
 def test_skip_what_was_asked_about(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], held: bool
 ) -> None:
-    """Somebody else was quicker: the next message is another one, and stays."""
+    """A skip drops only the message that the question named; if somebody was quicker, the next message stays."""
     topic = _Topic(monkeypatch, held=held)
     asked = _answer(monkeypatch, lambda: topic.unfinished.pop(0))
 
@@ -117,7 +117,7 @@ def test_skip_what_was_asked_about(
 
 
 def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets of a topic that was deleted say nothing of the one that was created in its place."""
+    """Offsets of a deleted topic do not apply to the one created in its place."""
     topic = _Topic(monkeypatch, held=False)
     _answer(monkeypatch, lambda: setattr(topic, "topic_id", "second"))
 
@@ -127,7 +127,10 @@ def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("owned", [False, True])
 def test_purged_up_to_an_offset(owned: bool) -> None:
-    """Of what is fetched, too: what stands behind stays in its order, and whoever has the first message keeps it."""
+    """A purge up to an offset drops fetched messages too.
+
+    Later messages keep their order, and a handler keeps the message that it has.
+    """
     window = Window(Progress(0), memory=MemoryBudget(2**20))
     window.feed(of(GROUP, 0, 1, 2, 3, 4))
     lease: Any = SimpleNamespace(token=1, topic="t", partition=0, topic_id="i")

@@ -38,7 +38,10 @@ def _json(*arguments: str) -> dict[str, dict[str, float]]:
     ],
 )
 def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int, native: bool) -> None:
-    """Of docs/performance.md and bench/measurements.md; and not so much more that nobody could use it."""
+    """The planned memory covers every peak in docs/performance.md and bench/measurements.md.
+
+    It is at most 2.2 times as much, so that the plan stays usable.
+    """
     demand = Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes, native=native)
     found = plan(demand)
 
@@ -64,7 +67,7 @@ def test_cpu_is_what_a_trickle_took() -> None:
 
 
 def test_copies_cost_the_brokers() -> None:
-    """As much as was measured: six times with three of them. Workers they cost nothing."""
+    """Replicas cost the brokers what was measured, six times as much with three, and workers nothing."""
     one, three = (plan(Demand(5_000, 154, 80_000, replicas=copies)) for copies in (1, 3))
 
     assert three.broker_cpu / one.broker_cpu == pytest.approx(6.2)
@@ -73,7 +76,10 @@ def test_copies_cost_the_brokers() -> None:
 
 
 def test_an_outage_asks_for_more_workers() -> None:
-    """They do what comes and what has come, twice the rate; and with more time less of it."""
+    """An outage needs more workers, which process new and delayed messages at twice the rate.
+
+    More time to catch up needs fewer.
+    """
     none, same, longer = (
         plan(Demand(500_000, 154, 1e6, outage_s=hours * 3600, catch_up_s=within * 3600))
         for hours, within in ((0, 0), (1, 0), (1, 4))
@@ -87,7 +93,7 @@ def test_an_outage_asks_for_more_workers() -> None:
 
 @pytest.mark.parametrize(("native", "id_bytes"), [(True, 56), (False, 188)])
 def test_one_worker_may_be_away(native: bool, id_bytes: int) -> None:
-    """All IDs are in the memory of the others, the busiest of which has a quarter more than its part."""
+    """The plan lets one worker be away: all IDs fit the others, of which the busiest has a quarter more than its part."""
     found = plan(Demand(1_000, 154, 120e6, native=native))
     needed = found.workers - 1
 
@@ -96,7 +102,7 @@ def test_one_worker_may_be_away(native: bool, id_bytes: int) -> None:
 
 
 def test_an_old_disk_is_no_help() -> None:
-    """After half of delete.retention.ms RocksDB is not used: all is read from the changelog."""
+    """A disk is not used after half of delete.retention.ms: all is read from the changelog."""
     short, long = (plan(Demand(1_000, 100, 1e6, outage_s=hours * 3600)) for hours in (11, 13))
 
     assert short.restart_s < short.empty_s
@@ -104,13 +110,13 @@ def test_an_old_disk_is_no_help() -> None:
 
 
 def test_a_group_that_is_too_large_is_told() -> None:
-    """It is in one lane, whatever there are of them."""
+    """A group too large for one lane is refused, whatever the number of lanes."""
     with pytest.raises(ConfigurationError, match=r"largest group has 200,000 messages/s .*divide the group"):
         plan(Demand(1e6, 100, 1e6, largest_group=0.2))
 
 
 def test_a_worker_that_is_too_small_is_told() -> None:
-    """Before it remembers anything it needs what is under way."""
+    """A worker too small for the messages in flight is refused."""
     with pytest.raises(ConfigurationError, match=r"a worker needs [\d,]+ MiB .*--worker-memory"):
         plan(Demand(1, 1, 1, worker_memory=100 * MIB))
 
@@ -192,7 +198,7 @@ def test_faults_name_the_way_out(arguments: list[str], says: str) -> None:
 
 
 def test_ids_of_the_configuration(tmp_path: Path) -> None:
-    """Each lane of each address; and the bounds of [app]."""
+    """The plan counts the IDs of each lane of each address, and the bounds of [app]."""
     config = tmp_path / "ringfence.toml"
     config.write_text(
         "[app]\nbuffer_bytes_max = 33554432\n"
@@ -217,7 +223,7 @@ def test_resends_within_are_all_ids_of_that_time() -> None:
 
 
 def test_what_does_not_fit_is_told() -> None:
-    """Exit code 1: the brokers that are there are too few."""
+    """A plan that exceeds the given brokers ends with exit code 1."""
     arguments = ("--rate", "100k", "--size", "10KiB", "--ids", "1M", "--brokers", "3")
     done = _run(*arguments)
 
@@ -227,7 +233,10 @@ def test_what_does_not_fit_is_told() -> None:
 
 
 def test_what_nobody_has_tried_is_told(tmp_path: Path) -> None:
-    """An index in RocksDB was never measured: it comes before what was, on a smaller scale."""
+    """The weakest assumption of a plan is named.
+
+    An index in RocksDB, which was never measured, comes before values measured on a smaller scale.
+    """
     config = tmp_path / "ringfence.toml"
     config.write_text("[app]\nresident_ids_max = 0\n")
     found = _run("--rate", "1k", "--ids", "8M", "--config", str(config)).output

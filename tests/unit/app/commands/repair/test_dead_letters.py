@@ -16,7 +16,10 @@ from tests.support.refused import Fetched
 async def test_waiting_that_cannot_be_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who may read dead letters need not see the consumer groups that they are of: that alone is left open, and said once each."""
+    """A reader of dead letters need not see the consumer groups.
+
+    Only the waiting state stays unknown, and each refusal is reported once.
+    """
 
     class Holders:
         def __init__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What verbs print of records and of their ends."""
+"""Output of the repair verbs about records and results."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.refused import Fetched, refused_record
 
 
 def test_groups_for_programs() -> None:
-    """A group's name as ``--group`` takes it, and its bytes, in every document in the same way."""
+    """Every document has a group's name as ``--group`` takes it, and its bytes."""
     shown = output.document(Row(refused_record(), b"a\xff", False))
 
     assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
@@ -18,7 +18,7 @@ def test_groups_for_programs() -> None:
 
 
 def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its time is one that can be read; programs have it in milliseconds."""
+    """The time of a record is readable for a person, and in milliseconds for programs."""
     refused = refused_record(timestamp=1_700_000_000_007)
     output.print_one(Row(refused, b"g", False))
 
@@ -38,7 +38,7 @@ def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 def test_how_it_ends(
     done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is left is told with why, and the exit code says that not all is done."""
+    """Records that are left are listed with the reason, and the exit code shows that work remains."""
     refused = [parse("q", Fetched(offset=index, partition=0)) for index in range(left)]
     result = Result(done, [(item, "its holder does not answer") for item in refused])
 
@@ -51,7 +51,10 @@ def _letter(offset: int, consumer_group: str) -> Fetched:
 
 
 def test_a_name_that_is_mistyped() -> None:
-    """Where nothing is meant it is said what is open, and whose: a redrive for `biling` looks as if all were done."""
+    """A selection without a match lists the open dead letters and their consumer groups.
+
+    Otherwise a redrive for the mistyped name `biling` would look like success.
+    """
     letters = [_letter(1, "shipping"), _letter(2, "billing"), _letter(3, "billing")]
     wanted = Wanted(Selection(consumer_group="biling"), lambda _: None)
     for letter in letters:
@@ -73,7 +76,7 @@ def test_a_name_that_is_mistyped() -> None:
 
 
 def test_nothing_is_open() -> None:
-    """By what was asked for: all, some of which none is open, or places."""
+    """The text names the selection without open records: all, some, or given places."""
     nothing = Wanted(Selection(), lambda _: None)
     some = Wanted(Selection(reason="size"), lambda _: None)
     places = Wanted(Selection(at=[(3, 7), (0, 1)]), lambda _: None)
@@ -86,7 +89,10 @@ def test_nothing_is_open() -> None:
 
 
 def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a handler said and what a producer chose neither steers the terminal nor is taken for markup; piped, each is one whole line."""
+    """A handler's reason and a producer's names neither control the terminal nor count as markup.
+
+    Each is one whole line in a pipe.
+    """
     monkeypatch.setenv("COLUMNS", "40")
     reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
     headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))
@@ -105,7 +111,7 @@ def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is the same in each row stands in the title, or nowhere."""
+    """A value that is the same in every row stands in the title, or nowhere."""
 
     def told(*given: tuple[str, int]) -> list[str]:
         found = [

@@ -35,7 +35,7 @@ def _redrive(
 
 
 async def test_a_dry_run_says_what_would_be_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the input does not take by its size is left there too; values of what is left, which may be many, are not kept."""
+    """A dry run leaves records too large for the input too, and keeps no values of those that it leaves."""
     run = _redrive(_publisher())
     fits, large, again = (
         refused_record(value=b"v" * 500),
@@ -50,7 +50,7 @@ async def test_a_dry_run_says_what_would_be_left(capsys: pytest.CaptureFixture[s
 
 
 class _Settled:
-    """A quarantine partition that keeps what was settled, and what was published for it."""
+    """A quarantine partition that records the settled offsets and the number of published records."""
 
     builder = staticmethod(empty_batch)
 
@@ -65,9 +65,9 @@ class _Settled:
 
 @pytest.mark.parametrize("bridged", [True, False])
 async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
-    """A record that it had to send again stands there once more, is published once, and settled wherever it stands.
+    """A record that a bridge wrote twice is published once and settled at each place.
 
-    A lane's count as the same only where a bridge has said so: two that some producer gave such a header are two.
+    In a lane, equal hops count as one record only if a bridge wrote them; a producer's own headers do not.
     """
     publisher = _publisher(bridged=bridged, force=True)
     hops = [b"b/T/0/1", b"b/T/0/2", b"b/T/0/1", None, None, b"b/T/0/1"]
@@ -90,7 +90,7 @@ async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
 
 
 async def test_what_a_lane_refused_twice() -> None:
-    """Of one record of a bridge's source, refused again before its hop could be noted, one is published."""
+    """Records with the same hop, refused again before the hop could be noted, are published once."""
     found = [
         refused_record(
             place=Place("q", 0, number), headers=((wire_names.HEADER_HOP, b"b/%b/0/%d" % (b"T" * 22, hop)),)
@@ -105,7 +105,7 @@ async def test_what_a_lane_refused_twice() -> None:
 
 
 async def test_a_size_that_was_raised_during_the_run() -> None:
-    """What is too large by the topics as they were is compared with the topics as they are, and only that asks for them."""
+    """A record too large for the known limits is compared with the current ones, which are asked for only then."""
     asked: list[int] = []
     larger = _publisher(bytes_max=10_000)
 
@@ -133,7 +133,7 @@ async def test_a_size_that_was_raised_during_the_run() -> None:
 
 
 def test_names() -> None:
-    """An address goes before a bridge of its name; an unknown one is an error that names those that there are."""
+    """An address takes precedence over a bridge of its name; an unknown name is an error that lists the known ones."""
     bridges = [{"name": name, "source_topic": "s", "target_address": "orders"} for name in ("orders", "over")]
     settings = validate({"app": {"id": "a"}, "addresses": [{"name": "orders"}], "bridges": bridges[1:]})
 
@@ -151,7 +151,7 @@ def test_names() -> None:
 
 
 async def test_pace() -> None:
-    """No more records a second than that, however they are cut; without a rate there is no wait."""
+    """A rate limit bounds the records a second, in chunks of any size; without a rate nothing waits."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     pace = RateLimit(100)

@@ -1,4 +1,4 @@
-"""What a refused record says, and which records a verb works on."""
+"""The content of refused records, and the selection of records by a verb."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.refused import Fetched, refused_record
 
 
 def test_what_a_record_says() -> None:
-    """Of repeats the last; what is not as it is written by us counts as missing."""
+    """The last of repeated headers counts, and a malformed header counts as missing."""
     place_headers = (
         ("__dlq.errors.topic", b"t"),
         ("__dlq.errors.partition", b"2"),
@@ -47,12 +47,12 @@ def test_what_a_record_says() -> None:
     ],
 )
 def test_places(text: str, expected: Place | None) -> None:
-    """``<topic>/<partition>/<offset>``, and nothing else."""
+    """A place is ``<topic>/<partition>/<offset>``, and no other form is accepted."""
     assert place_of(text) == expected
 
 
 def test_digests() -> None:
-    """What stands for a value is told from values, and is of one value alone."""
+    """A digest that stands for a value is distinguished from values, and matches one value alone."""
     value = b"v" * 1_000
     text = json.dumps({"bytes": 1_000, "blake2b_256": blake2b(value, digest_size=32).hexdigest()}).encode()
     digest = parse("q", Fetched(value=text)).digest
@@ -92,14 +92,14 @@ def test_digests() -> None:
     ],
 )
 def test_selection(selection: Selection, takes: bool) -> None:
-    """All that is given must hold."""
+    """A record must meet all given criteria."""
     refused = refused_record(reason="5 bytes, T takes 4", consumer_group="c")
 
     assert selection.matches(refused, b"g", 1_010_000) is takes
 
 
 def test_what_is_typed() -> None:
-    """Lengths of time and places; what is none is an error that shows one."""
+    """A malformed duration or place is an error that shows a valid one."""
     assert [span(name) for name in ("90s", "10m", "2h", "1.5d")] == [90, 600, 7_200, 129_600]
     assert parse_place("0/17") == (0, 17)
     refusing: list[tuple[Callable[[str], Any], str]] = [
@@ -115,7 +115,10 @@ def test_what_is_typed() -> None:
 
 
 def test_of_other_sources() -> None:
-    """What bridges of one name of other applications have refused is not meant, and is counted; what does not say whose it is is meant."""
+    """Records refused by bridges of other applications with the same name are not selected, but counted.
+
+    A record without an application is selected.
+    """
     wanted = Wanted(Selection(), lambda _: None, app_id="bremen")
     records = [
         Fetched((("_RF_BRIDGE_APP", app),) if app else ())

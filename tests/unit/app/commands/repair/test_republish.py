@@ -1,4 +1,4 @@
-"""What becomes of a quarantined record, and whether a lane would refuse it again."""
+"""Redriving a quarantined record: its destination, and the prediction of another refusal."""
 
 import json
 from typing import Any
@@ -25,7 +25,10 @@ def _publisher(
 
 
 def test_where_it_goes() -> None:
-    """Into the partition that it came from, as far as there is one; a bridge's where it is at home."""
+    """A redriven record goes to the partition that it came from, modulo the partitions.
+
+    A bridge's record goes to its home.
+    """
     assert _publisher().published(refused_record(source="orders/6/1")).partition == 2
 
     homes = {
@@ -44,7 +47,7 @@ def test_where_it_goes() -> None:
 
 
 def test_what_is_left_behind() -> None:
-    """A redriven record has what its producer gave it, and how often it was redriven."""
+    """A redriven record has its producer's content, and the number of its redrives."""
     headers = (
         ("h", b"1"), ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"b/t/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"),
         ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_SOURCE", b"orders/0/1"), ("_RF_REASON", b"why"), ("_RF_REDRIVEN", b"1"),
@@ -70,7 +73,10 @@ def test_what_is_left_behind() -> None:
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -> None:
-    """What would go round, or would not be what it was, is left, with why; what is not whole even by force."""
+    """A record that would come back, or would be changed, is left with the reason.
+
+    An incomplete record is left even with force.
+    """
     refused = refused_record(**changes)
     for found, expected in (
         (_publisher().refusal(refused), complaint),
@@ -80,7 +86,10 @@ def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -
 
 
 def test_what_came_before_is_left() -> None:
-    """A duplicate that did not fit where duplicates go is no message that is missing: without its hop it would be accepted once more."""
+    """A duplicate that the duplicates topic could not take is left.
+
+    Without its hop it would be accepted once more.
+    """
     refused = refused_record(reason=f"{RESENT}: 99 bytes, orders.duplicates takes max.message.bytes = 90")
 
     assert "would come twice: drop it" in _publisher().refusal(refused)
@@ -119,14 +128,14 @@ def _published(size: int, partition: int = 3, **changes: Any) -> Published:
     ],
 )
 def test_what_the_accepted_topic_takes(sizes: dict[str, int | None], expected: str) -> None:
-    """By its size as it is accepted; of a topic that the cluster does not tell of nothing is said."""
+    """A record is compared with the accepted topic by its accepted size; an unknown limit refuses nothing."""
     found = _room(sizes).refusal(_published(1_000))
 
     assert (expected in found) if expected else found == ""
 
 
 def test_headers_of_ours_count() -> None:
-    """Place and key, which an accepted record has in headers: the same bytes fit, or do not, as in the lane."""
+    """Headers for place and key count towards the size, so a record fits exactly if it fits in the lane."""
     plain = _room({"orders.accepted": 1_000})
     by_header = _room({"orders.accepted": 1_000}, group_header="g")
     fits = max(index for index in range(1_000) if not plain.refusal(_published(index)))
@@ -137,7 +146,7 @@ def test_headers_of_ours_count() -> None:
 
 
 def test_on_the_way() -> None:
-    """What is not at home where it is published must fit the forward topic as well; at a bridge's target that one is not known."""
+    """A record published away from its home must fit the forward topic too, which is unknown at a bridge's target."""
     sizes: dict[str, int | None] = {FORWARD: 1_000}
 
     assert f"{FORWARD} takes" in _room(sizes).refusal(_published(1_000, partition=0))
@@ -147,7 +156,7 @@ def test_on_the_way() -> None:
 
 @pytest.mark.parametrize(("lanes", "partition", "forwarded"), [(1, 0, False), (2, 1, False), (2, 0, True)])
 def test_on_the_way_between_lanes(lanes: int, partition: int, forwarded: bool) -> None:
-    """A lane forwards nothing to itself, whatever partitions it owns; with one lane there is no forward topic."""
+    """A lane forwards nothing to itself, whatever partitions it owns; a single lane needs no forward topic."""
     check = _room({FORWARD: 1_000}, lanes=lanes)
 
     assert (f"{FORWARD} takes" in check.refusal(_published(1_000, partition=partition))) is forwarded
@@ -156,7 +165,10 @@ def test_on_the_way_between_lanes(lanes: int, partition: int, forwarded: bool) -
 
 
 def test_parts() -> None:
-    """Of a transaction each part, in the accepted topic of its address. What cannot be read is the lane's to tell."""
+    """Each part of a transaction is compared with the accepted topic of its address.
+
+    An unreadable transaction is left to the lane.
+    """
     parts = [{"key": "a", "value": "v"}, {"address": "payments", "key": "b", "value": "v" * 1_000}]
     headers = [("_RF_TX", b"json/1")]
     envelope = _published(0, value=json.dumps({"parts": parts}).encode(), headers=headers)

@@ -36,7 +36,7 @@ def test_forms(text: str, expected: bytes) -> None:
 
 @pytest.mark.parametrize("form", ["text", "hex", "base64"])
 def test_long_id(form: str) -> None:
-    """A long ID may be given whole, in any form: its digest is what is looked for."""
+    """A long ID may be given whole in any form; its digest is looked up."""
     value = b"x" * 257
     written = {
         "text": value.decode(),
@@ -70,7 +70,7 @@ def test_digest() -> None:
     ],
 )
 def test_malformed(text: str, kind: str) -> None:
-    """What is not what it says it is, is refused; the text names it and the way out, which works."""
+    """A malformed ID is refused with an error that names it, and the suggested way out works."""
     with pytest.raises(IdFormatError) as raised:
         parse_id(text)
 
@@ -98,7 +98,7 @@ def test_what_is_shown_can_be_found(encoded: bytes) -> None:
     "encoded", [*map(encode_id, (b"7", b"", b"\xff", b"hex:ff", b"x" * 300)), digest_id(b"7")]
 )
 def test_ids_of_other_addresses_are_shown_as_their_own(encoded: bytes) -> None:
-    """The address apart from the ID, which can be asked for with ``--of``."""
+    """The address of a foreign ID is shown apart from the ID, which can be looked up with ``--of``."""
     stored = foreign_id("payments", encoded)
 
     assert display_id(stored) == display_id(encoded)
@@ -106,7 +106,7 @@ def test_ids_of_other_addresses_are_shown_as_their_own(encoded: bytes) -> None:
 
 
 def test_bytes_that_the_locale_cannot_read() -> None:
-    """Python hands them on as surrogates; they are the bytes of the ID, and no error."""
+    """Bytes that Python passes on as surrogates are the bytes of the ID, and cause no error."""
     assert parse_id("\udcc3\udcbc") == encode_id("\u00fc".encode())
     assert parse_id("text:\udcff") == encode_id(b"\xff")
     for text in ("hex:\udcff", "base64:\udcff"):

@@ -1,4 +1,4 @@
-"""What ``rings show`` and ``find`` say of hops: what the lanes of this configuration would say."""
+"""The hops shown by ``rings show`` and ``find``: those that the lanes of this configuration know."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ WAY = Route(Source("to-paris", "A" * 22, 3), 0)
     ],
 )
 def test_where_no_lane_looks(keys: dict[str, Any], known: bool, why: str) -> None:
-    """What was written down before detection was off, or in memory only, is known to nobody; the reason is said."""
+    """Stored hops count as unknown, with the reason, if detection is off or the cache is in memory only."""
     restore = Restore(None, 0, resident=True)
     restore.consume([Record(0, codec.hops_key(WAY), codec.hops_value(5, [7]))])
     address = AddressSettings(name="orders", **keys)

@@ -1,4 +1,4 @@
-"""Where what a lane has not judged begins."""
+"""The begin of the input that a lane has not judged."""
 
 import pytest
 
@@ -21,5 +21,8 @@ from tables.codec import Meta
     ],
 )
 def test_begin_of_what_is_left(meta: Meta | None, committed: int | None, start: int, begin: int) -> None:
-    """Where the lane's opening would begin; what was judged of a topic that was deleted says nothing of the one that is there now."""
+    """The unjudged input begins at the offset from which the lane would open.
+
+    The judged offset of a deleted topic does not apply to its successor.
+    """
     assert unjudged_from(("orders", 3), "now", meta, committed, start) == begin

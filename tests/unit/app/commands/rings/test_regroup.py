@@ -1,4 +1,7 @@
-"""What a regrouping writes, and that it may end anywhere and be run again. The changelogs are logs in memory, read by the lanes' own restore."""
+"""The writes of a regrouping, which may end anywhere and be run again.
+
+The changelogs are logs in memory, read by the lanes' own restore.
+"""
 
 import contextlib
 import functools
@@ -67,7 +70,7 @@ class _Logs:
         """Whether the write at which it is killed is done."""
         self.steps = 0
         self.at_step: dict[int, Callable[[], Awaitable[object]]] = {}
-        """What somebody else does before a step."""
+        """An action of somebody else before a step."""
         self._epoch = 0
         self._writing: list[int] = []
 
@@ -195,7 +198,10 @@ async def _regroup(logs: _Logs, partitions: int, lanes: int, size: int = CAPACIT
 
 
 async def test_lanes_become_one() -> None:
-    """IDs by the time of their acceptance, the newest of all; offsets of all partitions; the others are over."""
+    """One lane gets the newest IDs of all lanes, ordered by acceptance, and the offsets of all partitions.
+
+    The other lanes end.
+    """
     logs = _Logs(4)
     accepted = _accepted(4)
     accepted[-1] = (b"id-3", 3, 1_019)  # accepted twice, by lanes that did not know of each other
@@ -221,7 +227,7 @@ async def test_lanes_become_one() -> None:
 
 
 async def test_one_lane_is_divided() -> None:
-    """Each new lane has all IDs; each has the offsets of its own partitions, and begins behind what was forwarded before."""
+    """Each new lane has all IDs and the offsets of its own partitions. It begins behind the records forwarded before."""
     logs = _Logs(4)
     _begun(1, 8, logs, _accepted(1))
 
@@ -254,7 +260,7 @@ async def test_there_and_back() -> None:
 
 
 async def test_back_to_a_lane_for_each_partition() -> None:
-    """The records are those of before lanes had numbers of their own."""
+    """A return to one lane for each partition writes the records of the time before lanes had numbers."""
     logs = _Logs(4)
     _begun(2, 4, logs, _accepted(2))
 
@@ -267,7 +273,7 @@ async def test_back_to_a_lane_for_each_partition() -> None:
 
 
 async def test_another_size_at_the_same_time() -> None:
-    """The new size counts at once, and the journal has it: no opening would write it any more."""
+    """A new size counts at once and is in the journal, because no later opening would write it."""
     logs = _Logs(4)
     _begun(0, 4, logs, _accepted(4))
 
@@ -301,7 +307,10 @@ def _state(logs: _Logs) -> dict[int, object]:
 @pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("partitions", "before", "after"), CHANGES)
 async def test_killed_at_each_step(partitions: int, before: int, after: int, written: bool) -> None:
-    """Before and after each write: run again it ends in the same state; in between no file opens the address, once a lane is closed."""
+    """A regrouping that is killed before or after any write ends in the same state when run again.
+
+    Meanwhile no configuration opens the address once a lane is closed.
+    """
 
     def begun() -> _Logs:
         logs = _Logs(partitions)
@@ -336,7 +345,7 @@ async def test_killed_at_each_step(partitions: int, before: int, after: int, wri
     ("before", "after", "other"), [(2, 1, 0), (2, 0, 1), (2, 4, 1), (0, 1, 2), (1, 4, 2), (4, 2, 2)]
 )
 async def test_two_at_once(before: int, after: int, other: int) -> None:
-    """Another one runs from its plan to its end at each step: the first gives up, and what the other wrote stays."""
+    """A regrouping gives up if another one runs during any of its steps, and the other's result stays."""
 
     def begun() -> _Logs:
         logs = _Logs(4)
@@ -361,7 +370,10 @@ async def test_two_at_once(before: int, after: int, other: int) -> None:
 
 
 async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
-    """Each lane by itself, old ones and new ones; what they know is still there, and so is the way back."""
+    """All lanes, old and new, are closed before a ring is written.
+
+    Their IDs remain, and the marks can be taken back.
+    """
     logs = _Logs(6)
     _begun(4, 12, logs, _accepted(4))
     before, rings = logs.metas(), [logs.ids(lane) for lane in range(4)]
@@ -379,7 +391,7 @@ async def test_all_lanes_are_closed_before_a_ring_is_written() -> None:
 
 
 async def test_another_number_while_it_is_under_way() -> None:
-    """No ring is written before all of them are, so a regrouping may change its mind; what the first one began is over."""
+    """A regrouping may change its number until all rings are written; the one begun first is then void."""
     logs = _Logs(4)
     _begun(1, 4, logs, _accepted(1))
     logs.kill_at = 7  # the marks, and rings of new lanes
@@ -409,7 +421,7 @@ def test_ids_reach_their_homes() -> None:
 
 @pytest.mark.parametrize("lanes", [0, 3])
 def test_marks_can_be_taken_back(lanes: int) -> None:
-    """To the very record that was there."""
+    """A mark can be taken back to the exact record before it."""
     offsets = {next_key("orders", 2, lanes): 7, next_key(FORWARD, 2, lanes): 9}
     meta = Meta(9, 5, 0, offsets, {"orders": 4}, "i", lanes=lanes)
     closed = marked(meta, 2, lanes)
@@ -419,7 +431,7 @@ def test_marks_can_be_taken_back(lanes: int) -> None:
 
 
 async def test_hops_move_along() -> None:
-    """Of a route that several lanes know, the highest floor and all that came above it."""
+    """A regrouped lane keeps, for a route known to several lanes, the highest floor and all hops above it."""
     logs = _Logs(4)
     _begun(4, 4, logs, _accepted(4))
 
@@ -445,7 +457,7 @@ async def test_hops_move_along() -> None:
     ],
 )
 def test_refused(changes: dict[str, object], lanes: int, said: str) -> None:
-    """With what comes first."""
+    """A refused regrouping names the step that has to come first."""
     logs = _Logs(4)
     _begun(0, 4, logs, _accepted(4))
     metas = logs.metas()
@@ -456,7 +468,7 @@ def test_refused(changes: dict[str, object], lanes: int, said: str) -> None:
 
 
 def test_nothing_to_do() -> None:
-    """Lanes that have begun nothing, or have the number already."""
+    """A regrouping does nothing if no lane has begun, or if lanes have the number already."""
     logs = _Logs(4)
     assert plan(_address(), 4, {}, 2).done
     _begun(2, 4, logs, _accepted(2))
@@ -467,7 +479,7 @@ def test_nothing_to_do() -> None:
 
 
 def test_input_that_has_grown() -> None:
-    """Lanes record a growth with their next transaction; as long as homes stay, nothing keeps them from being regrouped before it."""
+    """Lanes may be regrouped before a growth that keeps homes is recorded by their next transaction."""
     logs = _Logs(2)
     _begun(2, 4, logs, _accepted(2))
 
@@ -477,7 +489,7 @@ def test_input_that_has_grown() -> None:
 
 
 def test_journal_record() -> None:
-    """Its offsets are by partition, also where lanes have no number any more."""
+    """A journal record has its offsets by partition, even if lanes have no number any more."""
     for lanes, offsets in ((2, {"orders/1": 7, "orders/3": 8}), (0, {"orders": 7})):
         meta = Meta(9, 5, 0, offsets, {}, "i", topic_ids={"orders": "o", "other": "x"}, lanes=lanes)
         sent = journal_record(empty_batch(), "rf", RingEvent.REGROUPED, "orders", 1, (4, lanes or 4), meta)

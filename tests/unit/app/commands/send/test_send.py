@@ -26,7 +26,7 @@ def message(raw: bytes) -> Line:
 
 
 def test_all_keys() -> None:
-    """Every key of a line, as it goes on the wire."""
+    """Every key of a line reaches the wire."""
     line = message(
         b'{"id": "a-1", "group": "g", "value": "v\\u00e9", "headers": {"trace": "x", "empty": null}}\n'
     )
@@ -36,7 +36,7 @@ def test_all_keys() -> None:
 
 
 def test_what_is_missing_or_null_is_absent() -> None:
-    """No ID, no group, no headers; an empty string is something, and null is a null value."""
+    """A missing or null key leaves out ID, group or headers; an empty string counts, and null is a null value."""
     for raw in (b'{"value": null}', b'{"id": null, "group": null, "value": null, "headers": null}'):
         line = message(raw)
         assert (line.id, line.group, line.payload, line.headers) == (None, None, None, ())
@@ -56,12 +56,12 @@ def test_what_is_missing_or_null_is_absent() -> None:
     ],
 )
 def test_other_values_are_compact_json(value: str, payload: bytes) -> None:
-    """What is no string is sent as JSON without spaces, keys in their order."""
+    """A value that is not a string is sent as JSON without spaces, with keys in their order."""
     assert message(f'{{"value": {value}}}'.encode()).payload == payload
 
 
 def test_repeated_headers() -> None:
-    """A list of pairs keeps order and repetition."""
+    """A list of pairs keeps order and repetition of headers."""
     line = parse(b'{"value": "", "headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
 
     assert line.headers == (("hop", "1"), ("via", None), ("hop", "2"))
@@ -107,7 +107,7 @@ def test_repeated_headers() -> None:
     ],
 )
 def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
-    """Each fault is named, and what to do about it."""
+    """Each problem of a line is named with the remedy."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
         parse(raw)
 
@@ -118,13 +118,13 @@ def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
 
 
 def test_two_faults_in_one_line() -> None:
-    """Both are named, so that one correction suffices."""
+    """Two problems in one line are both named, so that one correction suffices."""
     with pytest.raises(ValueError, match=r"id = 7 .*; unknown key 'grop'"):
         parse(json.dumps({"id": 7, "value": "", "grop": "x"}).encode())
 
 
 def test_unknown_address() -> None:
-    """The known ones are listed."""
+    """An unknown address causes an error that lists the known ones."""
     settings = validate({"addresses": [{"name": "orders"}, {"name": "payments"}]})
 
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_unknown_address() -> None:
 
 
 def test_file_that_is_not_there(tmp_path: Path) -> None:
-    """Named with the way out, before anything is asked of a broker."""
+    """A missing file is named with the way out, before a broker is asked."""
     settings = validate({"addresses": [{"name": "orders"}]})
 
     with pytest.raises(InputError, match=r"nowhere\.jsonl: No such file.*standard input"):
@@ -199,7 +199,10 @@ def test_transaction() -> None:
     ],
 )
 def test_transaction_without_a_group(line: Any, home: bytes) -> None:
-    """It goes where its first ID has its home: a resend meets its original there, and nothing has to be forwarded."""
+    """A transaction without a group goes to the home of its first ID.
+
+    A resend meets its original there, and nothing has to be forwarded.
+    """
     record = composed(line)
     lane = decide.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
     arrived = Given(0, record.key, list(record.headers), record.value)
@@ -214,7 +217,10 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
 
 
 def test_transaction_without_any_id() -> None:
-    """Anywhere; and it is told that sending it again would repeat it."""
+    """A transaction without any ID may go to any partition.
+
+    It is marked, because sending it again would repeat it.
+    """
     record = composed({"parts": [{"value": ""}]})
 
     assert (record.key, record.partition, record.has_id) == (None, -1, False)
@@ -247,7 +253,7 @@ def test_transaction_without_any_id() -> None:
     ids=lambda item: str(item)[:60],
 )  # fmt: skip
 def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
-    """At once, and not in quarantine: each fault is named with its part, and what to do about it."""
+    """A faulty transaction is refused at once, and not in quarantine; each problem is named with its part and the remedy."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
         composed(line)
 
@@ -257,7 +263,7 @@ def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
 
 
 def test_id_headers_are_those_of_the_part_s_address() -> None:
-    """What is an ID at one address is any header at another."""
+    """An ID header of one address is an ordinary header at another."""
     record = composed(
         {"parts": [{"value": "", "address": "payments", "id": "1", "headers": {"ID": "2"}}, {"value": "", "id": "3", "headers": {"_AMQ_DUPL_ID": "4"}}]}
     )  # fmt: skip
@@ -269,7 +275,7 @@ def test_id_headers_are_those_of_the_part_s_address() -> None:
 
 
 def test_shown_keys_are_all() -> None:
-    """What errors list is what there is."""
+    """The keys that errors list are exactly the keys of the models."""
     assert {model: set(known) for model, known in json_lines._KEYS.items()} == {
         model: set(model.model_fields) for model in json_lines._KEYS
     }

@@ -1,4 +1,4 @@
-"""What status tells of a cause that many lanes share: one problem, by what workers report in fields."""
+"""Status findings for a cause that many lanes share: one problem, taken from fields of the workers' reports."""
 
 import io
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def _no_others() -> bool:
 
 
 async def test_one_disk_is_one_problem() -> None:
-    """Three lanes on one disk that is full, whatever file of each is refused: one thing stands, and it names them."""
+    """A full disk under three lanes is one problem that names them, whatever files are refused."""
     folder = StateFolder(_no_others, lambda _: None, lambda: IDS_IN_MEMORY_MAX, lambda: 0.0)
     reasons = {}
     for number in range(3):
@@ -65,7 +65,7 @@ async def test_one_disk_is_one_problem() -> None:
 
 
 async def test_two_causes_are_named() -> None:
-    """A full disk and a missing right are two, each with its lanes; when one has passed, only the other is named."""
+    """A full disk and a missing permission are two problems with their lanes; when one has passed, only the other is named."""
     folder = StateFolder(_no_others, lambda _: None, lambda: 0, lambda: 0.0)
     for number, fault in enumerate([NO_SPACE, "Permission denied", NO_SPACE]):
         path = Path(f"/data/w1/orders-{number}")
@@ -83,7 +83,7 @@ async def test_two_causes_are_named() -> None:
 
 
 def test_some_lanes_wait() -> None:
-    """One lane works in memory and another has no room there: somebody has to act."""
+    """A lane in memory beside a lane without room there is a problem that somebody has to act on."""
     worker = _worker(state_folder="no space", lanes_in_memory=["orders-0"])
     [address] = STATUS.addresses
     waits = replace(address.lanes[1], state="retrying", folder_fault=True)
@@ -97,7 +97,7 @@ def test_some_lanes_wait() -> None:
 
 
 def test_a_long_text_is_shortened() -> None:
-    """Terminal and page show where it begins, how it ends and where the rest is. Programs get all of it."""
+    """A long text is shown by its beginning, its end and the place of the rest. Programs get all of it."""
     text = f"ValueError: {'x' * 2_000}"
     status = with_lanes(state="retrying", reason=text, lag=3)
     found = findings(status)
@@ -124,7 +124,7 @@ def test_a_long_text_is_shortened() -> None:
     ],
 )
 def test_folder_fault_of_a_lane(said: dict[str, Any], found: bool) -> None:
-    """Its worker says it in a field."""
+    """A lane's folder problem comes from a field of its worker's report."""
     assert lanes._folder_fault(said) is found
 
 
@@ -142,7 +142,7 @@ def test_lanes_of_addresses_with_one_cause() -> None:
 
 
 def test_workers_with_one_cause() -> None:
-    """Each worker reports faults of topics and brokers that are away: told once."""
+    """A problem that several workers report is one finding, for topics as for absent brokers."""
     workers = [
         replace(WORKER, name=name, broker="away", faults=["address orders: no topic"])
         for name in ("w1", "w2")
@@ -154,7 +154,10 @@ def test_workers_with_one_cause() -> None:
 
 
 def test_a_quota_is_a_note() -> None:
-    """Brokers that delay two workers and a consumer: a note for each group, with the quotas, and the seconds for programs."""
+    """A quota that delays two workers and a consumer is a note for each group, with the quotas.
+
+    Programs get the seconds.
+    """
     workers = [replace(_worker(throttled={"Fetch": 1.5, "Produce": 2}), name=name) for name in ("w1", "w2")]
     group = replace(STATUS.consumers[0], throttled=lanes.throttled([{"throttled": {"Fetch": 2.5}}, {}] * 2))
     status = replace(STATUS, workers=workers, consumers=[group])

@@ -1,4 +1,4 @@
-"""What status tells of consumer groups: from the progress topic, the coordinator, and what holders say."""
+"""Status findings about consumer groups, from the progress topic, the coordinator and the holders."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -66,7 +66,7 @@ class _Cluster(ClusterDouble):
 
 
 def test_what_is_parked_does_not_fail() -> None:
-    """A message of which the dead letter is written waits for somebody, though its handler failed: it is not tried again."""
+    """A message with a written dead letter waits for an operator, and is not retried although its handler failed."""
     failures = {7: Failures(5, 1_000), 9: Failures(1, 2_000)}
     parked = Progress(7, failures=failures, blocked=(7, 12), topic_id="id")
     group = GroupDescription("STABLE", frozenset(), {})
@@ -90,12 +90,12 @@ def test_what_is_parked_does_not_fail() -> None:
     ],
 )
 def test_longest_run(health: dict[str, Any] | None, found: tuple[str | None, float | None]) -> None:
-    """That nothing runs is known only from who tells it."""
+    """Only the holder's own report shows that no handler runs."""
     assert consumers._longest(health, 0) == found
 
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named with the right that is missing, and hides none of the others."""
+    """A group that may not be seen is named with the missing permission, and hides no other group."""
 
     async def stored(*_: object) -> tuple[dict[Any, Any], list[str]]:
         record = leases._Stored(Progress(5, topic_id="id"), 0, None)

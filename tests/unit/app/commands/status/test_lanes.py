@@ -35,7 +35,7 @@ def test_lag_is_that_of_all_partitions() -> None:
 
 
 def test_lag_that_is_not_known() -> None:
-    """One unknown partition is enough: a sum of the others would be too small."""
+    """A lane with one unknown partition has no known lag, because a sum of the others would be too small."""
     unknown = QUIET._replace(lag=None, nothing=False)
     lane = _lane(ORDERS, 1, PLACES, None, {}, None, [QUIET, unknown])
 
@@ -43,7 +43,7 @@ def test_lag_that_is_not_known() -> None:
 
 
 def test_ring_of_a_lane_that_nobody_reports() -> None:
-    """By the record of its own number."""
+    """The ring of a lane that nobody reports comes from the record of its number."""
     meta = Meta(10, 25, 20, {}, {}, "i", lanes=2)
     lane = _lane(ORDERS, 1, PLACES, "w1", {}, meta, [QUIET, QUIET])
 
@@ -52,14 +52,17 @@ def test_ring_of_a_lane_that_nobody_reports() -> None:
 
 @pytest.mark.parametrize(("lanes", "count"), [(0, 4), (1, 1), (2, 2), (3, 3)])
 def test_lanes_of_a_worker(lanes: int, count: int) -> None:
-    """Its partitions of inputs, by lane; other topics do not count."""
+    """A worker's lanes are counted by its input partitions; other topics do not count."""
     places = [("orders", partition) for partition in range(4)] + [("app-orders-forward", 0)]
 
     assert _lanes_of(places, {"orders": lanes}) == count
 
 
 def test_partitions_are_shown_where_a_lane_has_several() -> None:
-    """In the terminal, on the page, and as JSON; else nobody needs them."""
+    """The partitions of a lane with several are shown in the terminal, on the page and as JSON.
+
+    A lane with one partition shows none.
+    """
 
     def shown(partitions: list[int]) -> tuple[str, str]:
         address = replace(STATUS.addresses[0], lanes=[replace(LANE, partitions=partitions)])
@@ -79,7 +82,7 @@ def test_partitions_are_shown_where_a_lane_has_several() -> None:
 
 @pytest.mark.parametrize(("state", "stands"), [("open", False), ("refused", True)])
 def test_a_file_with_other_lanes(state: str, stands: bool) -> None:
-    """Messages wait because of it only if a lane is not open."""
+    """Messages wait for a file with other lanes only if a lane is not open."""
     address = replace(STATUS.addresses[0], lanes=[replace(LANE, state=state)], lanes_fault="other lanes")
     found = [
         item for item in findings(replace(STATUS, addresses=[address])) if item.where == "address orders"

@@ -34,12 +34,12 @@ def _only(status: Status) -> Finding:
 
 
 def test_all_well() -> None:
-    """Nothing is found where nothing is wrong."""
+    """A status without problems has no findings."""
     assert findings(STATUS) == []
 
 
 def test_no_worker() -> None:
-    """Nobody runs: it stands, says how much waits, and how to start one."""
+    """A missing worker is a problem; the finding gives the waiting messages and the command to start one."""
     found = _only(
         replace(with_lanes(state=NOBODY, worker=None, lag=1_000), workers=[], workers_state="Empty")
     )
@@ -51,7 +51,7 @@ def test_no_worker() -> None:
 
 @pytest.mark.parametrize("workers", [[WORKER], []])
 def test_rebalance(workers: list[Any]) -> None:
-    """While the group gives out its lanes nobody has them: that passes by itself."""
+    """A lane without a worker during a rebalance is not a problem, because that passes by itself."""
     status = replace(
         with_lanes(state=NOBODY, worker=None), workers=workers, workers_state="PreparingRebalance"
     )
@@ -98,7 +98,7 @@ NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason":
     ],
 )  # fmt: skip
 def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
-    """What passes by itself stands only when it lasts; each finding has the fix."""
+    """A condition that may pass by itself becomes a problem only if it lasts, and each finding has the fix."""
     found = _only(status)
 
     assert found.stands is stands
@@ -107,7 +107,10 @@ def test_one_finding(status: Status, stands: bool, what: str, fix: str) -> None:
 
 
 def test_transaction_version_lowered() -> None:
-    """Told once for all lanes, whatever their transactional IDs, with Kafka's own tool and the restart."""
+    """A lowered transaction version is one finding for all lanes, whatever their transactional IDs.
+
+    It gives Kafka's own command and the restart.
+    """
     status = with_lanes(state="retrying", reason="")
     [address] = status.addresses
     lanes = [replace(lane, reason=named(TransactionVersionError(lane.lane))) for lane in address.lanes]
@@ -125,7 +128,7 @@ def test_transaction_version_lowered() -> None:
 
 @pytest.mark.parametrize(("age", "found"), [(5.0, 0), (61.0, 1)])
 def test_undecided_transaction(age: float, found: int) -> None:
-    """A producer's transaction that does not end holds up all behind it; any other one is daily life."""
+    """A producer's transaction that does not end holds up all messages behind it; any other one is not reported."""
     told = findings(with_lanes(undecided_seconds=age))
 
     assert [finding.stands for finding in told] == [True] * found
@@ -133,14 +136,14 @@ def test_undecided_transaction(age: float, found: int) -> None:
 
 
 def test_full_ring() -> None:
-    """A note, where a full ring reaches back less than a minute."""
+    """A full ring that reaches back less than a minute is a note."""
     assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
     found = _only(with_lanes(ring_size=2_000, seconds_covered=12.0))
     assert (found.stands, found.command) == (False, "ringfence audit orders")
 
 
 def test_silent_worker() -> None:
-    """A worker that is not heard may be well: a note, with where to ask."""
+    """A worker that is not heard may be well, so it is a note with the place to ask."""
     found = _only(replace(STATUS, workers=[replace(WORKER, ready=None)]))
 
     assert not found.stands
@@ -153,7 +156,10 @@ def test_silent_worker() -> None:
     ("web", "page"), [("http://w1:6066", "at http://w1:6066"), (None, "it has no web server")]
 )
 def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None:
-    """It may be refused, or retrying: with messages that wait for longer than an opening takes somebody has to look."""
+    """A silent worker's lane whose messages wait for longer than an opening takes is a problem.
+
+    It may be refused or retrying.
+    """
     waiting = with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0)
     status = replace(waiting, workers=[replace(WORKER, web=web, ready=None)])
     standing, note = findings(status)
@@ -177,7 +183,7 @@ def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None
     ],
 )
 def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> None:
-    """Whether they are open is not known: no zero, which would look like a fault, and no red."""
+    """Lanes of a silent worker are shown as unknown: without a zero, which would look like a problem, and without red."""
     [address] = STATUS.addresses
     lanes = [replace(lane, state=state) for lane, state in zip(address.lanes, states, strict=True)]
     status = replace(STATUS, addresses=[replace(address, lanes=lanes)])
@@ -190,13 +196,13 @@ def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> N
 
 
 def test_nothing_waits_for_a_group_of_the_past() -> None:
-    """Without messages nobody need consume."""
+    """A group without waiting messages needs no consumer."""
     assert findings(with_share({"members": [], "state": "EMPTY"}, state="released")) == []
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(59.0, []), (61.0, [False]), (301.0, [True])])
 def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
-    """Nothing fails, and nothing is finished: who has run for minutes is named, with the command that ends the run."""
+    """A handler that runs for minutes is named with the command that ends its run."""
     told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
 
     assert [finding.stands for finding in told] == found
@@ -209,7 +215,10 @@ def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
 
 @pytest.mark.parametrize(("waits", "found"), [(59.0, []), (9_000.0, [False])])
 def test_runs_of_a_silent_consumer(waits: float, found: list[bool]) -> None:
-    """They may hang, or work through a backlog: a note. One that answers, and works through a backlog, is well."""
+    """Runs of a silent consumer cause a note, since they may hang or work through a backlog.
+
+    One that answers and works through a backlog causes none.
+    """
     told = findings(with_share(lag=5, running=3, run_seconds=None, head_age_seconds=waits))
 
     assert [finding.stands for finding in told] == found
@@ -217,7 +226,7 @@ def test_runs_of_a_silent_consumer(waits: float, found: list[bool]) -> None:
 
 
 def test_consumer_says_faults() -> None:
-    """Its own words, and runs that nobody could end."""
+    """A consumer's own problems are findings, and so are runs that nobody could end."""
     told = findings(with_share({"faults": ["nearly every attempt fails"], "left_behind": 2}))
 
     assert [finding.what for finding in told] == [
@@ -228,7 +237,7 @@ def test_consumer_says_faults() -> None:
 
 
 def test_bridge() -> None:
-    """What `bridge status` says, and whether it stands there."""
+    """A bridge's finding repeats the text of `bridge status`, and whether the problem stands."""
     told = [
         _only(replace(STATUS, bridges=[replace(BRIDGE, standing=["partition 0: GAP"])])),
         _only(replace(STATUS, bridges=[replace(BRIDGE, standing=["partition 0: NOBODY"], stands=True)])),
@@ -239,7 +248,7 @@ def test_bridge() -> None:
 
 
 def test_standing_comes_first() -> None:
-    """Notes follow what somebody has to act on."""
+    """Problems that somebody has to act on come before notes."""
     told = findings(replace(with_share(lag=5, failing_attempts=1, failing_seconds=99.0), faults=["a note"]))
 
     assert [finding.stands for finding in told] == [True, False]
@@ -247,7 +256,7 @@ def test_standing_comes_first() -> None:
 
 @pytest.mark.parametrize(("group", "shown"), [("a-1.b_c", "a-1.b_c"), ("a b", "'a b'"), ("-x", "'-x'")])
 def test_quoted(group: str, shown: str) -> None:
-    """As a shell takes it."""
+    """A group's name is quoted as a shell needs it."""
     assert quoted(group) == shown
 
 
@@ -261,7 +270,7 @@ def test_quoted(group: str, shown: str) -> None:
     ],
 )
 def test_commands_run_nothing_else(status: Status) -> None:
-    """Whatever a consumer group is called, a shell takes its name as one word of the command."""
+    """A shell reads the name of a consumer group as one word of the command, whatever the name is."""
     found = _only(status)
 
     assert shlex.split(found.command).count(HOSTILE) == 1 + (found.what.count(HOSTILE) > 0)
@@ -284,7 +293,10 @@ def test_nothing_steers_the_terminal() -> None:
 
 
 def test_somebody_else_answers() -> None:
-    """At an address that is only of its own machine another consumer may listen: what it says counts for nothing."""
+    """An answer from another consumer at the same address is ignored.
+
+    An address of one machine alone may belong to another consumer elsewhere.
+    """
     row = LeaseRow(
         "billing", "orders", "orders.accepted", 0, "held", "c1", True, 1, 0.0, 0, 0, 0, 0, None, "w:1"
     )
@@ -299,7 +311,7 @@ def test_somebody_else_answers() -> None:
 
 
 def test_commands_can_be_copied() -> None:
-    """However narrow the terminal, a command stands on one line; and every part is shown."""
+    """A command stands on one line, however narrow the terminal, and every part of the status is shown."""
     status = with_share(lag=5, failing_group="g" * 60, failing_attempts=4, failing_seconds=70.0)
     output = io.StringIO()
     Console(file=output, width=80).print(document(status, findings(status)), crop=False)
@@ -328,12 +340,12 @@ def test_document() -> None:
     [(0.0, "0.0 s"), (9.96, "10.0 s"), (119.0, "119 s"), (120.0, "2 minutes"), (200_000.0, "2 days")],
 )
 def test_ages(seconds: float, shown: str) -> None:
-    """In the largest unit of which there are two."""
+    """An age is shown in the largest unit of which there are two."""
     assert formatting.age(seconds) == shown
 
 
 def test_member() -> None:
-    """What a worker says of itself is read from the group; what another client says disturbs nobody."""
+    """A worker's metadata is read from the group, and metadata of another client causes no error."""
     metadata = ConsumerProtocolMemberMetadata(0, ["orders"], json.dumps({"url": "http://w1:6066"}).encode())
     assignment = ConsumerProtocolMemberAssignment(0, [("orders", [0, 2])], b"")
     front = ("member-1", "w1", "/10.0.0.1")
@@ -346,7 +358,7 @@ def test_member() -> None:
 
 
 def test_memory() -> None:
-    """What workers and consumers have under way, and may; who does not tell adds nothing."""
+    """The memory of workers and consumers is shown as used and allowed bytes; a process without a report adds nothing."""
     answers = [{"memory": {"buffered_bytes": 12 * 2**20, "limit_bytes": 128 * 2**20}}, {}]
     told = memory(answers)
     assert told == {"buffered_bytes": 12 * 2**20, "buffer_limit_bytes": 128 * 2**20}

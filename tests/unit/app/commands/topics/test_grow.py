@@ -37,7 +37,7 @@ def _metas(*counts: int) -> dict[int, Meta]:
     ],
 )
 def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) -> None:
-    """From what the lanes began with, whatever the topic has got since."""
+    """A growth starts from the counts with which the lanes began, whatever the topic has now."""
     assert plan(ADDRESS, now, _metas(*counts), wanted) == growth
 
 
@@ -52,13 +52,13 @@ def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) 
     ],
 )
 def test_refused(now: int, counts: tuple[int, ...], wanted: int, said: str) -> None:
-    """With what can be done instead."""
+    """A refused growth names the alternative."""
     with pytest.raises(GrowthError, match=said):
         plan(ADDRESS, now, _metas(*counts), wanted)
 
 
 def test_successors_are_where_groups_move() -> None:
-    """Whatever the hash: who was at home in a lane is at home there, or at one of its heirs."""
+    """A group has its home in its former lane or in one of that lane's successors, for every hash."""
     growth = Growth(3, 12)
     for digest in range(1_000):
         assert digest % 12 in {digest % 3, *growth.successors(digest % 3)}
@@ -66,7 +66,7 @@ def test_successors_are_where_groups_move() -> None:
 
 
 def test_lines_that_can_be_read() -> None:
-    """However many lanes there are to be: a line names some of a lane's heirs, and how many more; the document has all."""
+    """A line names some of a lane's successors and counts the others; the document lists all."""
     work = Work(Growth(2, 100_000), {"orders": 2}, {}, [0, 1])
     said: list[str] = []
     foretell(ADDRESS, work, [], said.append)
@@ -95,7 +95,7 @@ def _fixed(lanes: int, *counts: int) -> dict[int, Meta]:
     ],
 )
 def test_growth_of_the_input_alone(lanes: int, now: int, counts: tuple[int, ...], wanted: int) -> None:
-    """Where each group and each ID keeps its lane; lanes that have judged nothing have nothing to keep."""
+    """The input alone grows if each group and ID keeps its lane, or if the lanes have judged nothing."""
     address = ADDRESS.model_copy(update={"lanes": lanes})
 
     assert plan_input(address, now, _fixed(lanes, *counts), wanted) == Growth(now, wanted)
@@ -116,7 +116,7 @@ def test_growth_of_the_input_alone(lanes: int, now: int, counts: tuple[int, ...]
 def test_growth_of_the_input_refused(
     lanes: int, now: int, counts: tuple[int, ...], wanted: int, said: str
 ) -> None:
-    """With counts that work, or with the verb that makes every count work."""
+    """A refused growth of the input names counts that work, or the verb that makes every count work."""
     address = ADDRESS.model_copy(update={"lanes": lanes})
 
     with pytest.raises(GrowthError, match=said):
@@ -124,7 +124,10 @@ def test_growth_of_the_input_refused(
 
 
 def test_workers_may_run_where_homes_stay() -> None:
-    """They must not where no record says that nothing is under way, and homes move."""
+    """Workers may run during a growth that keeps homes.
+
+    They must not if homes move and no record shows that nothing is in flight.
+    """
     address = ADDRESS.model_copy(update={"lanes": 2})
 
     assert not needs_stop(address, Growth(4, 8), _fixed(2, 4))

@@ -52,7 +52,7 @@ def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
 
 
 def test_required() -> None:
-    """All topics of all addresses are needed; that of the duplicates only where they are diverted."""
+    """All topics of all addresses are required; a duplicates topic only if duplicates are diverted."""
     settings = validate(
         {"addresses": [{"name": "a", "accepted_topic": "x"}, {"name": "b", "duplicates": "divert"}]}
     )
@@ -75,7 +75,7 @@ def test_required() -> None:
 
 
 def test_well() -> None:
-    """Topics as Ringfence makes them have no faults."""
+    """Topics as Ringfence creates them have no problems."""
     findings = compare(_settings(duplicates="divert"), _topics())
 
     assert findings.faults == []
@@ -87,7 +87,7 @@ def test_well() -> None:
     [*((name, role) for role, name in NAMES.items()), (*JOURNAL, "journal of rings of all addresses")],
 )
 def test_each_missing_topic_is_a_fault(name: str, role: str) -> None:
-    """Whichever topic is missing, there is one fault, it names that topic, and the way to create it."""
+    """Each missing topic is one problem with its name and the way to create it."""
     topics = _topics()
     del topics[name]
 
@@ -107,7 +107,7 @@ def test_each_missing_topic_is_a_fault(name: str, role: str) -> None:
     ],
 )
 def test_each_topic_that_may_not_be_seen(role: str, rights: str) -> None:
-    """It may exist: the fault names what a worker must be allowed on it, and not how to create it."""
+    """A topic that may not be seen may exist, so the error names the permissions and not a command to create it."""
     topics = _topics()
     del topics[NAMES[role]]
 
@@ -159,7 +159,7 @@ COUNTS = [
 
 @pytest.mark.parametrize(("changes", "begins", "says"), [*COMPACTED, *RETAINED, *UNTOLD, *COUNTS])
 def test_one_fault(changes: dict[str, tuple[int, str | None]], begins: str, says: str) -> None:
-    """Each requirement that a topic does not meet is one fault, with the fix."""
+    """Each requirement that a topic does not meet is one problem, with the fix."""
     (fault,) = compare(_settings(duplicates="divert"), _topics(**changes)).faults
 
     assert fault.startswith(begins)
@@ -167,7 +167,7 @@ def test_one_fault(changes: dict[str, tuple[int, str | None]], begins: str, says
 
 
 def test_topic_that_nobody_writes_to() -> None:
-    """Where duplicates are dropped their topic may be as it likes."""
+    """A duplicates topic may have any settings if duplicates are dropped."""
     assert compare(_settings(), _topics(duplicates=(1, "compact"))).faults == []
 
 
@@ -191,7 +191,7 @@ def test_topics_of_other_names() -> None:
 
 
 def test_configured_count_differs() -> None:
-    """An existing topic is used as it is: a count that differs from the configuration is a note and no fault."""
+    """A partition count that differs from the configuration is a note, because an existing topic is used as it is."""
     findings = compare(_settings(partitions=7), _topics())
 
     assert findings.faults == []
@@ -201,7 +201,10 @@ def test_configured_count_differs() -> None:
 
 
 def test_everything_follows_the_input_as_it_is() -> None:
-    """What is made beside an input that exists has its partitions; outputs keep as long, and take its largest message with our headers."""
+    """Topics created beside an existing input get its partitions.
+
+    Outputs keep messages as long, and take its largest message with Ringfence's headers.
+    """
     config = {
         "cleanup.policy": "delete",
         "max.message.bytes": "5000000",
@@ -224,7 +227,7 @@ def test_everything_follows_the_input_as_it_is() -> None:
 
 
 def test_what_an_input_does_not_tell() -> None:
-    """Where this user may not see its settings, or it never deletes, outputs are made as the cluster has them; nothing gets smaller."""
+    """Outputs get the cluster's defaults if the input's settings are hidden or it never deletes. No limit becomes smaller."""
     untold = JOURNAL | {"orders": TopicDescription("orders", 3, None)}
     small = JOURNAL | {
         "orders": TopicDescription(
@@ -243,7 +246,7 @@ def test_what_an_input_does_not_tell() -> None:
 
 @pytest.mark.parametrize("role", ["quarantine", "duplicates"])
 def test_outputs_that_keep_less(role: str) -> None:
-    """What went to an output besides the accepted topic is gone sooner than where it came from: worth a note."""
+    """An output that keeps messages for less time than the input causes a note."""
     topics = _topics()
     for name, retention in ((NAMES[role], "3600000"), ("orders", "604800000")):
         topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
@@ -259,7 +262,7 @@ def test_outputs_that_keep_less(role: str) -> None:
 
 
 def test_all_missing() -> None:
-    """Where nothing is there, the configuration decides all counts."""
+    """The configuration decides all partition counts if no topic exists."""
     plans = missing(_settings(partitions=5), {}, brokers=1)
 
     counts = {plan.name: plan.partitions for plan in plans}
@@ -272,7 +275,7 @@ def test_all_missing() -> None:
     [("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"), ("retention.ms", "1000")],
 )
 def test_journal_that_forgets(setting: str, value: str) -> None:
-    """Nothing stops: it is the nightly job that would go wrong."""
+    """A journal that forgets causes a note, because only the reconciliation run needs it."""
     journal = TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete", setting: value})
     found = compare(_settings(), _topics() | {journal.name: journal})
 
@@ -282,7 +285,7 @@ def test_journal_that_forgets(setting: str, value: str) -> None:
 
 
 def test_replicas() -> None:
-    """replication_factor = 0 is the smaller of 3 and the number of brokers."""
+    """A replication_factor of 0 means the smaller of 3 and the number of brokers."""
     for brokers, expected in ((1, 1), (2, 2), (3, 3), (9, 3)):
         plans = missing(_settings(), {}, brokers)
 
@@ -290,12 +293,12 @@ def test_replicas() -> None:
 
 
 def test_nothing_missing() -> None:
-    """Existing topics are left alone, whatever they are like."""
+    """Existing topics are left unchanged, whatever their settings."""
     assert missing(_settings(partitions=9), _topics(changelog=(1, "delete")), brokers=1) == []
 
 
 def test_only_outputs_are_told_to_take_every_timestamp() -> None:
-    """The input decides by itself what it takes; what is written from it takes all of that."""
+    """Only outputs are set to take every timestamp, so they take all that the input has taken."""
     plans = {plan.name: plan.config for plan in missing(_settings(duplicates="divert"), {}, brokers=1)}
     everything = {name for name, config in plans.items() if OUTPUT_CONFIG.items() <= config.items()}
 
@@ -308,7 +311,10 @@ def test_only_outputs_are_told_to_take_every_timestamp() -> None:
      ("-1", "-1", ""), ("-1", "86400000", "")],
 )  # fmt: skip
 def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -> None:
-    """Who is away for longer than the accepted topic keeps messages loses some: worth a note where the input keeps more."""
+    """An accepted topic that keeps messages for less time than the input causes a note.
+
+    A consumer that is away for longer would lose messages.
+    """
     topics = _topics()
     for name, retention in (("orders.accepted", accepted), ("orders", source)):
         topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
@@ -320,7 +326,7 @@ def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -
 
 
 def test_retention_of_a_topic() -> None:
-    """Without a limit where there is none, or the broker writes its own time, or compaction alone deletes."""
+    """A topic has no retention limit if none is set, the broker writes its own time, or only compaction deletes."""
     kept = {"cleanup.policy": "delete", "retention.ms": "5"}
 
     assert TopicDescription("t", 1, kept).retention_ms == 5
@@ -330,7 +336,10 @@ def test_retention_of_a_topic() -> None:
 
 
 def test_progress_topic_of_before() -> None:
-    """One with large segments, whose markers stay for a day, is worth a note each, with the command; it stops no worker."""
+    """A progress topic with large segments or late removal of markers causes a note each, with the command.
+
+    It stops no worker.
+    """
     name = "ringfence-progress"
     before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
     as_made = {item: int(TOPIC_CONFIG[item]) for item in before}
@@ -398,7 +407,10 @@ def test_topics_of_consumers(
     ],
 )
 def test_a_partition_for_each_lane(lanes: int, partitions: int, counts: dict[str, int]) -> None:
-    """Of changelog and forward topic; one lane forwards nothing. Outputs are like the input."""
+    """Changelog and forward topic get one partition for each lane, and outputs follow the input.
+
+    A single lane forwards nothing.
+    """
     for existing in ({}, {"orders": TopicDescription("orders", partitions, {})}):
         settings = _settings(lanes=lanes, partitions=partitions if not existing else 1)
         planned = {plan.name: plan.partitions for plan in missing(settings, existing, 1)}
@@ -411,7 +423,7 @@ def test_a_partition_for_each_lane(lanes: int, partitions: int, counts: dict[str
 
 @pytest.mark.parametrize("existing", [False, True])
 def test_more_lanes_than_partitions(*, existing: bool) -> None:
-    """Nothing is created, and both ways out are named."""
+    """More lanes than partitions create no topic, and the error names both ways out."""
     there = {"orders": TopicDescription("orders", 4, {})} if existing else {}
     with pytest.raises(
         TopicError, match=r"no topic was created: orders has lanes = 5.*Set lanes = 4 or lower, or "

@@ -1,4 +1,4 @@
-"""What the demo of a bridge sends: resends, a failing over, and what its producer is unsure of."""
+"""Traffic of the bridge demo: resends, a failover, and messages of unknown outcome."""
 
 import pytest
 
@@ -9,20 +9,20 @@ EVERYTHING = Plan(MESSAGES_MIN, 7).all()
 
 
 def test_seed() -> None:
-    """It reproduces the traffic; another one makes other traffic."""
+    """The same seed gives the same traffic, and another seed another one."""
     assert Plan(MESSAGES_MIN, 7).all() == EVERYTHING
     assert Plan(MESSAGES_MIN, 8).all() != EVERYTHING
 
 
 def test_resends() -> None:
-    """One in ten or so has the bytes of an earlier one."""
+    """About one message in ten has the bytes of an earlier one."""
     assert len(EVERYTHING) == MESSAGES_MIN
     assert distinct(EVERYTHING) == len(set(EVERYTHING))
     assert 0.88 * MESSAGES_MIN < distinct(EVERYTHING) < 0.92 * MESSAGES_MIN
 
 
 def test_fail_over() -> None:
-    """All is sent to one or the other, in order, and the last to the origin to both."""
+    """Every message goes to one cluster, in order, and the last ones for the origin go to both."""
     origin, target = list(to_origin(EVERYTHING)), list(to_target(EVERYTHING))
 
     assert len(origin) == 0.7 * MESSAGES_MIN
@@ -31,7 +31,7 @@ def test_fail_over() -> None:
 
 
 def test_too_few() -> None:
-    """A bridge would be through before it is struck."""
+    """Too few messages are refused, because the bridge would finish before it is killed."""
     with pytest.raises(
         ConfigurationError, match="100 messages are too few to strike among: use 20000 or more"
     ):

@@ -25,7 +25,7 @@ NODE = 1
 
 
 class Record(NamedTuple):
-    """What is looked at of a record."""
+    """The fields of a record that the buffers use."""
 
     offset: int = 0
     key: bytes | None = b"group"
@@ -74,7 +74,7 @@ def test_cost() -> None:
 
 
 async def test_read_up_to_a_batch() -> None:
-    """As many records as make a batch, whatever their size; what is left comes next, and nothing twice."""
+    """A read takes as many records as make a batch, whatever their size. The rest comes next, without repetition."""
     buffers = shared(1)
     records = [Record(index, None, b"v" * 10_000) for index in range(500)]
     lying = Lying(*records)
@@ -95,7 +95,7 @@ async def test_read_up_to_a_batch() -> None:
 
 
 async def test_no_more_records_than_a_transaction_takes() -> None:
-    """However small they are."""
+    """A read takes at most the records of one transaction, however small they are."""
     buffers = shared(1, 1024 * MIB)
     records, _ = await buffers.read(Lying(*([Record()] * (BATCH_RECORDS_MAX + 10))), tp(0))
 
@@ -115,7 +115,7 @@ async def test_large_ones_after_small_ones() -> None:
 
 
 async def test_no_more_than_there_is_room_for() -> None:
-    """All partitions that read at once, each until it has no room: together they stay below the bound."""
+    """Partitions that read at once, each until it has no room, stay below the bound together."""
     buffers = shared(16)
     held: list[Any] = []
     for number in [*range(16)] * 100:
@@ -126,7 +126,7 @@ async def test_no_more_than_there_is_room_for() -> None:
 
 
 async def test_large_ones_are_told() -> None:
-    """And small ones are not, however many there are."""
+    """Large records are reported, and small ones are not, however many there are."""
     told: list[bool] = []
     buffers = shared(1, large=lambda: told.append(True))
     await buffers.read(Lying(*([Record()] * 5_000)), tp(0))
@@ -136,7 +136,7 @@ async def test_large_ones_are_told() -> None:
 
 
 async def test_nothing_to_read() -> None:
-    """Markers alone: nothing is counted."""
+    """A fetch of markers alone counts no bytes."""
     buffers = shared(1)
 
     assert await buffers.read(Lying(), tp(0)) == ([], None)
@@ -147,7 +147,7 @@ async def test_nothing_to_read() -> None:
 
 
 def test_given_back_when_done() -> None:
-    """Once, however often it is said, and although somebody still refers to the batch."""
+    """A batch gives its bytes back once, however often it is freed, even if it is still referred to."""
     buffers = shared(1)
     batch = FetchedBatch("orders", 0, 0, 1, [], 0, bytes=100, held=(buffers.hold(tp(0), 100),))
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_given_back_when_done() -> None:
 
 
 def test_given_back_when_dropped() -> None:
-    """A rebalance drops what waits in Faust and in the mail, and tells nobody."""
+    """A rebalance drops the batches in Faust and in the inbox without notice, and their bytes are given back."""
     buffers = shared(1)
     mail = Inbox()
     for begin in (0, 1):
@@ -179,7 +179,7 @@ def test_given_back_when_dropped() -> None:
 
 
 def test_who_waits_is_told() -> None:
-    """By whatever thread gives back, and once."""
+    """A reader that waits for room is notified once, by the thread that frees it."""
     buffers = shared(1)
     told: list[int] = []
     buffers.when_room(lambda: told.append(threading.get_ident()))
@@ -199,7 +199,7 @@ def test_who_waits_is_told() -> None:
 
 
 def test_one_too_large_passes_alone() -> None:
-    """A message that is larger than all there is comes when its partition has nothing, and others go on beside it."""
+    """A message larger than the whole bound is fetched when its partition has nothing, and others continue beside it."""
     buffers = shared(2)
     huge = buffers.hold(tp(0), 10 * BOUND)
 
@@ -228,7 +228,7 @@ def test_stuck_ones_leave_room() -> None:
 
 
 def test_partitions_that_went_away() -> None:
-    """What lanes still have of them is given back to nobody's harm; those that came have their part."""
+    """Bytes that lanes still hold of removed partitions are given back without harm, and new partitions get their share."""
     buffers = shared(2)
     old = buffers.hold(tp(0), BOUND)
     buffers.assign([tp(1), tp(2)])
@@ -245,7 +245,10 @@ def test_partitions_that_went_away() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_bound_and_progress(seed: int) -> None:
-    """Whoever reads and finishes when, of whatever size: the bound holds but for one batch a partition, and each goes on that has nothing."""
+    """The bound holds except for one batch a partition, in any order of reads.
+
+    Each partition without a batch can continue.
+    """
     rng = random.Random(seed)
     partitions = rng.choice([1, 4, 64])
     buffers = shared(partitions)
@@ -270,7 +273,7 @@ def test_bound_and_progress(seed: int) -> None:
 
 
 def test_joined_batches_have_a_size() -> None:
-    """A transaction of five thousand messages of a megabyte each would be more than any worker has."""
+    """A joined batch is limited in size, because a transaction of large messages would exceed the memory of a worker."""
     mail = Inbox()
     large = JOINED_BYTES_MAX // 2 + 1
     for begin in (0, 1):
@@ -319,7 +322,7 @@ class Asked:
 
 
 def test_aiokafka_still_asks_so() -> None:
-    """What is relied on exists."""
+    """The attributes of aiokafka that the buffers rely on exist."""
     source = inspect.getsource(Fetcher) + inspect.getsource(FetchRequest)
     for name in (
         "_max_partition_fetch_bytes",
@@ -332,7 +335,10 @@ def test_aiokafka_still_asks_so() -> None:
 
 
 def test_who_has_no_room_is_left_out() -> None:
-    """The others are asked for, in a short fetch while lanes finish something."""
+    """A partition without room is left out.
+
+    The others are asked for, in a short fetch while lanes finish something.
+    """
     clock = [100.0]
     buffers = shared(3, clock=lambda: clock[0])
     asked = Asked(buffers, 3)
@@ -349,7 +355,7 @@ def test_who_has_no_room_is_left_out() -> None:
 
 
 def test_what_lies_there_is_bounded() -> None:
-    """While much of what was fetched is not read, those are asked for that have nothing, however much that is."""
+    """Only partitions without fetched records are asked for while many fetched records are unread."""
     buffers = shared(3)
     asked = Asked(buffers, 3)
     held = buffers.hold(tp(1), 1_000)
@@ -362,7 +368,7 @@ def test_what_lies_there_is_bounded() -> None:
 
 
 def test_nobody_waits_for_it() -> None:
-    """What a lane that is busy for long has not asked for is not piled up beside it."""
+    """Records that a busy lane has not asked for do not pile up beside it."""
     buffers = shared(3)
     asked = Asked(buffers, 3)
     held = [buffers.hold(tp(1), 1_000)]
@@ -376,7 +382,7 @@ def test_nobody_waits_for_it() -> None:
 
 
 def test_answers_are_bounded() -> None:
-    """Of all partitions, and of each: the more there are, the less."""
+    """The size of an answer is bounded, in total and for each partition; more partitions get less each."""
     few, many = Asked(shared(1), 1), Asked(shared(200), 200)
     few.ask()
     many.ask()

@@ -16,7 +16,7 @@ def _settled(target_s: float, took_s: float, rounds: int = 500) -> FetchInterval
 
 @pytest.mark.parametrize(("target_s", "took_s"), [(0.01, 0.004), (0.025, 0.01), (0.1, 0.02), (0.2, 0.02)])
 def test_half_of_the_messages_are_committed_in_time(target_s: float, took_s: float) -> None:
-    """They come at any moment of the wait, and then their transaction takes its time."""
+    """Half of the messages are committed within the target, as they arrive at any moment of the wait."""
     spacing = _settled(target_s, took_s)
     waits = random.Random(4)
     took = sorted(waits.uniform(0, spacing.wait_s) + took_s for _ in range(10_000))
@@ -27,12 +27,12 @@ def test_half_of_the_messages_are_committed_in_time(target_s: float, took_s: flo
 
 @pytest.mark.parametrize("took_s", [0.01, 0.03, 0.3])
 def test_the_more_there_is_to_do_the_less_often(took_s: float) -> None:
-    """Where the target cannot be kept, haste would only make it worse: what waits together costs least."""
+    """A longer fetch lengthens the wait, because haste would cost more than records that wait together."""
     assert _settled(0.01, took_s).wait_s == pytest.approx(took_s / 2, rel=0.1)
 
 
 def test_what_health_shows() -> None:
-    """In milliseconds, as the target is set."""
+    """Health shows times in milliseconds, like the target."""
     assert FetchInterval(0.025).report() == {
         "latency_target_ms": 25.0,
         "batch_ms": 10.0,
@@ -41,12 +41,12 @@ def test_what_health_shows() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    """A guess, that of a quiet machine."""
+    """The first interval assumes a quiet machine."""
     assert FetchInterval(0.1).took_s == TOOK_FIRST_S
 
 
 def test_one_that_took_a_minute() -> None:
-    """Because its output was refused: the next ones are not spaced by it."""
+    """A transaction that took a minute, because its output was refused, does not space the next ones."""
     spacing = _settled(0.025, 0.01)
     before = spacing.wait_s
     spacing.took(60.0)
@@ -65,7 +65,10 @@ def test_it_follows() -> None:
 
 
 def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
-    """So many that are fetched together, a CPU millisecond each, beside ``share`` of a core: what they use of one in the end."""
+    """Return the share of a core that this many lanes use in the end.
+
+    They are fetched together and take a CPU millisecond each, beside ``share`` of a core for other work.
+    """
     cpu = now = 0.0
     looks = []
     while now < seconds:
@@ -81,7 +84,10 @@ def _lanes(spacing: FetchInterval, lanes: int, seconds: float = 20.0, share: flo
 
 @pytest.mark.parametrize("lanes", [1, 4, 16, 64])
 def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
-    """Few reach their target and use less; of many each has a batch so seldom that it is worth its transaction."""
+    """Many lanes leave half of a core free, since each has a batch seldom enough to be worth its transaction.
+
+    A few lanes reach their target and use less.
+    """
     spacing = FetchInterval(0.025)
     used = _lanes(spacing, lanes)
 
@@ -92,7 +98,7 @@ def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
 
 @pytest.mark.parametrize(("target_s", "busy"), [(0.005, 0.9), (0.016, 0.625), (0.02, 0.5), (1.0, 0.5)])
 def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
-    """But never all: what answers its questions runs in the same process."""
+    """A short target may use more of a core, but never all, because the process also answers questions."""
     spacing = FetchInterval(target_s)
     used = _lanes(spacing, 16)
 
@@ -101,7 +107,10 @@ def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
 
 
 def test_busy_with_something_else() -> None:
-    """What is to be done anyway is not done any sooner by waiting: it waits so long and no longer, and then no more."""
+    """Other work in the process lengthens the wait up to a maximum, and no longer than it is of use.
+
+    Waiting does not speed that work up.
+    """
     spacing = FetchInterval(0.025)
     _lanes(spacing, 4, share=0.6)
     most = spacing.wait_s
@@ -113,5 +122,5 @@ def test_busy_with_something_else() -> None:
 
 @pytest.mark.parametrize(("took_s", "bound"), [(0.0, TOOK_MIN_S), (100.0, TOOK_MAX_S)])
 def test_bounds(took_s: float, bound: float) -> None:
-    """However long it goes on: it finds back soon."""
+    """The measured time stays within its bound, however long transactions take, so it recovers soon."""
     assert _settled(0.025, took_s).took_s == bound

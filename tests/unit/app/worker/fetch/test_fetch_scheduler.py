@@ -27,7 +27,7 @@ IDLE_S = 0.2
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that moves only by hand."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -62,7 +62,7 @@ class Asked:
         self.pace.read({TopicPartition("orders", int(number[1:])): more for number, more in behind.items()})
 
     def brokers(self) -> tuple[list[int], float]:
-        """Who is asked now, and how soon it is thought about again."""
+        """Return the brokers that are asked now, and the time until the next decision."""
         fetches, resets, timeout, stale, resumed = self.fetcher._get_actions_per_node(
             SimpleNamespace(tps=self.assigned)
         )
@@ -71,7 +71,7 @@ class Asked:
 
 
 def test_aiokafka_still_asks_so() -> None:
-    """What is relied on exists."""
+    """The attributes of aiokafka that the scheduler relies on exist."""
     source = inspect.getsource(Fetcher)
 
     for name in (
@@ -85,7 +85,7 @@ def test_aiokafka_still_asks_so() -> None:
 
 
 def test_who_was_not_read_is_asked() -> None:
-    """At the beginning, and where a fetch brought nothing."""
+    """A broker is asked if nothing was read from it: at the beginning, and after an empty fetch."""
     asked = Asked()
 
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
@@ -94,7 +94,7 @@ def test_who_was_not_read_is_asked() -> None:
 
 
 def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
-    """Then it is asked at once; other brokers do not wait for it."""
+    """A broker that was read to its end is left alone for a moment; other brokers do not wait for it."""
     asked = Asked()
     asked.read(p0=False)
     wait_s = asked.spacing.wait_s
@@ -108,7 +108,7 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
 
 
 def test_the_wait_is_that_of_the_moment() -> None:
-    """It follows what transactions take."""
+    """The wait follows the present time of transactions."""
     asked = Asked()
     waits = []
     for took_s in (0.001, 0.03):
@@ -126,7 +126,10 @@ def test_the_wait_is_that_of_the_moment() -> None:
     ids=["something was there", "the fetch lay with the broker until something came"],
 )
 def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
-    """Where its broker had been left alone: when that was asked. A fetch that lasted longer than a batch takes found nothing at first."""
+    """A batch begins when its broker is asked, if that broker had been left alone before.
+
+    A fetch that lasted longer than a batch takes found nothing at first.
+    """
     asked = Asked()
     asked.read(p0=False)
     asked.clock.now += asked.spacing.wait_s
@@ -139,7 +142,10 @@ def test_when_a_batch_begins(fetched_s: float, counted: bool) -> None:
 
 
 def test_who_is_behind_is_asked_at_once() -> None:
-    """What it then brings does not begin when an earlier fetch did that had been waited for."""
+    """A partition that is behind is asked at once.
+
+    Its next batch does not begin at an earlier fetch that had waited.
+    """
     asked = Asked()
     asked.read(p0=False)
     asked.clock.now += asked.spacing.wait_s
@@ -153,7 +159,7 @@ def test_who_is_behind_is_asked_at_once() -> None:
 
 @pytest.mark.parametrize("behind", [{"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
 def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
-    """One partition is enough, in whatever order they were read."""
+    """A broker does not wait if one of its partitions is behind, in any order of reads."""
     asked = Asked()
     asked.read(**behind)
 
@@ -161,7 +167,7 @@ def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
 
 
 def test_a_backlog_ends_the_wait() -> None:
-    """What was read to its end before counts no more."""
+    """A backlog of one partition ends the wait, whatever was read to its end before."""
     asked = Asked()
     asked.read(p0=False)
     asked.read(p1=True)
@@ -170,7 +176,7 @@ def test_a_backlog_ends_the_wait() -> None:
 
 
 def test_a_fetch_without_some_is_short() -> None:
-    """They are not to wait for its end when they have been taken; those that will not be for long wait for nothing."""
+    """A fetch without partitions that will soon be wanted is short, so they need not wait for its end."""
     asked = Asked()
     lies = TopicPartition("orders", 0)
     waits = []
@@ -190,7 +196,10 @@ def test_a_fetch_without_some_is_short() -> None:
 
 
 def test_where_nothing_comes_fetches_are_long() -> None:
-    """Whatever comes ends such a fetch, and those after it are short again; so are those that leave something out."""
+    """A quiet broker gets long fetches; any record ends such a fetch and makes the next ones short.
+
+    Fetches that leave a partition out are short too.
+    """
     asked = Asked()
     waits = []
 
@@ -214,7 +223,10 @@ def test_where_nothing_comes_fetches_are_long() -> None:
 
 
 def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> None:
-    """Of few they stay as they were; and after a seek they are short, as what is sought is to come at once."""
+    """Fetches of a silent topic last as long as the number of its partitions costs.
+
+    They stay as they were for few partitions, and are short after a seek.
+    """
     asked = Asked()
     waits = []
 

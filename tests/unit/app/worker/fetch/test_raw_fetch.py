@@ -1,4 +1,4 @@
-"""What the core has read of a fetch is taken in parts of bounded size, and counted for as long as it is there."""
+"""Records that the core has read are taken in parts of bounded size, and counted as long as they exist."""
 
 import gc
 import weakref
@@ -63,7 +63,7 @@ def buffers_of(bytes_max: int = 16 * MIB) -> Buffers:
 def log_of(
     batches: int, each: int, size: int = 100, codec: int = 0, headers: Sequence[tuple[str, bytes]] = ()
 ) -> bytes:
-    """So many record batches of so many records."""
+    """Return that many record batches of that many records."""
     return b"".join(
         stored(
             [
@@ -86,7 +86,7 @@ async def read_all(buffers: Buffers, fetched: Fetched) -> list[tuple[Sequence[An
 
 
 async def test_taken_raw_and_whole() -> None:
-    """One batch, no object a record, and the position behind it."""
+    """A fetch is taken raw as one batch, without an object for each record, and the position moves behind it."""
     buffers, fetched = buffers_of(), Fetched(log_of(4, 50))
     ((records, held),) = await read_all(buffers, fetched)
 
@@ -100,7 +100,10 @@ async def test_taken_raw_and_whole() -> None:
 
 @pytest.mark.parametrize("codec", [0, 1, 4])
 async def test_bounded_by_bytes(codec: int) -> None:
-    """As many as fit, in order, nothing twice and nothing missing; also of a fetch that is small only while it is compressed."""
+    """A part takes as many records as fit, in order, without loss or repetition.
+
+    That holds for a fetch that is small only while compressed.
+    """
     buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(60, 20, 10_000, codec))
     limit = buffers.batch_bytes_max(TP)
     found: list[int] = []
@@ -120,7 +123,7 @@ async def test_bounded_by_bytes(codec: int) -> None:
 
 
 async def test_no_small_ends() -> None:
-    """What is left of a part goes with the next one."""
+    """The rest of a part goes with the next one."""
     buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(100, 7, 10_000))
     counts = []
     while TP in fetched._records:
@@ -134,7 +137,7 @@ async def test_no_small_ends() -> None:
 
 
 async def test_one_too_large_passes_alone() -> None:
-    """However small the bound."""
+    """A record larger than the bound passes alone, however small the bound is."""
     buffers, fetched = buffers_of(MIB), Fetched(log_of(2, 1, 3 * MIB))
     found = await read_all(buffers, fetched)
 
@@ -143,7 +146,7 @@ async def test_one_too_large_passes_alone() -> None:
 
 
 async def test_what_lies_does_not_stop_a_partition_that_has_nothing() -> None:
-    """One record batch that is far larger than the bound is there as a whole until its last record is done: it is got over in turns."""
+    """A batch far larger than the bound stays whole until its last record is done, so it is processed in turns."""
     buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 200, 20_000))
     found = 0
     while TP in fetched._records:
@@ -161,7 +164,7 @@ async def test_what_lies_does_not_stop_a_partition_that_has_nothing() -> None:
 
 
 async def test_bytes_that_batches_share_are_given_back_with_the_last() -> None:
-    """They are there as long as one of them is."""
+    """Bytes that batches share are given back with the last of them."""
     buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
     found = await read_all(buffers, fetched)
     assert len(found) > 1
@@ -177,7 +180,7 @@ async def test_bytes_that_batches_share_are_given_back_with_the_last() -> None:
 
 
 async def test_dropped_with_the_fetch() -> None:
-    """A rewind drops what lies there, and tells nobody; no cycle of objects keeps the bytes."""
+    """A rewind drops unread records without notice, and no cycle of objects keeps their bytes."""
     buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
     gc.disable()
     try:
@@ -195,7 +198,7 @@ async def test_dropped_with_the_fetch() -> None:
 
 
 async def test_objects_cost_more() -> None:
-    """What the path in Python does of a batch is counted when it comes to it, and beforehand from the next batch on."""
+    """The memory of Python objects is counted when a batch is unpacked, and in advance from the next batch on."""
     headers = [("_AMQ_DUPL_ID", b"1234")]
     buffers, fetched = buffers_of(), Fetched(log_of(1, 10, headers=headers))
     records, held = await buffers.read(fetched, TP)
@@ -221,7 +224,7 @@ async def test_objects_cost_more() -> None:
 
 
 async def test_markers_alone() -> None:
-    """The position goes on, and nothing is counted; markers behind the last record that fits go with it."""
+    """Markers alone move the position and count no bytes; markers behind the last fitting record go with it."""
     buffers = buffers_of()
     fetched = Fetched(stored([Stored(0)], 0, 7, 0x10) + marker(1, 7, abort=True), aborted=[(7, 0)])
 
@@ -233,7 +236,7 @@ async def test_markers_alone() -> None:
 
 
 async def test_transactions_over_parts() -> None:
-    """A part knows what was aborted before it, also where that began in an earlier part."""
+    """A part knows the transactions aborted before it, even if they began in an earlier part."""
     aborted = [stored([Stored(number, value=b"aborted")], 0, 7, 0x10) for number in (0, 3)]
     plain = [stored([Stored(number, value=b"v" * MIB)]) for number in (1, 2)]
     data = aborted[0] + plain[0] + plain[1] + aborted[1] + marker(4, 7, abort=True)
@@ -245,7 +248,10 @@ async def test_transactions_over_parts() -> None:
 
 
 async def test_what_the_core_leaves_in_the_middle() -> None:
-    """What was read before it goes on; the rest is fetched again, and aiokafka reads it: nothing twice, nothing missing."""
+    """Records before an unreadable batch pass, and aiokafka fetches and reads the rest.
+
+    No record is lost or repeated.
+    """
     odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
     data = log_of(3, 20, 100_000) + odd
     buffers, fetched = buffers_of(4 * MIB), Fetched(data)
@@ -261,7 +267,7 @@ async def test_what_the_core_leaves_in_the_middle() -> None:
 
 
 async def test_malformed_in_parts() -> None:
-    """A fetch with a header name that is not UTF-8, of which a part was taken: what lies there still is counted."""
+    """A fetch with a header name that is not UTF-8, taken in part, still counts its unread bytes."""
     name = [(Latin1("\u00e9"), b"")]
     data = bytes(batch([Raw(b"v" * 100, name, 1)] * 300).build())
     buffers, fetched = buffers_of(MIB), Fetched(data)
@@ -274,7 +280,7 @@ async def test_malformed_in_parts() -> None:
 
 
 async def test_moved_meanwhile() -> None:
-    """What was fetched for another position is dropped."""
+    """Records fetched for another position are dropped."""
     buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
     fetched.assignment.state_value(TP).seek(5)
 
@@ -283,7 +289,7 @@ async def test_moved_meanwhile() -> None:
 
 
 async def test_joined_batches_hold_both() -> None:
-    """Each gives its part back."""
+    """A joined batch holds the bytes of both and gives back both."""
     buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
     (first,) = await read_all(buffers, fetched)
     fetched.answer(stored([Stored(index) for index in range(10, 15)]))

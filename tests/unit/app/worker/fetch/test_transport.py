@@ -11,7 +11,7 @@ from app.worker.fetch.transport import BatchConsumer, BatchConsumerThread
 
 
 class Handing(mode.Service):  # type: ignore[misc]
-    """What of a consumer hands over, with lanes whose buffers are full."""
+    """The part of a consumer that hands messages over, with lanes whose buffers are full."""
 
     _drain_messages = BatchConsumer._drain_messages
     _hand_over = BatchConsumer._hand_over
@@ -30,7 +30,7 @@ class Handing(mode.Service):  # type: ignore[misc]
 
 
 async def test_rebalance_while_buffers_are_full() -> None:
-    """What was being handed over is dropped without a trace in the log: it will be fetched again."""
+    """A rebalance drops messages that are being handed over, without a trace in the log. They will be fetched again."""
     said: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
     consumer = Handing()

@@ -6,7 +6,10 @@ PAIR = LaneTopics("in", "forward")
 
 
 def test_topics_that_go_together() -> None:
-    """Those of an address. What only others know goes by its subscribers and its count, and what is missing is left out."""
+    """Topics of one address are assigned together.
+
+    Other subscribed topics are grouped by subscribers and partition count, and missing topics are left out.
+    """
     subscribed = {"one": {"in", "forward", "gone"}, "two": {"in", "forward", "more", "more-forward", "odd"}}
     counts = {"in": 8, "forward": 4, "more": 3, "more-forward": 3, "odd": 2, "gone": 0}
     units, groups = units_of(subscribed, [PAIR, LaneTopics("gone", "gone-forward")], counts)
@@ -23,14 +26,14 @@ def test_topics_that_go_together() -> None:
 
 
 def test_halves_that_nobody_has_both_of() -> None:
-    """Each is given to somebody all the same, who says what is missing."""
+    """A half of a lane that nobody has both of is still assigned, and its worker reports the other half as missing."""
     units, groups = units_of({"one": {"in"}, "two": {"forward"}}, [PAIR], {"in": 2, "forward": 2})
     assert {name: unit.members for name, unit in units.items()} == {"in": ("one",), "forward": ("two",)}
     assert {name: group.there for name, group in groups.items()} == {"in": ["in"], "forward": ["forward"]}
 
 
 def test_a_half_that_has_grown() -> None:
-    """The lanes that are whole stay where they are."""
+    """A half of a lane that has grown leaves the whole lanes where they are."""
     joined: dict[str, Joined] = {
         "m1": ("http://a", {"in", "forward"}, {("in", 0), ("forward", 0)}),
         "m2": ("http://b", {"in", "forward"}, {("in", 1), ("forward", 1)}),
@@ -42,7 +45,7 @@ def test_a_half_that_has_grown() -> None:
 
 
 def test_order_is_that_of_urls() -> None:
-    """Member IDs are dice."""
+    """The assignment follows the order of URLs, because member IDs are random."""
     topics, counts = {"in", "forward"}, {"in": 1, "forward": 1}
     for first, second in (("m1", "m2"), ("m2", "m1")):
         dealt = deal({first: ("http://b", topics, ()), second: ("http://a", topics, ())}, [PAIR], counts)

@@ -1,4 +1,7 @@
-"""What a worker does about lanes that the group has given to nobody. How brokers answer, the tests of workers show."""
+"""Reactions of a worker to lanes that the group has assigned to nobody.
+
+The tests of workers cover the brokers' answers.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +59,7 @@ class World:
 
 
 async def test_all_is_somebodys() -> None:
-    """Nothing is done, and topics that do not exist are nobody's business."""
+    """Nothing happens while every lane is assigned; topics that do not exist do not count."""
     world = World()
     await world.look()
     await world.look(STANDS_S)
@@ -65,7 +68,7 @@ async def test_all_is_somebodys() -> None:
 
 
 async def test_new_partitions_are_given_out_by_the_leader() -> None:
-    """Who watches them needs no help, and readiness does not flicker."""
+    """New partitions are left to the group's leader, which watches them, and readiness does not flicker."""
     world = World()
     world.group.counts = {"a": 2, "b": 1}
     await world.look()
@@ -78,7 +81,10 @@ async def test_new_partitions_are_given_out_by_the_leader() -> None:
 
 @pytest.mark.parametrize("static", [True, False])
 async def test_what_stays_nobodys(static: bool) -> None:
-    """It is told, and a static member joins again, ever more rarely; once it is given out all begins anew."""
+    """A lane that stays unassigned is reported, and a static member rejoins ever more rarely.
+
+    Once the lane is assigned, the intervals begin again.
+    """
     world = World(static=static)
     world.group.given = frozenset({("a", 0)})
     await world.look()
@@ -101,7 +107,7 @@ async def test_what_stays_nobodys(static: bool) -> None:
 
 @pytest.mark.parametrize("fault", ["rebalances", "away"])
 async def test_a_group_that_does_not_say(fault: str) -> None:
-    """What was known stands: a rebalance or a broker that restarts says nothing of it."""
+    """The known state stays during a rebalance or a restart of the broker."""
     world = World()
     world.group.given = frozenset()
     await world.look()
@@ -112,7 +118,10 @@ async def test_a_group_that_does_not_say(fault: str) -> None:
 
 
 async def test_not_ready_meanwhile(tmp_path: Path) -> None:
-    """Whichever half of a lane it is. Partitions of topics that are no address of ours say nothing."""
+    """A lane with either half unassigned makes the worker unready.
+
+    Partitions of topics without an address do not.
+    """
     app = {"id": "rf", "data_dir": str(tmp_path)}
     lanes = Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
     await lanes.assigned(set(), cast("Any", None))

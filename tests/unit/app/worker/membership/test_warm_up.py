@@ -1,4 +1,4 @@
-"""What a worker restores before it joins."""
+"""Restoring before a worker joins its group."""
 
 import asyncio
 import itertools
@@ -25,7 +25,7 @@ COUNTS = dict.fromkeys(TOPICS, 4)
 
 
 async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
-    """That of a worker of that name."""
+    """Return the assignor of a worker with that name."""
     app = {
         "id": "rf",
         "data_dir": str(tmp_path),
@@ -54,7 +54,10 @@ def _described(assignor: Any, name: str, given: Any) -> Member:
 
 @pytest.mark.parametrize("before", [4, 2])
 async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, before: int) -> None:
-    """Whichever worker shares out, and whatever IDs the group gives its members, also where topics have grown: the newcomer restores what it is given, both halves of each."""
+    """A newcomer restores the lanes that the group then assigns to it, both halves of each.
+
+    That holds whichever worker leads, whatever member IDs the group gives, and also if topics have grown.
+    """
     for order in itertools.permutations(["m1", "m2", "m3"]):
         workers = [await _assignor(tmp_path, name, 7000 + place) for place, name in enumerate("abc")]
         first, second, newcomer = workers
@@ -75,7 +78,7 @@ async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, bef
 
 
 async def test_nothing_is_foreseen_of_a_group_that_rebalances(tmp_path: Path) -> None:
-    """Lanes are restored when they open."""
+    """A rebalancing group permits no prediction, so lanes are restored when they open."""
     newcomer = await _assignor(tmp_path, "two")
     assert newcomer.foresee([Member("one-1", None, None)], TOPICS, COUNTS) == set()
 
@@ -96,7 +99,7 @@ async def test_faust_s_own_assignor_understands_what_is_dealt(tmp_path: Path) ->
 
 
 async def test_a_static_member_takes_what_its_predecessor_had(tmp_path: Path) -> None:
-    """Which had another host and port."""
+    """A static member takes its predecessor's lanes, even under another host and port."""
     before, after = await _assignor(tmp_path, "one", 7001), await _assignor(tmp_path, "one", 7002)
     given = _lead(before, {"m1": before.metadata(TOPICS)})["m1"]
     after.on_assignment(given)
@@ -136,7 +139,7 @@ class Asked(ClusterDouble):
 
 
 async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
-    """In an empty group, and for a static member that comes back, lanes stand still until it joins: at once, then."""
+    """A worker joins at once if its lanes are paused until then: in an empty group, or as a returning static member."""
     assignor = await _assignor(tmp_path, "two")
     empty, back = Asked([]), Asked([Member("two-1", "two", None)])
     await empty.run(assignor)
@@ -148,7 +151,7 @@ async def test_nobody_waits_for_who_is_missed(tmp_path: Path) -> None:
 
 
 async def test_joins_in_any_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever keeps it from restoring before keeps it from nothing else."""
+    """A worker joins even if something keeps it from restoring before."""
     monkeypatch.setattr(warm_up, "LIMIT_S", 0.01)
     assignor = await _assignor(tmp_path, "two")
     await Asked(GroupLoadInProgressError()).run(assignor)

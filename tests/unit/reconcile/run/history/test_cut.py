@@ -41,7 +41,7 @@ def _last(end: int, topic_id: str = "id", origin: int = 0) -> Position:
     ],
 )
 def test_span(now: TopicState, last: Position | None, span: Span) -> None:
-    """A run goes on where the last one ended, to what is committed, and never back."""
+    """A run continues from the end of the last one to the committed offset, and never goes back."""
     made = cut_topic("t", now, last)
 
     assert (made.spans, made.lost, made.recreated) == ([span], [], False)
@@ -61,7 +61,7 @@ def test_span(now: TopicState, last: Position | None, span: Span) -> None:
 def test_lost_evidence(
     now: TopicState, last: Position | None, span: Span, lost: tuple[int, int], recreated: bool, text: str
 ) -> None:
-    """What retention, or a deletion, took is told, with its offsets: the first and the last that are gone."""
+    """Evidence lost to retention or deletion is reported with the first and the last missing offset."""
     made = cut_topic("t", now, last)
 
     assert made.spans == [span]
@@ -72,7 +72,10 @@ def test_lost_evidence(
 
 
 def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
-    """Its results do not count, so that the next run begins before it; but a topic that is another one by now is a GAP, and no loss."""
+    """A run without acknowledgement still proves which records existed.
+
+    Its results do not count, so the next run begins before it. A topic that is another one by now is a GAP, and not a loss.
+    """
     seen = [_last(90, "old"), _last(70, "older"), _last(3)]
     for last in (None, _last(5, "older")):
         made = cut_topic("t", _state(0, 7, 9), last, seen)
@@ -91,7 +94,7 @@ def test_a_run_that_nobody_acknowledged_proves_what_was_there() -> None:
 
 
 def test_seen_since() -> None:
-    """All runs after the one that this one goes on from, whatever came of them."""
+    """All runs after the base run are considered, whatever their result."""
     runs = RunHistory(LocalFiles("."))
     for number in (1, 2, 3):
         runs.finished[number] = _run(number, "2026-11-21", 5)
@@ -125,7 +128,7 @@ def test_ids_are_kept_while_a_ring_may_know_them() -> None:
 
 
 def test_ids_are_kept_while_an_heir_may_know_them() -> None:
-    """Where an address has got more lanes, each that was given what the ring knew must have turned over."""
+    """IDs are kept until each successor lane that may know them has turned over."""
     chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]
     for run, lanes in zip(chain, (4, 2, 2), strict=True):
         run.positions = {"a-input": Position("id", (0,) * lanes, (9,) * lanes)}
@@ -140,7 +143,7 @@ def test_ids_are_kept_while_an_heir_may_know_them() -> None:
 
 
 def test_no_address_waits_for_the_rings_of_another() -> None:
-    """What a busy one has seen goes, whatever a quiet one keeps."""
+    """The IDs of a busy address are released, whatever a quiet one keeps."""
     chain = [_run(number, "2026-11-01", 5) for number in (3, 2, 1)]
     for run in chain:
         run.accepted["quiet"] = {0: 1}
@@ -149,14 +152,17 @@ def test_no_address_waits_for_the_rings_of_another() -> None:
 
 
 def test_verdict() -> None:
-    """What is certainly wrong comes before what is unknown; OVERRUN is allowed."""
+    """A certain anomaly takes precedence over an unknown state in the verdict; OVERRUN is allowed."""
     assert verdict({"a": {"OVERRUN": 3}, "b": {"LOST": 0}}) == "clean"
     assert verdict({"a": {"GAP": 1}, "b": {"OVERRUN": 1}}) == "gap"
     assert verdict({"a": {"GAP": 1}, "b": {"CROSS-LANE": 1}}) == "anomalies"
 
 
 def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
-    """Where duplicates are dropped no topic shows them; where they are diverted nothing else is one."""
+    """Missing inputs that are not lost count as dropped duplicates.
+
+    If duplicates are diverted, only the diverted records count.
+    """
     counted = {"input": 10, "accepted": 5, "unmatched": 4, "diverted": 1}
 
     dropped = address_counts(counted, {"LOST": 1, "GAP": 2}, {}, divert=False, unknown=1)
@@ -165,7 +171,7 @@ def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
 
 
 def test_openings_that_are_told() -> None:
-    """A ring that stays as it is tells nothing; one that is new has nothing to forget."""
+    """An opening is reported only if it changes an existing ring; a new one has nothing to forget."""
     meta = Meta(10, 3, 0, {}, {}, "i")
 
     assert opening_event(None, 10, persistent=False) is None

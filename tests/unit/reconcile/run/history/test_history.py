@@ -1,4 +1,4 @@
-"""What runs leave in their folder, as files: no Spark is started."""
+"""Files that runs leave in their folder; Spark is not started."""
 
 import os
 from dataclasses import replace
@@ -19,7 +19,7 @@ def _run(number: int) -> Run:
 
 @pytest.mark.parametrize("text", ["", '{"format": 3, "num', "[]", "{}"])
 def test_a_damaged_run_is_named(tmp_path: Path, text: str) -> None:
-    """With the way out, and not as a fault of the program."""
+    """A damaged run is named with the way out, and not reported as an error of the program."""
     files = LocalFiles(str(tmp_path))
     files.write_text("nights/000001.json", text)
 
@@ -28,7 +28,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_run_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
-    """That one was acknowledged, and its file removed, as the error has it: this one nobody has looked at."""
+    """A run that replaces a damaged one is not acknowledged, even if the damaged one was."""
     files = LocalFiles(str(tmp_path))
     runs = RunHistory(files)
     runs.commit(replace(_run(1), verdict="anomalies"))
@@ -43,7 +43,7 @@ def test_a_run_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
-    """What a crashed run has left is removed; anything else in the folders is nobody's business."""
+    """Remains of a crashed run are removed, and all other files in the folders stay."""
     runs = RunHistory(LocalFiles(str(tmp_path)), {1: _run(1)})
     of_crash = ["results/000002", "accepted/date=2026-11-21/night=2"]
     others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
@@ -56,7 +56,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_refuses(tmp_path: Path) -> None:
-    """Whatever is wanted of it, a line says that it cannot be used."""
+    """A folder that refuses any operation is reported as unusable."""
     files = LocalFiles(str(tmp_path))
     (tmp_path / ".lock").mkdir()
     (tmp_path / "file").mkdir()
@@ -72,7 +72,7 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is named too: whoever takes it for an empty one begins at the first run."""
+    """A folder that may not be listed is an error, because a run over an empty one would begin at the first run."""
 
     def refused(_: Path) -> list[Path]:
         raise PermissionError(13, "Permission denied")
@@ -84,7 +84,10 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_run_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it: when the machine stops, a valid run without its IDs would end every later one."""
+    """A run counts only when all of it is on the disk.
+
+    After a crash, a valid run without its IDs would end every later one.
+    """
     files = LocalFiles(str(tmp_path))
     parts = [
         f"{ids_folder('2026-11-20', 1)}/address=a/part.parquet",
@@ -110,7 +113,7 @@ def test_a_run_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest
 
 
 def test_runs_of_another_cluster(tmp_path: Path) -> None:
-    """They are refused, with both names: what they tell of is not here, and it would all look deleted."""
+    """Runs of another cluster are refused with both names, because all topics would look deleted."""
     runs = RunHistory(LocalFiles(str(tmp_path)))
     runs.commit(replace(_run(1), app="rf", cluster="first-cluster"))
     kept = RunHistory.load(runs.files)
@@ -129,7 +132,10 @@ def test_runs_of_another_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["br[ack]et", "a{b,c}", "st*r", "wh?t", "back\\slash"])
 def test_a_path_that_spark_reads_as_a_pattern(tmp_path: Path, name: str) -> None:
-    """It would not find what it has written, or find what is another's."""
+    """A path that Spark reads as a pattern is refused.
+
+    Spark would not find its own files, or find others.
+    """
     with pytest.raises(
         ConfigurationError, match=r"as a pattern: name another folder as reconcile\.state_dir"
     ):

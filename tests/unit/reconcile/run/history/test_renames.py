@@ -36,7 +36,7 @@ def _run(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
 
 
 def test_it_is_known_by_its_input() -> None:
-    """Not one that has another input, not one that was known by its name."""
+    """A renamed address is recognized by its input, if neither its name nor its input was known before."""
     base = _run(3, {}, orders="in", other="there")
     base.left = {"orders": 2}
 
@@ -56,7 +56,7 @@ def test_it_is_known_by_its_input() -> None:
 
 
 def test_what_a_run_said_of_it() -> None:
-    """All of it but what its rings held, and where its lanes were in the forward topic: those are new."""
+    """A run under the former name keeps all its results for the new one, except ring contents and forward positions."""
     run = _run(3, {"orders": {0: 4}, "other": {0: 1}}, orders="in", other="there")
     found = renames.called(run, {"sales": "orders"})
 
@@ -70,7 +70,10 @@ def test_what_a_run_said_of_it() -> None:
 
 
 def test_what_its_new_name_leaves_unknown() -> None:
-    """What is missing may wait in a forward topic that nobody consumes; later runs know since when its rings are those of this name."""
+    """A new name leaves missing records unknown, because they may wait in a forward topic without a consumer.
+
+    Later runs know since when the rings are those of this name.
+    """
     (address,) = _addresses(sales="in")
     first, second = _run(1, {}, orders="in"), _run(2, {}, sales="in")
     topics = [TopicCut(f"t{n}", "id", [Span(0, 0, 0, 5, 5)]) for n in range(4)]
@@ -95,7 +98,7 @@ def test_what_its_new_name_leaves_unknown() -> None:
 
 
 def test_runs_by_its_name(tmp_path: Path) -> None:
-    """They are read as if it had always been called so; on the disk they stay as they are, and IDs lie where they were written."""
+    """Earlier runs are read under the new name; on the disk they stay as they are, with their IDs."""
     lanes: dict[str, Any] = {"orders": {0: 4}}
     runs = RunHistory(LocalFiles(str(tmp_path)), {n: _run(n, lanes, orders="in") for n in (1, 2)})
     for run in runs.finished.values():

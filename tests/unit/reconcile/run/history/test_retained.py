@@ -1,4 +1,4 @@
-"""What a run has left must be there when a later one reads it: without an accepted ID its duplicate looks lost."""
+"""Files of a run that must exist for a later one: without an accepted ID its duplicate looks lost."""
 
 import shutil
 from dataclasses import replace
@@ -58,7 +58,7 @@ def _accepted(runs: RunHistory, cuts: dict[str, AddressCut]) -> None:
 
 
 def test_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
-    """It is named, with what would follow and the way out; other addresses do not need it."""
+    """A missing folder is named, with the consequence and the way out; other addresses do not need it."""
     folder = f"{ids_folder(DAYS[0], 1)}/address=a"
     _accepted(runs, _cuts("a", "b"))
     shutil.rmtree(tmp_path / folder)
@@ -86,7 +86,7 @@ def test_a_file_of_a_folder_that_is_missing(runs: RunHistory, tmp_path: Path) ->
 
 
 def test_what_the_last_run_has_left(runs: RunHistory, tmp_path: Path) -> None:
-    """Without it waiting inputs are lost; but that run can be judged again."""
+    """A run without the last run's results would lose waiting inputs, but that run can be judged again."""
     shutil.rmtree(tmp_path / results_folder(3))
 
     assert f"without one remove {tmp_path}/{file_of(3)}: that run is judged again" in _refusal(
@@ -104,7 +104,7 @@ def test_a_run_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
 
 
 def test_what_was_forgotten_is_not_missing(runs: RunHistory, tmp_path: Path) -> None:
-    """It is written down before it goes; another run in the place of a damaged one does not inherit that."""
+    """IDs are recorded as forgotten before they are removed. A run that replaces a damaged one does not inherit that."""
     id_store.forget(runs, TODAY, 7, {})
 
     assert id_store.kept(runs.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
@@ -115,7 +115,7 @@ def test_what_was_forgotten_is_not_missing(runs: RunHistory, tmp_path: Path) -> 
 
 
 def test_an_address_that_has_another_name(runs: RunHistory, tmp_path: Path) -> None:
-    """What runs before left is in the folders of its former name."""
+    """A renamed address has the files of earlier runs in the folders of its former name."""
     shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2) / "address=a")
     runs.rename({"new": "a"})
     cuts = {"new": replace(_cuts("a")["a"], former="a")}

@@ -12,7 +12,10 @@ ONE_TO_TWO = [Regrouped(9, 0, 1, 2, (50, 0, 70, 0), 0, 2), Regrouped(10, 1, 1, 2
 
 
 def test_without_a_regroup_the_ring_is_the_lane() -> None:
-    """With and without the key `lanes`; more partitions of the same lanes add no ring."""
+    """The ring is the lane if no regrouping happened, with and without the key `lanes`.
+
+    More partitions of the same lanes add no ring.
+    """
     each, one, two = Rings.of(0, 4), Rings.of(1, 4), Rings.of(2, 8)
 
     assert ([*each.all], [*one.all], [*two.all]) == ([0, 1, 2, 3], [0], [0, 1])
@@ -39,7 +42,10 @@ def test_new_rings_have_new_numbers() -> None:
 
 
 def test_the_journal_counts_more_than_the_file() -> None:
-    """The file may name lanes that no verb has made yet; back to a lane for each partition is told as 0."""
+    """The journal takes precedence over the file, which may name lanes that no verb has made yet.
+
+    A return to one lane for each partition is recorded as 0.
+    """
     back = Regrouped(11, 0, 2, 4, (9, 9, 9, 9), 0, 0)
 
     assert [*Rings.of(0, 4, regroups([FOUR_TO_ONE])).now] == [4]
@@ -48,7 +54,7 @@ def test_the_journal_counts_more_than_the_file() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_partition_keeps_its_ids(seed: int) -> None:
-    """Whatever the lanes were: the ring of a partition now has those that its former rings had."""
+    """The ring of a partition holds the IDs of all its former rings, whatever the lanes were."""
     dice = random.Random(seed)
     partitions = dice.randint(1, 12)
     counts = [dice.randint(1, partitions) for _ in range(dice.randint(1, 4))]

@@ -26,7 +26,10 @@ def _run(number: int, accepted: dict[int, int], **keys: Any) -> Run:
 
 
 def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
-    """Until the journal tells of it: lane 0 had IDs with another size, lane 1 had none; what was not kept says nothing."""
+    """A size promises nothing until the journal records it: lane 0 had IDs under another size, lane 1 had none.
+
+    A run that kept no size does not count.
+    """
     small, large = _run(1, {0: 5}, id_cache_size=10), _run(2, {0: 5}, id_cache_size=20)
     old = Run(1, None, "2026-11-21", "clean", accepted={"a": {0: 5}})
 
@@ -46,7 +49,7 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
 
 
 def test_lanes_that_go_by_other_rules_than_this_file() -> None:
-    """By rules of nobody no verdict is right or wrong. A ring promises its recorded size, not that of the file."""
+    """Lanes under other rules than the file's make verdicts uncertain. A ring promises its recorded size, not that of the file."""
     own = _address(id_cache_size=20, duplicate_id_from="key", id_max_age=1.5)
     alike = Recorded({"duplicate_id_from": "key", "group_header": "", "b: group_header": "x"}, 20, 1_500)
     older = Recorded({"duplicate_id_from": "value", "a: group_header": "x"}, 10, 0)
@@ -68,7 +71,10 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
 
 
 def test_lanes_of_which_all_ids_are_known() -> None:
-    """Those that have turned over since evidence was missing: a busy one does not wait for a quiet one. What is gone in this run is of any."""
+    """All IDs of a lane are known once it has turned over since evidence was missing, even if a quiet lane has not.
+
+    Evidence gone in this run affects all lanes.
+    """
     base = _run(1, {})
     base.known = {"a": {0: 5, 1: 4}}
 
@@ -100,7 +106,10 @@ def test_since_when_homes_are_where_they_are() -> None:
 
 
 def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
-    """In the configuration only, or in the journal too: its IDs are looked at as long as it may have known them."""
+    """The IDs of a ring that was switched off count as long as it may have known them.
+
+    That holds if only the configuration, or the journal too, switched it off.
+    """
     off, before = _address(id_cache_size=0), _run(1, {})
     before.summary = {"addresses": {"a": {"ring": {"capacity": 9}}}}
 
@@ -111,7 +120,10 @@ def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
 
 
 def test_lanes_that_are_not_those_of_this_file() -> None:
-    """As lanes record them, as the last run knew them. What the journal tells, and what a former lane recorded, leaves no doubt."""
+    """Lanes that do not match the file raise a doubt, by their own records or by the last run.
+
+    A change in the journal, or the record of a former lane, raises none.
+    """
     own, changed = _address(lanes=1), regroups([Regrouped(3, 0, 2, 1, (0, 0), 0, 1)])
     one, each = Recorded({}, 20_000, 0, lanes=1), Recorded({}, 20_000, 0)
 
@@ -146,7 +158,10 @@ def _doubted(now: AddressSettings, base: Run | None, cut: AddressCut) -> set[Ano
 
 
 def test_a_changed_rule_leaves_open_what_was_lost() -> None:
-    """By which of the two workers went is unknown for a run; what does not depend on it is known, and so is all else."""
+    """A changed rule leaves losses unknown for a run, since either of two workers may have decided.
+
+    Anomalies that do not depend on it stay known.
+    """
     before = _run(1, {})
 
     assert Anomaly.LOST in _doubted(_address(accepted_topic="b"), before, _cut())
@@ -166,7 +181,10 @@ def test_a_new_input_leaves_open_whose_output_it_is() -> None:
 
 
 def test_duplicates_have_a_topic_if_they_had_one_before() -> None:
-    """What was dropped before the change is in none; what was diverted before it is a duplicate without it too."""
+    """Duplicates count as diverted only if they were diverted before as well.
+
+    Those dropped before the change are in no topic; those diverted before it are duplicates in any case.
+    """
     drop, divert = _address(), _address(duplicates="divert")
 
     assert rules.diverts(divert, None)

@@ -76,7 +76,7 @@ def _handed_on(
 
 
 def test_an_address_that_is_away_for_a_run() -> None:
-    """Of one that is not configured in this run everything stays as the last run with it has left it."""
+    """An address that is not configured in a run keeps everything as its last run left it."""
     first = _handed_on(_settings("a", "b"), None, {"a": _cut("a"), "b": _cut("b")}, 1)
     second = _handed_on(_settings("a"), first, {"a": _cut("a", 20)}, 2)
     third = _handed_on(_settings("a", "b"), second, {"a": _cut("a", 30), "b": _cut("b", 20)}, 3)
@@ -95,7 +95,7 @@ def test_an_address_that_is_away_for_a_run() -> None:
 
 
 def test_nothing_has_moved(tmp_path: Path) -> None:
-    """It is the last run once more only if it would judge the same addresses by the same rules."""
+    """A run repeats the last one only if it would judge the same addresses by the same rules."""
     settings = _settings("a", "b")
     cuts = {"a": _cut("a"), "b": _cut("b")}
     runs = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
@@ -122,7 +122,10 @@ def test_runs_of_another_application(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["input", "accepted"])
 def test_a_gap_leaves_ids_unknown(topic: str) -> None:
-    """Until the rings have turned over: what was accepted in it is a duplicate of something that nobody has seen."""
+    """IDs stay unknown after a gap until the rings have turned over.
+
+    A duplicate may refer to a record that nobody has seen.
+    """
     settings = _settings("a")
     whole = _handed_on(settings, None, {"a": _cut("a")}, 1)
     cut = _cut("a")
@@ -137,7 +140,10 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
 
 
 def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
-    """It holds what it held until workers are restarted: IDs stay unknown until the largest that it can be has turned over."""
+    """A ring that only the configuration switched off keeps its IDs until workers restart.
+
+    IDs stay unknown until the largest possible ring has turned over.
+    """
     cut = _cut("a")
     cut.input.lost.append(Lost("t", 0, 10, 12, "gone"))
     off = _settings("a", id_cache_size=0)
@@ -150,7 +156,7 @@ def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
 
 
 def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
-    """Nothing has moved, and retention took what the last run had judged: an empty run, and no GAP."""
+    """Records that the last run has judged may be deleted: the next run is empty and reports no GAP."""
     settings = _settings("a")
     (address,) = settings.addresses
     runs = RunHistory(LocalFiles(str(tmp_path)))
@@ -168,7 +174,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
 
 
 def test_what_a_run_reads(tmp_path: Path) -> None:
-    """Of logs that keep what was judged long ago only what came since, also where the consumers are behind; and the whole journal."""
+    """A run reads only the records since the last run, even if consumers are behind, and the whole journal."""
     settings = _settings("a")
     runs = RunHistory(LocalFiles(str(tmp_path)))
     first = _survey(1_000_000, journal={0: (2, 5)})
@@ -203,7 +209,7 @@ def test_the_journal() -> None:
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
-    """Those that stood in the journal before the one of its name was seen are not about it, on no later run."""
+    """Journal events from before a recreated input was seen do not concern it, in any later run."""
     settings = _settings("a", "b")
     first = _handed_on(settings, None, {"a": _cut("a"), "b": _cut("b")}, 1)
     cuts = {"a": _cut("a"), "b": _cut("b")}
@@ -215,7 +221,7 @@ def test_events_of_an_input_that_was_deleted() -> None:
 
 
 def test_ids_that_are_forgotten(tmp_path: Path) -> None:
-    """By address; but not those that the last run needs when it is judged again."""
+    """IDs are forgotten by address, except those that the last run needs to be judged again."""
     files = LocalFiles(str(tmp_path))
     runs, base = RunHistory(files), None
     settings, cuts = _settings("a", "quiet"), {"a": _cut("a"), "quiet": _cut("quiet")}
@@ -237,7 +243,7 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_ids_of_a_ring_that_was_off_for_a_run(tmp_path: Path) -> None:
-    """In the configuration: workers that were not restarted know them as before."""
+    """IDs of a ring switched off for one run are kept, because workers that were not restarted still know them."""
     runs = RunHistory(LocalFiles(str(tmp_path)))
     for number, day, size in ((1, "2026-11-01", 5), (2, "2026-11-20", 5), (3, TODAY, 0)):
         settings = _settings("a", id_cache_size=size)

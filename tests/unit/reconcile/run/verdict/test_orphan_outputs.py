@@ -20,7 +20,7 @@ def _row(fate: int, address: int, partition: int, first: int, end: int) -> Row:
 
 
 def test_what_is_read_again() -> None:
-    """Only offsets of this run, in existing and configured topics."""
+    """Only offsets of this run, in existing and configured topics, are read again."""
     addresses = [SimpleNamespace(name=name) for name in ("a", "recreated")]
     frames: Any = SimpleNamespace(addresses=addresses, cuts={"a": _cut(), "recreated": _cut(recreated=True)})
 
