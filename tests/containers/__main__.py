@@ -70,7 +70,7 @@ def _try(engine: Engine, public: Public, folder: Path, *, keep: bool) -> None:
     override = folder / "override.yml"
     images.override(replaced, override)
     stack = Stack(engine, override, set(replaced) | set(public.services))
-    stack.down()  # what an earlier trial was told to leave
+    stack.down()  # left by an earlier trial with --keep
     require_free_ports()
     trial.check_monitoring(engine, replaced.get("prometheus", ""))
     try:
@@ -110,7 +110,7 @@ def _install(purpose: str, packages: list[str]) -> None:
 
 
 def _install_compose() -> None:
-    """Install podman-compose into an environment of its own, and say so first."""
+    """Install podman-compose into an environment of its own; print that first."""
     done = engines.VENV / ".setup-done"
     if done.exists() and done.stat().st_mtime > engines.LOCK.stat().st_mtime:
         return

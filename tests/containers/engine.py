@@ -83,7 +83,7 @@ class Engine:
 
     def remove(self, container: str) -> None:
         """Remove a container with its unnamed volumes, at once."""
-        # podman waits for the program's own end, and nothing answers a program whose broker went first.
+        # podman waits for the program's own end, and a program without its broker gets no answers.
         own = ("--time", "0") if self.is_podman else ()
         self("rm", "--force", *own, "--volumes", container)
 
@@ -98,7 +98,7 @@ class Engine:
         return State(found["State"]["Running"], found["State"]["ExitCode"])
 
     def healthy(self, service: str) -> bool:
-        """Whether the health check of a service succeeds. podman runs it now: without systemd nobody else does."""
+        """Whether the health check of a service succeeds. podman runs it now: without systemd nothing else does."""
         identity = self.container(service)
         if self.is_podman:
             return self._attempt("healthcheck", "run", identity) == 0
@@ -136,7 +136,7 @@ def podman(folder: Path) -> Engine:
     """
     lines = [
         "[containers]",
-        # Its own default is beyond what a process without rights of its own may set.
+        # Its default is above the limit of an unprivileged process.
         f"default_ulimits = {json.dumps(machine.open_limits())}",
         'log_driver = "k8s-file"',
         "[engine]",
@@ -145,10 +145,10 @@ def podman(folder: Path) -> Engine:
         'events_logger = "file"',
     ]
     if any((helper / "netavark").exists() for helper in _HELPERS):
-        # Debian's podman takes an older kind of network for its default, without names.
+        # Debian's podman defaults to an older kind of network, without names.
         lines.append('network_backend = "netavark"')
     if shutil.which("runc") is not None:
-        # crun refuses control groups of versions 1 and 2 side by side.
+        # crun refuses control groups of versions 1 and 2 at the same time.
         lines.append('runtime = "runc"')
     configuration = folder / "containers.conf"
     configuration.write_text("\n".join([*lines, ""]), "utf-8")

@@ -78,7 +78,7 @@ def build(engine: Engine, public: Public, folder: Path) -> dict[str, str]:
     """Build all images that the trial needs.
 
     Args:
-        engine: It builds and keeps them.
+        engine: Builds and keeps them.
         public: Stand-ins are built for all others.
         folder: Has room for a small Debian.
 

@@ -16,7 +16,7 @@ from tests.containers.images import COMPOSE_FILE, services
 from tests.containers.steps import expect
 
 WEB: Final = {"worker-1": 6066, "worker-2": 6067}
-"""By worker, the port of the host that its web server has."""
+"""Port of each worker's web server on the host."""
 PROMETHEUS: Final = "http://127.0.0.1:9090"
 LIMIT_S: Final = 120.0
 RECONCILE_S: Final = 900.0
@@ -25,7 +25,7 @@ _EVERY_S: Final = 0.5
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition; ``otherwise`` says what is there instead after the limit."""
+    """Wait for a condition; ``otherwise`` describes the state after the limit."""
     deadline = time.monotonic() + limit_s
     while not condition():
         expect(time.monotonic() < deadline, f"after {limit_s:.0f} s {otherwise()}")
@@ -33,7 +33,7 @@ def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_
 
 
 def get(url: str) -> Any:
-    """Return the JSON document of a page, also of one that answers 503; None = nobody answers."""
+    """Return the JSON document of a page, also of one that answers 503; None = no answer."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - URLs are our own
             return json.load(answer)
@@ -86,7 +86,7 @@ class Stack:
         expect(code == 0, f"topics create ended with {code}:\n{self.engine.log('topics')}")
 
     def send(self, lines: str) -> None:
-        """Publish messages to ``orders`` through the second worker's container, as the compose file's first lines say."""
+        """Publish messages to ``orders`` through the second worker's container, as the first lines of the compose file show."""
         self._compose("exec", "-T", "worker-2", "ringfence", "send", "orders", given=lines)
 
     def inside(self, service: str, *command: str) -> str:
@@ -94,7 +94,7 @@ class Stack:
         return self.engine("exec", self.engine.container(service), *command)
 
     def health(self, worker: str) -> dict[str, Any]:
-        """Return what ``/health`` of a worker says; empty = it does not answer."""
+        """Return the document of a worker's ``/health``; empty = it does not answer."""
         return get(f"http://127.0.0.1:{WEB[worker]}/health") or {}
 
     def lanes(self, worker: str) -> set[str]:
@@ -126,7 +126,7 @@ class Stack:
         return {name: self.engine.state(name).exit_code for name in names}
 
     def down(self) -> None:
-        """Remove what carries the project's name: containers, also of a nightly run that was interrupted, volumes and network."""
+        """Remove everything with the project's name: containers, also of a nightly run that was interrupted, volumes and network."""
         for container in self.engine.containers():
             self.engine.remove(container)
         self._compose("down", "--volumes", limit_s=_STOP_S)

@@ -13,7 +13,7 @@ def expect(holds: bool, what: str) -> None:
     """Check a result.
 
     Raises:
-        CheckError: it does not hold; ``what`` says what was found instead.
+        CheckError: it does not hold; ``what`` describes the actual result.
     """
     if not holds:
         raise CheckError(what)

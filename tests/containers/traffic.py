@@ -1,4 +1,4 @@
-"""The messages of a trial, and what must become of them."""
+"""The messages of a trial, and the results that they must have."""
 
 import json
 from collections import Counter

@@ -44,7 +44,7 @@ def check_monitoring(engine: Engine, image: str) -> None:
 
 
 def start(stack: Stack) -> None:
-    """Start everything, and wait until both workers have lanes and all that must answer does."""
+    """Start everything, and wait until both workers have lanes and all services answer."""
     with step("compose up"):
         stack.up()
     with step("lanes of both workers") as done:
@@ -220,7 +220,7 @@ def _dashboard() -> str:
 
 
 def _plant() -> None:
-    """Write an accepted message a second time, as nobody but a broken worker would."""
+    """Write an accepted message a second time, as only a broken worker would."""
     record = read(BOOTSTRAP, "orders.accepted")[0]
     producer = Producer({"bootstrap.servers": BOOTSTRAP, "acks": "all"})
     producer.produce(

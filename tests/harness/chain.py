@@ -31,9 +31,9 @@ HANDLERS: Final = dict(zip(STAGES, ("bill", "book", "close"), strict=True))
 LEASE_S: Final = 3.0
 FREEZE_S: Final = (LEASE_S + 1, LEASE_S + 3)
 AFTER_S: Final = (0.2, 1.5)
-"""From the beginning of a share of messages to its fault."""
+"""Seconds from the beginning of a share of messages to its fault."""
 PAUSE_S: Final = (0.5, 3.0)
-"""Between two faults."""
+"""Seconds between two faults."""
 RESENT: Final = 0.03
 """Share of messages that the producer sends twice, with their ID."""
 POINTS: Final = ("before-fence", "after-fence", "before-send", "after-send", "before-commit")
@@ -45,7 +45,7 @@ class Chain:
     """The broker, the processes and the traffic."""
 
     def __init__(self, folder: Path, seed: int, messages: int, options: Sequence[str] = ()) -> None:
-        """``options``: of all consumers."""
+        """``options``: for all consumers."""
         self.dice = random.Random(seed)
         self.messages = [
             (self.dice.randrange(GROUPS), self.dice.randrange(1, 1_000)) for _ in range(messages)
@@ -69,7 +69,7 @@ class Chain:
     # -- its life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything, and wait until it is ready."""
+        """Start everything, and wait until it is ready."""
         self.broker.start()
         kafka.settle(self.bootstrap)
         addresses = [{"name": self.address(stage), "partitions": PARTITIONS} for stage in STAGES]
@@ -116,7 +116,7 @@ class Chain:
         return f"{self.name}-{stage}-group"
 
     def log(self) -> str:
-        """The ends of all logs."""
+        """Return the ends of all logs."""
         return "\n".join(f"== {process.name}\n{process.log()[-3_000:]}" for process in self.processes)
 
     def _send(self) -> None:
@@ -153,7 +153,7 @@ class Chain:
     # -- faults -------------------------------------------------------------------------------------------------
 
     def strike(self, count: int) -> None:
-        """Inject faults, one after the other, and start again what they end. With each fault a share of the messages is sent."""
+        """Inject faults, one after the other, and start again what they end. A share of the messages is sent with each fault."""
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill": (8, self._kill),
             "kill-at-point": (4, self._kill_at_point),
@@ -164,7 +164,7 @@ class Chain:
             "kill-broker": (1, self._kill_broker),
         }
         weights = [weight for weight, _ in kinds.values()]
-        # Each kind comes up, and then they come as often as they weigh.
+        # Each kind comes once, the others by weight.
         chosen = [*kinds, *self.dice.choices(list(kinds), weights, k=max(0, count - len(kinds)))][:count]
         self.dice.shuffle(chosen)
         for number, name in enumerate(chosen, 1):
@@ -176,7 +176,7 @@ class Chain:
             time.sleep(self.dice.uniform(*PAUSE_S))  # the pace of the faults
 
     def supervise(self) -> None:
-        """Start again what has ended."""
+        """Start again the processes that have ended."""
         if self._failure is not None:
             raise self._failure
         for process in self.processes:
@@ -191,7 +191,7 @@ class Chain:
         self._victim().kill()
 
     def _kill_at_point(self) -> None:
-        """It dies at the first time that it comes to a point, or is killed where it does not come to one."""
+        """Kill a consumer when it first reaches a point, or after a while if it reaches none."""
         victim = self._victim()
         victim.kill()
         victim.start(RINGFENCE_FAILPOINTS=f"{self.dice.choice(POINTS)}:*=kill@{self.dice.randint(1, 6)}")
@@ -209,7 +209,7 @@ class Chain:
         victim.signal(signal.SIGCONT)
 
     def _fence(self) -> None:
-        """As an operator's tool, or a former holder, takes a transactional ID."""
+        """Take a transactional ID, as an operator's tool or a former holder does."""
         stage = self.dice.choice(STAGES)
         name = wire_names.consumer_transactional_id(
             self.name, self.group(stage), f"{self.address(stage)}.accepted", self.dice.randrange(PARTITIONS)
@@ -231,7 +231,7 @@ class Chain:
     # -- the judgement ------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Until everything that was sent has passed."""
+        """Wait until everything that was sent has passed."""
         self._allowed = len(self.messages)
         self._traffic.join(DRAIN_LIMIT_S)
         if self._failure is not None:
@@ -257,7 +257,7 @@ class Chain:
         return f"{len(self.messages)} messages: {counts}"
 
     def findings(self) -> list[str]:
-        """All that is wrong."""
+        """Return all that is wrong."""
         expected: dict[bytes | None, list[str]] = defaultdict(list)
         totals: Counter[int] = Counter()
         for group, amount in self.messages:

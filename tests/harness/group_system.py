@@ -1,4 +1,4 @@
-"""Consumer processes of one group on one address, and what their handlers noted."""
+"""Consumer processes of one group on one address, and the notes of their handlers."""
 
 import math
 import time
@@ -13,11 +13,11 @@ from tests.support.worker import configure, wait_for
 
 PARTITIONS = 4
 UNWRITTEN_S = 3.0
-"""What was begun or ended so long before a kill is written; it takes a tenth of a second and a transaction."""
+"""Seconds before a kill: runs that began or ended earlier are written, which takes a tenth of a second and a transaction."""
 
 
 class System:
-    """Consumer processes of one group on one address, and what their handlers noted."""
+    """Consumer processes of one group on one address, and the notes of their handlers."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class System:
         handler: str = "record",
         partitions: int = PARTITIONS,
     ) -> None:
-        """``seconds``: how long a message takes; ``slow_seconds``: few of them, where it is not 0."""
+        """``seconds``: time that a message takes; ``slow_seconds``: time of a few messages, if not 0."""
         self.partitions = partitions
         self.bootstrap = bootstrap
         self.name = name
@@ -63,21 +63,21 @@ class System:
         return Snapshot(time.monotonic(), written)
 
     def kill(self, process: ConsumerProcess) -> tuple[Disturbance, Snapshot]:
-        """SIGKILL, and what was written by then."""
+        """Kill a process by SIGKILL; return the disturbance, and a snapshot of what was written by then."""
         pid = process.pid
         process.kill()
         return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()
 
     def wait_ended(self, count: int, limit_s: float = 120) -> None:
-        """Until so many messages came to an end."""
+        """Wait until so many messages came to an end."""
         self.wait(lambda: self.ended() >= count, limit_s)
 
     def ended(self) -> int:
-        """How many messages came to an end until now."""
+        """Return how many messages have come to an end."""
         return len({(run.partition, run.offset) for run in self.runs() if run.end})
 
     def wait_long_at_work(self, process: ConsumerProcess) -> None:
-        """Until one of its handlers has run for so long that this is written."""
+        """Wait until one of its handlers has run for so long that this is written."""
         self.wait(
             lambda: any(
                 run.pid == process.pid
@@ -96,15 +96,15 @@ class System:
         )
 
     def wait_written_beyond(self, offsets: list[int]) -> None:
-        """Until more than this is committed of each partition."""
+        """Wait until more than this is committed of each partition."""
         self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))
 
     def wait(self, condition: Callable[[], bool], limit_s: float = 90) -> None:
-        """With the logs, if it does not come."""
+        """Wait for a condition; show the logs if it does not come."""
         wait_for(condition, self._state, limit_s)
 
     def freeze_at_work(self, process: ConsumerProcess, within_s: float = math.inf) -> float:
-        """Freeze it at a moment at which a handler runs, and each that does has for less than this; returns when."""
+        """Freeze a process while a handler runs, and none has run for longer than this; return the time."""
         while True:
             frozen = process.freeze()
             running = [run.begin for run in self.runs() if run.pid == process.pid and run.end is None]
@@ -114,7 +114,7 @@ class System:
             self.wait(lambda: not process.frozen)
 
     def written(self, partition: int) -> list[Progress]:
-        """All that was written of a partition and compaction left."""
+        """Return all progress of a partition that was written and that compaction has left."""
         written = progress_written(self.bootstrap, self.name, self.group, self.topic)
         return [item.progress for item in written if item.partition == partition]
 
@@ -127,7 +127,7 @@ class System:
 
 
 def assert_rising(system: System) -> None:
-    """No record takes back what an earlier one says, nobody writes after a successor has, and tokens rise with holders."""
+    """Assert that no record takes back an earlier one, nobody writes after a successor has, and tokens rise with holders."""
     for partition in range(system.partitions):
         written = system.written(partition)
         nexts, tokens = [progress.next for progress in written], [progress.token for progress in written]

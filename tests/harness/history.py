@@ -1,6 +1,6 @@
-"""What happened in a run: what was sent, what the topics hold. The checker judges it, and nothing else.
+"""History of a run: what was sent, and what the topics hold. The checker judges it, and nothing else.
 
-A history knows nothing of Ringfence but its wire vocabulary, and comes from clients that are not Ringfence's.
+A history knows only the wire vocabulary of Ringfence, and comes from clients that are not Ringfence's.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,14 @@ from typing import Final, NamedTuple, Self
 from ringfence_kafka.protocol import wire_names
 
 TOKEN_HEADER: Final = "t"
-"""Header with what is unique to one attempt of a producer: resends of one ID differ in it."""
+"""Header with a value that is unique to one attempt of a producer: duplicate sends of one ID differ in it."""
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Outcome(StrEnum):
-    """What a producer knows of an attempt."""
+    """A producer's knowledge of an attempt."""
 
     OK = "ok"
     """Acknowledged, and its transaction committed: it must be in the input."""
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One attempt of a producer. A resend of the same ID is another one."""
+    """One attempt of a producer. A duplicate send of the same ID is another one."""
 
     token: bytes
     id: bytes | None
@@ -39,7 +39,7 @@ class Send:
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """Place of a record."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes | None) -> Self | None:
-        """Of ``<topic>/<partition>/<offset>``; None where it is not of that form."""
+        """Parse ``<topic>/<partition>/<offset>``; None = another form."""
         parts = (text or b"").rsplit(b"/", 2)
         if (
             len(parts) != 3
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as a read_committed consumer got it. ``timestamp`` in milliseconds."""
+    """A record as a read_committed consumer got it. ``timestamp`` is in milliseconds."""
 
     topic: str
     partition: int
@@ -78,16 +78,16 @@ class Record(NamedTuple):
 
     @property
     def token(self) -> bytes | None:
-        """Of the attempt that it came from."""
+        """Token of the attempt that it came from."""
         return self.header(TOKEN_HEADER)
 
     @property
     def source(self) -> Place | None:
-        """The input record that it names; None where it names none."""
+        """Input record that it names; None = it names none."""
         return Place.parse(self.header(wire_names.HEADER_SOURCE))
 
     def header(self, name: str) -> bytes | None:
-        """Of repeats the last wins, as in Kafka. None = missing or null."""
+        """Return the value of a header; the last of repeated ones, as in Kafka. None = missing or null."""
         found = None
         for item, value in self.headers:
             if item == name:
@@ -96,12 +96,12 @@ class Record(NamedTuple):
 
 
 def id_in_header(record: Record) -> bytes | None:
-    """The duplicate ID where the configuration says nothing else. Null or empty = none."""
+    """Return the duplicate ID, unless the configuration names another. Null or empty = none."""
     return record.header(ID_HEADER) or None
 
 
 def group_in_key(record: Record) -> bytes | None:
-    """The group where the configuration says nothing else."""
+    """Return the group, unless the configuration names another."""
     return record.key
 
 
@@ -110,9 +110,9 @@ class Target:
     """An address that parts of transactions may go to."""
 
     topic: str
-    """What it accepts stands there."""
+    """Topic of the records that it accepts."""
     id_of: Callable[[Record], bytes | None] = id_in_header
-    """Of a part, as of the same message sent there alone; so the next."""
+    """Duplicate ID of a part, as of the same message sent there alone; likewise the next."""
     group_of: Callable[[Record], bytes | None] = group_in_key
 
 
@@ -122,11 +122,11 @@ class History:
 
     input_topic: str
     partitions: int
-    """Of the input."""
+    """Number of partitions of the input."""
     capacity: int
-    """What the ring promises, in IDs a lane, throughout the run; 0 = off."""
+    """Number of IDs that the ring promises for each lane, throughout the run; 0 = off."""
     home: Callable[[bytes], int]
-    """Group, or ID, to the home partition: by an implementation that is not Ringfence's."""
+    """Home partition of a group or an ID, by an implementation that is not Ringfence's."""
     lanes: int = 0
     """Partition p belongs to lane p modulo this; 0 = each partition is a lane."""
     sends: list[Send] = field(default_factory=list)
@@ -134,13 +134,13 @@ class History:
     inputs: list[Record] = field(default_factory=list)
     """All committed records of the input, in any order."""
     accepted: list[Record] = field(default_factory=list)
-    """All of the topic, in any order; so the next two. And what other addresses accepted of this one's transactions."""
+    """All records of the topic, in any order; likewise the next two. Other addresses' records of this one's transactions are included."""
     diverted: list[Record] = field(default_factory=list)
     quarantined: list[Record] = field(default_factory=list)
     log_starts: dict[int, int] = field(default_factory=dict)
     """Input partition to the first offset that is still there; missing = 0."""
     divert: bool = False
-    """Duplicates go to a topic: a duplicate that is not there is lost."""
+    """Whether duplicates go to a topic: a duplicate that is not there is lost."""
     id_of: Callable[[Record], bytes | None] = id_in_header
     """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
     group_of: Callable[[Record], bytes | None] = group_in_key
@@ -150,15 +150,15 @@ class History:
 
     @property
     def targets(self) -> dict[str, Target]:
-        """Those, and itself: addresses are called as their input topics here."""
+        """The other addresses and itself: addresses have the names of their input topics here."""
         own = Target(f"{self.input_topic}.accepted", self.id_of, self.group_of)
         return {self.input_topic: own, **self.others}
 
 
 def attributed(histories: Sequence[History]) -> list[History]:
-    """Several addresses of one run: what an address accepted goes to the history of the input that it names.
+    """Move the accepted records of several addresses of one run to the histories of the inputs that they name.
 
-    What names none of them stays where it is, and is said to be made up there.
+    Records that name none of these inputs stay, and are reported as made up.
     """
     accepted: dict[str, list[Record]] = {history.input_topic: [] for history in histories}
     for history in histories:

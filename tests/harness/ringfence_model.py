@@ -1,7 +1,7 @@
 """A model of a correct Ringfence, small enough to be seen to be right.
 
-Input partitions, a queue of forwarded records and a ring for each lane, and lanes that take turns at random. It writes
-the history that such a run leaves behind.
+It has input partitions, a queue of forwarded records and a ring for each lane, and lanes that take turns at random. It writes the history
+that such a run leaves behind.
 """
 
 import random
@@ -21,18 +21,18 @@ DEFAULT_GROUP: Final = b"qpid.no-group"
 
 
 class Message(NamedTuple):
-    """As a producer sends it."""
+    """A message as a producer sends it."""
 
     id: bytes | None
     group: bytes | None
     partition: int
     outcome: Outcome = Outcome.OK
     refused: bool = False
-    """It fits no output."""
+    """Whether it fits no output."""
 
 
 class Plan(NamedTuple):
-    """What is sent, and to whom."""
+    """Messages, with the shape of the address that they are sent to."""
 
     messages: list[Message]
     partitions: int
@@ -40,12 +40,12 @@ class Plan(NamedTuple):
     capacity: int
     divert: bool
     by_header: bool
-    """The group is in a header; records without it are of the default group."""
+    """Whether the group is in a header; records without it are of the default group."""
 
 
 @st.composite
 def plans(draw: st.DrawFn, capacity: int | None = None) -> Plan:
-    """Few IDs, groups and slots, so that all that may happen does."""
+    """Draw few IDs, groups and slots, so that all possible events happen."""
     partitions = draw(st.integers(1, 3))
     message = st.builds(
         Message,
@@ -72,13 +72,13 @@ class Model:
     plan: Plan
     dice: random.Random
     forgetful: bool = False
-    """One duplicate is taken for new."""
+    """Whether one duplicate is taken for new."""
     history: History = field(init=False)
     forgotten: Record | None = None
     accepted_as: Counter[tuple[bytes, int]] = field(default_factory=Counter)
-    """By ID and lane."""
+    """Counts by ID and lane."""
     duplicates: list[tuple[Record, Record]] = field(default_factory=list)
-    """With their originals."""
+    """Duplicates with their originals."""
     origins: dict[Place, Record] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class Model:
             self._refused.add(record.place)
 
     def _append(self, record: Record) -> Record:
-        """At the end of its partition; markers of transactions leave gaps."""
+        """Append to its partition; markers of transactions leave gaps."""
         end = (record.topic, record.partition)
         self._ends[end] += self.dice.choice([0, 0, 1])
         record = record._replace(offset=self._ends[end])
@@ -179,7 +179,7 @@ class Model:
         topic.get(name, self.history.quarantined).append(output)
 
     def due(self) -> dict[str, int]:
-        """What a run without a fault is rightly said to have."""
+        """Return the counts of findings that are right for a run without a fault."""
         due = counts([])
         if self.plan.capacity:
             due["OVERRUN"] = sum(times - 1 for times in self.accepted_as.values())
@@ -188,7 +188,7 @@ class Model:
         return due
 
     def once(self, record: Record) -> bool:
-        """Nothing else of its ID was accepted in its lane."""
+        """Whether nothing else of its ID was accepted in its lane."""
         group, known_id = self.history.group_of(record), self.history.id_of(record)
         if known_id is None:
             return True

@@ -1,4 +1,4 @@
-"""A round: a system under load, faults that a seed chooses, and the judgement of what came out."""
+"""A round: a system under load, faults that a seed chooses, and the judgement of the outputs."""
 
 import contextlib
 import random
@@ -20,15 +20,15 @@ from tests.harness.system import System
 from tests.harness.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Workload, transfers
 
 PAUSE_S: Final = (0.5, 3.0)
-"""Between strikes."""
+"""Seconds between strikes."""
 LANES_SHARE: Final = 0.5
 _WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
-"""Nemeses that strike what a worker does, and so wait until one does it."""
+"""Nemeses that strike at an action of a worker, and so wait until one does it."""
 
 
 @dataclass
 class Verdict:
-    """What a round came to."""
+    """Result of a round."""
 
     seed: int
     nemeses: list[str]
@@ -39,7 +39,7 @@ class Verdict:
     kills: int = 0
     anomalies: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    """Why the round failed; none = it did not."""
+    """Why the round failed; empty = it did not."""
     seconds: float = 0.0
 
     def line(self) -> str:
@@ -53,16 +53,16 @@ class Verdict:
         )
 
     def report(self) -> str:
-        """The line, and all that is known of what failed: ends of logs among it."""
+        """Return the line, and all that is known of failures: ends of logs among it."""
         return "\n".join([self.line(), *self.faults])
 
 
 def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
-    """Three addresses, one of which forwards; in every second round transactions of the third have parts for all.
+    """Return three addresses, one of which forwards; in every second round transactions of the third have parts for all.
 
     Args:
         rng: Chooses them.
-        wanted: The kind of the third, whatever the seed says.
+        wanted: Kind of the third address, regardless of the seed.
     """
     forwarding = rng.choice(FORWARDING)
     kinds = [forwarding, *rng.sample([kind for kind in KINDS if kind not in {forwarding, *ON_REQUEST}], 2)]
@@ -91,10 +91,10 @@ def run(
     """Run a round.
 
     Args:
-        seed: Chooses everything else that can be chosen; what the processes make of it in time, it cannot.
+        seed: Chooses everything else except the timing of the processes.
         nemeses: Names, in this order.
         keep: Folder to keep everything in, when the round fails.
-        workload: One that it has, whatever the seed says.
+        workload: Workload that it has, regardless of the seed.
         brokers: One with links that can be disturbed, or three.
     """
     rng = random.Random(seed)
@@ -125,11 +125,11 @@ def run(
 
 
 def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: Verdict) -> None:
-    """Strike and heal one after the other; now and then two overlap."""
+    """Strike and heal one nemesis after the other; now and then two overlap."""
     left = list(names)
     while left:
         together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]
-        # What waits for progress strikes before what prevents it.
+        # Nemeses that wait for progress strike before those that prevent it.
         together.sort(key=lambda name: (not name.startswith(_WANT_PROGRESS), "broker" in name))
         with contextlib.ExitStack() as healing:
             for name in together:

@@ -1,4 +1,4 @@
-"""Rounds of faults until told otherwise: ``python -m tests.harness.soak --minutes 60 --seed 1``."""
+"""Run rounds of faults until the time is up: ``python -m tests.harness.soak --minutes 60 --seed 1``."""
 
 import json
 import random
@@ -46,7 +46,7 @@ def soak(
     possible = fitting(workload or "", int(brokers))
     if unknown := [name for name in names if name not in possible]:
         raise click.BadParameter(f"{', '.join(unknown)}: possible are {', '.join(possible)}")
-    # What a round has started is ended on the way out.
+    # sys.exit ends the processes that a round has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + minutes * 60
     totals: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The cluster from which bridges bring the messages of an address: its broker, the processes of the bridge, their links."""
+"""The cluster from which bridges bring an address's messages: its broker, the bridge's processes, and their links."""
 
 import contextlib
 import random
@@ -24,7 +24,10 @@ DRAIN_LIMIT_S: Final = 240.0
 
 
 class Origin:
-    """Its topic has the address's name. Each process has a link of its own to either cluster. Whatever runs is ended by ``stack``."""
+    """The source cluster; its topic has the address's name.
+
+    Each process has a link of its own to either cluster. ``stack`` ends all that runs.
+    """
 
     def __init__(
         self,
@@ -38,12 +41,12 @@ class Origin:
         """Start the broker, make the topic, configure the processes.
 
         Args:
-            folder: Theirs.
-            address: Where the bridge leads.
-            partitions: Of the topic here.
-            user_ids: As the bridge has it: ``check`` or ``ignore``.
-            target_links: To the target's broker, one a process.
-            stack: Ends what runs.
+            folder: For broker and processes.
+            address: Address that the bridge leads to.
+            partitions: Partitions of the source topic.
+            user_ids: Option of the bridge: ``check`` or ``ignore``.
+            target_links: Links to the target's broker, one for each process.
+            stack: Ends all that runs.
         """
         self.address = address
         self.partitions = partitions
@@ -70,14 +73,14 @@ class Origin:
         return self.broker.bootstrap
 
     def start(self) -> None:
-        """All processes; returns when they are ready."""
+        """Start all processes; return when they are ready."""
         for process in self.processes:
             process.start()
         for process in self.processes:
             process.wait_ready()
 
     def some_process(self, rng: random.Random) -> BridgeProcess:
-        """One that runs; where none does, one is started."""
+        """Return a process that runs; start one if none does."""
         process = rng.choice(
             [process for process in self.processes if process.running and not process.frozen]
             or self.processes
@@ -95,7 +98,7 @@ class Origin:
                 process.start()
 
     def drain(self) -> list[Record]:
-        """What stands in the topic, once the bridge has committed up to its end, markers included."""
+        """Return the records of the topic, once the bridge has committed up to its end, markers included."""
         group = wire_names.bridge_group(APP_ID, BRIDGE)
 
         def stands() -> list[int]:
@@ -115,7 +118,7 @@ class Origin:
         ]  # fmt: skip
 
     def report(self) -> str:
-        """The ends of the processes' logs, and their health."""
+        """Return the ends of the processes' logs, and their health."""
         return "\n".join(
             f"{process.name}: {process.health()}\n{process.log()[-3_000:]}" for process in self.processes
         )
@@ -127,14 +130,14 @@ class Origin:
 
 
 def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) -> list[Finding]:
-    """What got lost between two clusters, arrived as something else or in another order, or was accepted twice.
+    """Return losses between two clusters, changed content, changed order, and records that were accepted twice.
 
-    The checker of the target's address judges what its lanes made of what arrived, with hops; here is only asked what became of the
-    source's own records. IDs are those of :data:`tests.harness.history.ID_HEADER`; rings are ample.
+    The checker of the target's address judges its lanes and the hops; this function only follows the source's own records. IDs are those of
+    :data:`tests.harness.history.ID_HEADER`; rings are ample.
 
     Args:
         source: All committed records of the source topic.
-        history: Of the target's address.
+        history: History of the target's address.
         ids_ignored: Records of one ID are different messages.
     """
     there = {(item.partition, item.offset): item for item in source}
@@ -180,7 +183,7 @@ def crossed(source: Sequence[Record], history: History, *, ids_ignored: bool) ->
 
 
 def _out_of_order(accepted: Sequence[Record], origins: Mapping[Place, Record]) -> list[Finding]:
-    """A group's messages of one source partition stand at the target as they stood there."""
+    """Check that a group's messages of one source partition keep their order at the target."""
     findings = []
     newest: dict[tuple[bytes, int], int] = {}
     for item in sorted(accepted, key=lambda record: (record.partition, record.offset)):

@@ -1,4 +1,4 @@
-"""What nemeses act upon: a broker, workers on links of their own, and producers; all real processes."""
+"""The system under faults: a broker, workers on links of their own, and producers; all real processes."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Of a broker that refuses what it is told to, and nothing else."""
+"""Settings of a broker that refuses only what a rule denies."""
 _SIZE = "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE"
 
 
@@ -52,7 +52,7 @@ class ProducerProcess:
             )
 
     def kill(self) -> None:
-        """SIGKILL, and wait. It may have ended."""
+        """Kill it by SIGKILL, and wait. It may have ended before."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -62,11 +62,11 @@ class ProducerProcess:
         return self._process is not None and self._process.poll() is None
 
     def mark(self) -> int:
-        """How much its journal says by now."""
+        """Return the present size of its journal."""
         return self.journal.stat().st_size
 
     def doubt(self, mark: int) -> None:
-        """What it was told since is no longer true. It must not be running."""
+        """Put the outcomes since ``mark`` in doubt: they are not true any more. The producer must not be running."""
         journal.doubt(self.journal, mark)
 
     def stop(self) -> None:
@@ -75,14 +75,14 @@ class ProducerProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait(self) -> None:
-        """Until all its outcomes are known."""
+        """Wait until all its outcomes are known."""
         assert self._process is not None
         code = self._process.wait(PRODUCER_LIMIT_S)
         assert code in {0, -signal.SIGTERM}, f"producer ended with {code}: {self._log.read_text()}"
 
 
 class System:
-    """Everything of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
+    """All processes of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class System:
         tree: Path = ROOT,
         brokers: int = 1,
     ) -> None:
-        """``tree``: the code that its processes run at first. ``brokers``: more than one have no links."""
+        """``tree``: the code that its processes run at first. ``brokers``: several brokers have no links."""
         self.folder = folder
         self._tree = tree
         self.workloads = list(workloads)
@@ -103,16 +103,16 @@ class System:
         self._stack = contextlib.ExitStack()
         self._brokers = brokers
         self.broker: LinkedBroker
-        """Where there is one."""
+        """The broker, if there is one."""
         self.several: Several
-        """Where there are more."""
+        """The brokers, if there are several."""
         self.bootstrap = ""
-        """Past all links: for producers, and for who judges."""
+        """Bootstrap servers without links, for producers and checkers."""
         self.config: Path
         self.origin: Origin | None = None
-        """Where a bridge brings one of the workloads from."""
+        """The cluster from which a bridge brings one of the workloads."""
         self.source: list[Record] = []
-        """What stood there in the end."""
+        """Records of that cluster in the end."""
         self.workers: list[WorkerProcess] = []
         self.producers: list[ProducerProcess] = []
 
@@ -153,7 +153,7 @@ class System:
         self._stack.close()
 
     def _cluster(self, stack: contextlib.ExitStack, links: int) -> list[str]:
-        """Start it; how each process reaches it."""
+        """Start the cluster; return the bootstrap servers of each process."""
         if self._brokers > 1:
             self.several = stack.enter_context(several(self.folder / "brokers"))
             self.bootstrap = self.several.bootstrap_servers
@@ -168,7 +168,7 @@ class System:
         return self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap
 
     def start(self) -> None:
-        """Start workers, bridges and producers; returns when something was accepted wherever producers send."""
+        """Start workers, bridges and producers; return when something was accepted at each address with producers."""
         for worker in self.workers:
             worker.start()
         for worker in self.workers:
@@ -192,20 +192,20 @@ class System:
         return [*self.workers, *(self.origin.processes if self.origin else [])]
 
     def supervise(self) -> None:
-        """Start again who was turned away: one that starts while the broker is down finds its link closed."""
+        """Restart processes that were turned away: a process that starts while the broker is down finds its link closed."""
         for process in self.processes:
             if process.turned_away:
                 process.start()
 
     def stop_producers(self) -> None:
-        """End the traffic; returns when every outcome is known."""
+        """End the traffic; return when every outcome is known."""
         for producer in self.producers:
             producer.stop()
         for producer in self.producers:
             producer.wait()
 
     def drain(self) -> list[History]:
-        """Wait until all input is processed, and only then read what came of it: outputs stand in other addresses too."""
+        """Wait until all input is processed, and only then read the outputs: some of them are in other addresses."""
         self.supervise()
         if self.origin is not None:
             self.source = self.origin.drain()
@@ -237,7 +237,7 @@ class System:
         )
 
     def _processed(self, topic: str, partitions: int = 0) -> list[Record]:
-        """All records of a topic, once the workers have committed offsets behind the last. ``partitions``: 0 = as inputs have."""
+        """Return all records of a topic, once the workers have committed offsets behind the last. ``partitions``: 0 = as inputs have."""
         count = partitions or self.partitions
         records = self._read(topic, count)
         ends = [0] * count
@@ -247,7 +247,7 @@ class System:
         def done() -> list[int]:
             self.supervise()
             offsets = kafka.committed(self.bootstrap, APP_ID, topic, count)
-            return [max(0, offset) for offset in offsets]  # none is below all
+            return [max(0, offset) for offset in offsets]  # -1001 = none, which counts as 0
 
         wait_for(
             lambda: all(number >= end for number, end in zip(done(), ends, strict=True)),
@@ -265,19 +265,19 @@ class System:
         ]
 
     def report(self) -> str:
-        """The ends of the workers' logs, and their health."""
+        """Return the ends of the workers' logs, and their health."""
         told = [f"{worker.health()}\n{worker.log()[-3_000:]}" for worker in self.workers]
         return "\n".join(told if self.origin is None else [*told, self.origin.report()])
 
     def some_worker(self, rng: random.Random) -> WorkerProcess:
-        """One that runs; where none does, one is started."""
+        """Return a worker that runs; start one if none does."""
         worker = rng.choice(self.live_workers() or self.workers)
         if not worker.running:
             worker.start()
         return worker
 
     def live_workers(self) -> list[WorkerProcess]:
-        """Those whose processes are there and not frozen."""
+        """Return the workers that run and are not frozen."""
         return [worker for worker in self.workers if worker.running and not worker.frozen]
 
     @property
@@ -286,12 +286,12 @@ class System:
         return sum(worker.kills for worker in self.workers) + (self.origin.kills if self.origin else 0)
 
     def state_folder(self, worker: WorkerProcess) -> Path:
-        """Where a worker keeps its lanes' RocksDB."""
+        """Return the folder of a worker's RocksDB."""
         return self.folder / "data" / f"w{self.workers.index(worker)}"
 
     @staticmethod
     def other_size(rng: random.Random) -> dict[str, str]:
-        """Environment of a worker whose ample rings have another size than those of the others."""
+        """Return the environment of a worker whose ample rings have another size than those of the others."""
         return {_SIZE: str(AMPLE + rng.randint(1, 1_000))}
 
     def _destroy(self) -> None:

@@ -1,7 +1,7 @@
-"""A reader of committed data that polls while faults strike, and says whether it ever saw a transaction in part.
+"""A reader of committed data that polls while faults strike, and reports whether it ever saw a transaction in part.
 
-The markers of a transaction reach its partitions one after the other, and a lane that died leaves partitions behind which nobody
-reads on; in between, a reader has seen some parts and not yet others. It is at rest when it stands at the end of every partition.
+The markers of a transaction reach its partitions one after the other, and a lane that died leaves partitions that nobody reads on. In
+between, a reader has seen some parts and not yet others. It is at rest when it stands at the end of every partition.
 """
 
 import threading
@@ -18,15 +18,15 @@ _POLL_S: Final = 0.2
 
 
 class Watcher(threading.Thread):
-    """Reads the accepted topics of transactions until the block ends; with what it has seen at rest."""
+    """Reads the accepted topics of transactions until the block ends, and keeps the parts that it has seen at rest."""
 
     def __init__(self, bootstrap: str, topics: Mapping[str, int]) -> None:
         """``topics``: accepted topics and their partitions."""
         super().__init__(daemon=True)
         self.torn: list[str] = []
-        """What was there in part when all was read."""
+        """Transactions that were there in part when all was read."""
         self.rests = 0
-        """How often that was."""
+        """How often all was read."""
         self.whole: set[bytes] = set()
         self._parts: dict[bytes, set[bytes]] = {}
         self._reached = {(name, index): 0 for name, count in topics.items() for index in range(count)}
@@ -47,7 +47,7 @@ class Watcher(threading.Thread):
         self._consumer.close()
 
     def run(self) -> None:
-        """Poll; whenever all is read, look."""
+        """Poll, and look whenever all is read."""
         try:
             while not self._ending.is_set():
                 self._poll()
@@ -66,7 +66,7 @@ class Watcher(threading.Thread):
             headers: dict[str, Any] = dict(message.headers() or [])
             if "_RF_TX_PART" in headers:
                 self._take(headers["_RF_SOURCE"], headers["_RF_TX_PART"])
-        # The positions first, then the ends: of what was read in one partition all data stand in the others by then.
+        # Positions first, then ends: by then all parts of a transaction that was read stand in their partitions.
         if self._parts and all(self._reached[item] >= self._end(item) for item in self._reached):
             self.rests += 1
             self.torn += [

@@ -1,4 +1,4 @@
-"""Tries schedules: one line a second; a seed that fails says how to run it again, and is made short.
+"""Try schedules and print one line a second; shorten a seed that fails, and print how to repeat it.
 
 ``python -m tests.simulator [--seed N] [--world NAME] [--seconds S | --count N] [--jobs N] [--schedule]``
 """
@@ -21,7 +21,7 @@ from tests.simulator.worlds import WORLDS
 
 SECONDS: Final = 60.0
 SEEDS: Final = 2**40
-"""Fresh ones are below this."""
+"""Fresh seeds are below this."""
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def main() -> int:
 def _try(
     first: int, worlds: Sequence[str], jobs: int, limit: float | None, count: int | None, *, cpu: bool
 ) -> Failure | None:
-    """The first that fails; None = none did."""
+    """Return the first failure; None = no schedule failed."""
     tally, began = Tally(), time.monotonic()
     shown_at = began
 

@@ -1,6 +1,6 @@
-"""Tries seeds, many at a time, in processes of their own: several use several cores.
+"""Try many seeds at a time, in several processes that use several cores.
 
-What is left of a world need not be unwound nor collected there, which would cost a sixth of all.
+A child process neither unwinds nor collects what remains of a world, which would cost a sixth of its time.
 """
 
 import os
@@ -25,18 +25,18 @@ class Failure(NamedTuple):
     world: str
     seed: int
     number: int
-    """Of the schedule, counted from 1 on."""
+    """Number of the schedule, counted from 1."""
     seconds: float
-    """Of CPU until then."""
+    """Seconds of CPU time until then."""
     said: str
 
 
 class Cost(NamedTuple):
-    """Of schedules of one kind."""
+    """CPU cost of the schedules of one kind."""
 
     schedules: int = 0
     seconds: float = 0.0
-    """Of CPU."""
+    """CPU seconds."""
 
     def __str__(self) -> str:
         return f"{self.schedules} at {self.schedules / max(1e-9, self.seconds):.0f}/s"
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 @dataclass
 class Tally:
-    """What was tried."""
+    """Counts of the schedules that were tried."""
 
     count: int = 0
     virtual: float = 0.0
@@ -52,16 +52,16 @@ class Tally:
     steps: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     costs: dict[str, Cost] = field(default_factory=dict)
-    """By world, small or not."""
+    """Costs by world, small or not."""
     failure: Failure | None = None
-    """The first."""
+    """The first failure."""
 
     @property
     def seconds(self) -> float:
         return sum(cost.seconds for cost in self.costs.values())
 
     def spend(self, kind: str, count: int, seconds: float) -> None:
-        """So many schedules of this kind have cost that."""
+        """Add the cost of ``count`` schedules of this kind."""
         known = self.costs.get(kind, Cost())
         self.costs[kind] = Cost(known.schedules + count, known.seconds + seconds)
 
@@ -80,7 +80,7 @@ class Tally:
 
 
 def tally_of(first: int, count: int, worlds: Sequence[str]) -> Tally:
-    """Of so many seeds, up to the first that fails; ``simulated()`` is in force."""
+    """Try ``count`` seeds, up to the first that fails, while ``simulated()`` is in force."""
     tally, runner = Tally(), Runner(leaves=True)
     for seed in range(first, first + count):
         for world in worlds:
@@ -131,7 +131,7 @@ class _Child:
 def tallies(
     first: int, worlds: Sequence[str], jobs: int, count: int | None, more: Callable[[], bool]
 ) -> Iterator[Tally]:
-    """Batch after batch, in the order of the seeds, until ``count`` seeds were tried or there shall be no more."""
+    """Yield tallies of batches in the order of the seeds, until ``count`` seeds were tried or ``more`` returns false."""
     children: deque[_Child] = deque()
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What operators are told: of all that the product logs, the lines that name a GAP. Logging itself is off while worlds run."""
+"""Records of the log lines that name a GAP, as operators see them. Logging itself is off while worlds run."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _STRETCH: Final = re.compile(
 
 
 class Gap(NamedTuple):
-    """What somebody has said is gone."""
+    """Offsets that a log line reports as gone."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Gap(NamedTuple):
 
 
 def gap(line: str) -> Gap | None:
-    """Which one a line names; None = none, or not which."""
+    """Return the offsets that a line names; None = it names none."""
     found = _STRETCH.search(line)
     if found is None:
         return None
@@ -41,21 +41,21 @@ def gap(line: str) -> Gap | None:
 
 
 def in_vain(gaps: Iterable[Gap], topic: str, partition: int, eaten: set[int]) -> Iterable[str]:
-    """A line for each GAP that was said, and nothing was gone that anybody needed."""
+    """Yield a line for each GAP that was logged although nothing was gone that anybody needed."""
     for gap in gaps:
         if (gap.topic, gap.partition) == (topic, partition) and eaten.isdisjoint(range(gap.first, gap.end)):
             yield f"GAP in vain: {gap} was said, and retention has deleted nothing of it that was needed"
 
 
 class Ear:
-    """In the place of a module's logger."""
+    """Stands in for a module's logger."""
 
     def __init__(self, loop: Any) -> None:
-        """``loop()`` is the loop that runs now."""
+        """Keep ``loop``: ``loop()`` returns the loop that runs now."""
         self._loop = loop
 
     def error(self, text: str, *args: object, **_: object) -> None:
-        """Kept, with its process, where it is about a gap."""
+        """Keep a line about a gap, with its process."""
         loop = self._loop()
         if "GAP" in text and isinstance(loop, ProcessLoop) and (found := gap(text % args)) is not None:
             loop.process.gaps.append(found)
@@ -63,6 +63,6 @@ class Ear:
     warning = error
 
     def info(self, *_: object, **__: object) -> None:
-        """Not kept."""
+        """Discard the line."""
 
     debug = exception = info

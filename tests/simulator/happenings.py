@@ -1,4 +1,4 @@
-"""Has happen in a world what its schedule says: faults of processes, networks and the cluster."""
+"""Execution of a world's schedule: faults of processes, networks and the cluster."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,31 +11,33 @@ from tests.simulator.schedules import Happening, Kind
 from tests.simulator.world import World
 
 IMPLICIT: Final = {"add_partitions": "produce", "add_offsets": "offsets"}
-"""What there is in place of these requests where they need not be made."""
+"""Requests that take the place of these in transactions that need no such request."""
 TOLD_S: Final = 0.1
-"""After which at most the sender of a request that is late is told that it is lost."""
+"""Seconds after which, at the latest, the sender of a late request sees it fail."""
 DIES_S: Final = 0.5
-"""How long a process lives of which nothing arrives."""
+"""Seconds that a process lives when none of its requests arrive."""
 BACK_S: Final = 8.0
-"""After which it is started again."""
+"""Seconds until it is started again."""
 HELD_S: Final = 0.5
-"""How long the one at which somebody comes back may take."""
+"""Seconds that the request may take at which a process comes back."""
 
 
 class Happenings:
-    """Of one world."""
+    """Happenings of one world."""
 
     first_request = ""
-    """Of an opening."""
+    """First request of an opening."""
     settles_first = False
-    """Before what comes last, also in a small world: who was replaced learns of it only by what comes when all is at rest."""
+    """Whether all must be at rest before the last messages, also in a small world. A replaced owner learns of it only by messages that come
+    then.
+    """
     opening_requests = 19
-    """About as many as an opening makes, and the first transaction after it."""
+    """About as many requests as an opening and its first transaction make."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._away: set[Happening] = set()
-        """Pauses and the like that are not over."""
+        """Pauses and similar happenings that are not over."""
         self._kinds: dict[Kind, Callable[[Happening, Process], None]] = {
             Kind.SEND: lambda what, _: self.send(what),
             Kind.CRASH: self._crash,
@@ -54,12 +56,12 @@ class Happenings:
         }
 
     def happen(self, what: Happening, process: Process) -> None:
-        """Now, to this process if to any."""
+        """Execute it now, on this process if on any."""
         self._kinds[what.kind](what, process)
 
     @property
     def under_way(self) -> bool:
-        """Whether something that happens is not over, or has not struck yet."""
+        """Whether any happening is not over, or has not struck yet."""
         networks = [process.network for process in self._world.processes]
         return bool(self._away) or any(
             network.refuse
@@ -74,7 +76,7 @@ class Happenings:
         raise NotImplementedError
 
     def last(self, partition: int) -> Happening:
-        """What is sent there when all has settled."""
+        """Return the messages that are sent there when all has settled."""
         raise NotImplementedError
 
     @property
@@ -107,7 +109,7 @@ class Happenings:
 
     def _wake(self, what: Happening, process: Process, loop: ProcessLoop) -> None:
         process.woke_at = self._world.loops.now
-        process.network.lose_heartbeats = what.count  # it does not learn at once that it was away
+        process.network.lose_heartbeats = what.count  # so it learns later that it was away
         loop.resume()
 
     @staticmethod
@@ -149,7 +151,7 @@ class Happenings:
         self._world.cluster.markers_late_s = what.seconds
 
     def _end(self, what: Happening, process: Process, end: Callable[[], object]) -> None:
-        """When its time is up; or when another process has begun to open a lane: between two requests of that, which stand still meanwhile."""
+        """End it when its time is up, or between two requests of another process that opens a lane. That opening waits meanwhile."""
         self._away.add(what)
 
         def over() -> None:
@@ -171,7 +173,7 @@ class Happenings:
                 left -= 1
                 if left < 0:
                     self._world.cluster.watchers.remove(arrived)
-                    network.slow_requests += 1  # long enough for whoever comes back to do much
+                    network.slow_requests += 1  # long enough for a process that returns to do much
                     network.slow_s = HELD_S
                     process.network.lose_heartbeats = what.count
                     over()

@@ -1,12 +1,12 @@
 """Event loops of simulated processes, on one virtual clock. No selector, no threads, no sleeping: time jumps to the next timer.
 
-Each process has a loop of its own, as each real one has. *Within* a process callbacks run in the order that asyncio guarantees, first
-come, first served: what relies on that (cancellations that meet wake-ups, locks) must find it, or the simulation would report what cannot
-happen. What the seed decides is everything else: which of the processes that could run does, and when each answer comes. A callback takes
-:data:`CALLBACK_S` of virtual time, so that answers also arrive in the middle of whatever a process is doing.
+Each process has a loop of its own, as a real one has. *Within* a process callbacks run in the order that asyncio guarantees: first come,
+first served. Code relies on that order (cancellations that meet wake-ups, locks); with another one the simulation would report impossible
+failures. The seed decides everything else: which runnable process runs next, and when each answer comes. A callback takes
+:data:`CALLBACK_S` of virtual time, so that answers also arrive in the middle of a process's work.
 
-A process that crashes is dropped where it stands: none of its callbacks, timers or tasks ever runs again. Its coroutines are unwound when
-the world has ended, by :meth:`Loops.bury`, where nobody hears of it.
+A process that crashes is dropped where it stands: none of its callbacks, timers or tasks ever runs again. :meth:`Loops.bury` unwinds its
+coroutines when the world has ended, where nothing notices it.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 CALLBACK_S: Final = 20e-6
-"""Of virtual time, for one callback."""
+"""Virtual seconds that one callback takes."""
 STEPS_MAX: Final = 200_000
-"""Callbacks of one world; past them something spins."""
+"""Most callbacks of one world; with more, something spins."""
 _UNWINDINGS: Final = 20
 
 
 class StepsExceededError(AssertionError):
-    """Time does not get on: something spins."""
+    """Virtual time does not advance: something spins."""
 
 
 class BuriedError(BaseException):
-    """Of a process whose world has ended: also what would try again for ever ends."""
+    """Raised in a process whose world has ended, so that endless retries end too."""
 
 
 class Handle:
-    """What asyncio.Handle and asyncio.TimerHandle are: only of what somebody may cancel."""
+    """Counterpart of asyncio.Handle and asyncio.TimerHandle, for callbacks that may be cancelled."""
 
     __slots__ = ("_args", "_callback", "_when")
 
@@ -54,7 +54,7 @@ class Handle:
         return self._callback is None
 
     def when(self) -> float:
-        """Its time, by the loop's clock."""
+        """Return its time, by the loop's clock."""
         return self._when
 
     def run(self) -> None:
@@ -68,19 +68,19 @@ Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class ProcessLoop:
-    """The event loop of one life of a process: only what tasks, futures and time-outs ask of one."""
+    """The event loop of one life of a process: only the methods that tasks, futures and time-outs call."""
 
     get_debug = bool
-    """Never. It is asked for each future, and what is not written in Python answers sooner."""
+    """Returns False. It is called for each future, and a function that is not written in Python answers sooner."""
 
     def __init__(self, loops: "Loops", process: Any) -> None:
         self.process = process
-        """Whose; what is patched into the product finds it here."""
+        """Process of this loop; patched functions of the product find it here."""
         self.ready: deque[Call] = deque()
         self.alive = True
         self.paused = False
         self.buried = False
-        """Its world has ended: what asks for the time gets :class:`BuriedError`."""
+        """Whether its world has ended: functions that ask for the time then raise :class:`BuriedError`."""
         self._loops = loops
         self._runnable = loops.runnable
         self._tasks: list[asyncio.Task[Any]] = []
@@ -101,7 +101,7 @@ class ProcessLoop:
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Handle | None:
-        """Tasks and futures say in which context, and ask for no handle. Nothing in a world has variables of a context."""
+        """Schedule a callback. Tasks and futures pass a context and need no handle; nothing in a world has context variables."""
         handle = None
         if context is None:
             handle = Handle(callback, args, 0.0)
@@ -160,7 +160,7 @@ class ProcessLoop:
         return not self.alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Of what nobody asked for; in a real process it would be a line in the log."""
+        """Keep an exception that no code awaited; a real process would log it."""
         if not self.buried:
             self._loops.unasked.append(context)
 
@@ -172,27 +172,27 @@ class ProcessLoop:
         self.ready.append((handle.run, ()))
 
     def crash(self) -> None:
-        """Nothing of this process runs again."""
+        """Drop the process: nothing of it runs again."""
         self.alive = False
         self.ready.clear()
         with contextlib.suppress(ValueError):
             self._loops.runnable.remove(self)
 
     def pause(self) -> None:
-        """As SIGSTOP does: nothing runs until :meth:`resume`, time goes on."""
+        """Pause as SIGSTOP does: nothing runs until :meth:`resume`, while time goes on."""
         self.paused = True
         with contextlib.suppress(ValueError):
             self._loops.runnable.remove(self)
 
     def resume(self) -> None:
-        """Go on, with all timers that are due by now."""
+        """Resume, with all timers that are due by now."""
         if self.paused and self.alive:
             self.paused = False
             if self.ready:
                 self._loops.runnable.append(self)
 
     def unwind(self) -> None:
-        """End all coroutines; nothing that they do on the way is heard of."""
+        """End all coroutines; nothing notices what they do on the way."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             if task.done():
@@ -208,11 +208,11 @@ class ProcessLoop:
 
 
 class Running:
-    """Which loop runs. asyncio knows it too, but makes a system call whenever it is asked."""
+    """The loop that runs. asyncio knows it too, but makes a system call for each query."""
 
     def __init__(self) -> None:
         self.loop: ProcessLoop | None = None
-        """None = none of a simulated process."""
+        """None = no loop of a simulated process."""
 
     def set(self, loop: ProcessLoop | None) -> None:
         self.loop = loop
@@ -223,7 +223,7 @@ RUNNING: Final = Running()
 
 
 class Loops:
-    """All processes' loops, the clock, and what the cluster does by itself."""
+    """Loops of all processes, the clock, and the cluster's own timers."""
 
     def __init__(self, dice: random.Random) -> None:
         self.now = 0.0
@@ -232,32 +232,32 @@ class Loops:
         """Callbacks that were run."""
         self.dice = dice
         self.runnable: list[ProcessLoop] = []
-        """Those that have something ready and are not paused."""
+        """Loops that have something ready and are not paused."""
         self.unasked: list[dict[str, Any]] = []
-        """Exceptions that nobody asked for."""
+        """Exceptions that no code awaited."""
         self.due = 0
-        """After so many callbacks :meth:`run` returns; whoever wants it to return at once sets it to :attr:`steps`."""
+        """Number of callbacks after which :meth:`run` returns; set it to :attr:`steps` to return at once."""
         self.timers: list[tuple[float, int, ProcessLoop | None, Any, tuple[Any, ...]]] = []
-        """Of a process: when, and a handle. Of the cluster, without one: what it calls, and with what."""
+        """Timers. A process's timer has its loop and a handle; the cluster's has no loop, but a function and its arguments."""
         self.count = 0
-        """Of timers: those of one time come first come, first served."""
+        """Number of timers so far: timers of one time run in the order of their creation."""
         self.look_at = 0.0
-        """Before that :meth:`run` need not ask whether it is to return; whoever is asked may set it."""
+        """Time before which :meth:`run` need not call ``until``, which may set it."""
         self._loops: list[ProcessLoop] = []
 
     def new(self, process: Any) -> ProcessLoop:
-        """The loop of a process that starts."""
+        """Return the loop of a process that starts."""
         loop = ProcessLoop(self, process)
         self._loops.append(loop)
         return loop
 
     def after(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        """The cluster, the network or the schedule does something, whoever lives."""
+        """Schedule work of the cluster, the network or the schedule, whichever processes live."""
         self.count += 1
         heappush(self.timers, (self.now + delay, self.count, None, callback, args))
 
     def run(self, until: Callable[[], bool], due: int, limit_s: float) -> None:
-        """Until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``.
+        """Run until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``.
 
         Raises:
             StepsExceededError: something spins.
@@ -284,7 +284,7 @@ class Loops:
                     RUNNING.set(loop)
                     current = loop
                 ready = loop.ready
-                what, args = ready[0]  # stays there meanwhile: what it makes ready comes behind it
+                what, args = ready[0]  # stays there meanwhile, so that new callbacks come behind it
                 what(*args)
                 ready.popleft()
                 if not ready:
@@ -297,7 +297,7 @@ class Loops:
             raise StepsExceededError(f"{STEPS_MAX} callbacks in {self.now:.1f} virtual seconds")
 
     def _jump(self, limit_s: float) -> bool:
-        """To the next timer that anything comes of, if there is one before the limit."""
+        """Jump to the next timer that has an effect; return whether there is one before the limit."""
         timers = self.timers
         while timers:
             soonest, _, of, what, _ = timers[0]
@@ -314,7 +314,7 @@ class Loops:
         return bool(timers)
 
     def bury(self) -> None:
-        """The world has ended: unwind what is left of all processes, so that nothing of it runs in another world."""
+        """End the world: unwind what is left of all processes, so that nothing of it runs in another world."""
         for loop in self._loops:
             loop.alive, loop.buried = False, True
         for loop in self._loops:

@@ -1,4 +1,4 @@
-"""Which deliberate bugs the simulator finds, and after how many schedules: one copy of the sources for each, run as it stands.
+"""Measure which deliberate bugs the simulator finds, and after how many schedules, in a copy of the sources for each.
 
 ``python -m tests.simulator.mutants [--seconds S] [--seed N] [NAME …]`` prints the tables of tests/simulator/README.md, and corpus.txt. A seed that
 fails in a copy and in the sources alike would show nothing, so that is tried too.
@@ -36,7 +36,7 @@ LOGICAL: Final = {
     "consumers": (*group_consumption.MUTANTS, *partition_opening.MUTANTS, *handover.MUTANTS),
     "sends": sends.MUTANTS,
 }
-"""By world."""
+"""Mutants by world."""
 OUTSIDE: Final = frozenset(
     {
         "clock-that-sleeps", "consumers-offsets-followed", "count-alone", "cut-inside", "foreign-changelog-unnoticed",
@@ -61,14 +61,14 @@ _COUNT: Final = re.compile(r"^([0-9]+) schedules", re.MULTILINE)
 
 
 class Row(NamedTuple):
-    """What came of one."""
+    """Result of one mutant."""
 
     mutant: Mutant
     world: str
     found: str
-    """As what; empty = not at all."""
+    """How it was found; empty = not at all."""
     number: int
-    """Of schedules."""
+    """Number of schedules."""
     seconds: float = 0.0
     seed: int = -1
 
@@ -79,7 +79,7 @@ class Row(NamedTuple):
 
 
 def main() -> None:
-    """A table for each world, then the seeds that found something, as corpus.txt has them."""
+    """Print a table for each world, then the seeds that found something, as corpus.txt has them."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="of mutants (default: all)")
     parser.add_argument("--world", choices=LOGICAL, help="only those that belong there")

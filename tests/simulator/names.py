@@ -15,12 +15,12 @@ CHANGELOG: Final = f"{APP}-{ADDRESS}-changelog"
 FORWARD: Final = f"{APP}-{ADDRESS}-forward"
 JOURNAL: Final = f"{APP}-journal"
 OTHER: Final = "payments"
-"""Of which no worker here has lanes: parts of transactions are for it."""
+"""An address without lanes in any worker here: parts of transactions are for it."""
 OTHERS_ACCEPTED: Final = f"{OTHER}.accepted"
 OF_OTHER: Final = (
     OTHER, OTHERS_ACCEPTED, f"{OTHER}.duplicates", f"{OTHER}.quarantine", f"{APP}-{OTHER}-forward", f"{APP}-{OTHER}-changelog",
 )  # fmt: skip
-"""Its topics."""
+"""Topics of the other address."""
 COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
@@ -28,7 +28,7 @@ COMPACTED: Final = {"cleanup.policy": "compact"}
 def settings_of(
     instance: str, capacity: int, divert: bool, *, envelopes: bool = False, lanes: int = 0
 ) -> Settings:
-    """Of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
+    """Return the settings of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
     named: dict[str, Any] = {"transaction_addresses": [OTHER]} if envelopes else {}
     named |= {"lanes": lanes} if lanes else {}
     return validate(

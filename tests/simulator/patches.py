@@ -1,7 +1,7 @@
-"""What of the product is replaced while worlds run: the I/O, the clocks, the dice. In this one place, and for as long as ``simulated()`` lasts.
+"""Replacements in the product while worlds run: the I/O, the clocks, the dice. They are all made here, and last as long as ``simulated()``.
 
-The product has no seams for these: it makes its producers, readers and stores where it needs them, and that is as it should be. What is
-replaced is found in the modules that use it; which process is meant is known by the loop that runs.
+The product has no seams for these: it makes its producers, readers and stores where it needs them, and that is as it should be. Names are
+replaced in the modules that use them, and the running loop shows which process is meant.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ from tests.simulator.sends.world import WorldsCache
 
 
 class _Dice:
-    """The product's random numbers, of the world that runs."""
+    """Random numbers for the product, from the world that runs."""
 
     def __init__(self) -> None:
         self.now = random.Random(0)
@@ -87,7 +87,7 @@ def _loop_or_none() -> Any:
 
 
 def _loop() -> Any:
-    """That runs now; raises RuntimeError: none does."""
+    """Return the running loop; raises RuntimeError: none runs."""
     loop = RUNNING.loop
     return _running_or_error() if loop is None else loop
 
@@ -102,7 +102,7 @@ _EAR = Ear(_loop_or_none)
 
 
 def _process() -> Any:
-    """That runs now; None = none, and it is the time of the machine that is asked for."""
+    """Return the running process; None = no simulated process runs, and the machine's own time applies."""
     loop = RUNNING.loop
     if loop is None:
         return None
@@ -130,26 +130,29 @@ def _virtual_gettime(clock: int) -> float:
 
 
 class _Fetches:
-    """Nothing is too large for a simulated link."""
+    """Fetch limits of a simulated link, on which nothing is too large."""
 
     def __init__(self, consumer: Any) -> None:
-        """It asks for what there is."""
+        """Do nothing: the consumer fetches all that there is."""
 
     def limit(self, partition_bytes: int) -> None:
-        """In vain."""
+        """Do nothing."""
 
 
 class _NoGap:
-    """One transaction follows another at once: what may go wrong there goes wrong less often if they keep a distance."""
+    """No delay between transactions: with a delay, errors between them would be rarer."""
 
     seconds = 0.0
 
     def wrote(self, seconds: float, since_s: float) -> None:
-        """Nothing comes of it."""
+        """Do nothing."""
 
 
 class _Insides:
-    """What :mod:`ringfence_kafka.aiokafka_patches.internals` looks at inside of aiokafka's consumer, and the doubles say themselves."""
+    """Stands in for :mod:`ringfence_kafka.aiokafka_patches.internals`.
+
+    The doubles themselves answer its questions about aiokafka's consumer.
+    """
 
     @staticmethod
     def position(consumer: Any, tp: Any) -> Any:
@@ -165,7 +168,7 @@ class _Insides:
 
     @staticmethod
     async def confirm(asker: Any, generation: int) -> bool:
-        """The product's own; what it found is known to :class:`tests.simulator.lanes.membership.Rights`."""
+        """Confirm as the product does, and report success to :class:`tests.simulator.lanes.membership.Rights`."""
         well = await _confirm(asker, generation)
         if well and (process := _process()) is not None:
             process.rights.confirm()
@@ -173,18 +176,18 @@ class _Insides:
 
     @staticmethod
     def nothing(*_: Any) -> None:
-        """Of tasks that the doubles do not have, or that do not end."""
+        """Do nothing, for tasks that the doubles do not have, or that do not end."""
 
 
 _confirm = membership.Membership.confirm
 POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
-"""Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
+"""Intervals at which a consumer looks: longer than the product's, so that a world at rest costs less."""
 READ_AGAIN = (
     (tables.codec, "decode_meta"),
     (ringfence_client.progress.progress_record, "decode"),
     (ringfence_client.progress.progress_record, "decode_key"),
 )
-"""Pure, and the same is read by who follows, by the world and by what judges it in the end."""
+"""Pure functions, cached: followers, the world and its checks read the same bytes."""
 TURNS_MAX = 1
 """Transactions of a process at once: with few partitions there would never be a queue."""
 CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S, REFUSED_S = 0.5, 0.3, 0.3, 2.0
@@ -193,7 +196,7 @@ CUT_SHORT_REST_S, CANCEL_LIMIT_S, LAST_LOOK_S, REFUSED_S = 0.5, 0.3, 0.3, 2.0
 
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
-    """Lanes and consumers meet the simulated cluster, on virtual time. Logging is off: it costs more than the rest."""
+    """Run lanes and consumers on the simulated cluster and on virtual time. Logging is off: it costs more than the rest."""
     replaced: list[tuple[Any, str, Any]] = [
         (asyncio, "get_running_loop", _loop),
         (asyncio.events, "get_running_loop", _loop),
@@ -251,7 +254,7 @@ def simulated() -> Iterator[None]:
             cast("Any", asyncio.tasks)._all_tasks,
             "add",
             id,
-        ),  # of those that were made nobody asks which there are
+        ),  # nobody asks for a list of all tasks
     ]
     former = logging.root.manager.disable
     with contextlib.ExitStack() as stack:
@@ -261,9 +264,9 @@ def simulated() -> Iterator[None]:
         logging.disable(logging.CRITICAL)
         hook = sys.unraisablehook
         stack.callback(setattr, sys, "unraisablehook", hook)
-        sys.unraisablehook = lambda _what: None  # of coroutines that are unwound where they stood
+        sys.unraisablehook = lambda _what: None  # from coroutines that are unwound where they stood
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", RuntimeWarning)  # of those that never began
+        warnings.simplefilter("ignore", RuntimeWarning)  # about coroutines that never began
         gc.freeze()
         stack.callback(gc.unfreeze)
         yield

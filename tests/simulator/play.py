@@ -1,4 +1,4 @@
-"""Plays a schedule in a world, to the end: everything heals, and the world must settle."""
+"""Play a schedule in a world, to the end: everything heals, and the world must settle."""
 
 from typing import Final
 
@@ -9,29 +9,29 @@ from tests.simulator.schedules import Happening
 from tests.simulator.world import World
 
 SETTLED_WITHIN_S: Final = 120.0
-"""Virtual, after everything has healed."""
+"""Virtual seconds to settle, after everything has healed."""
 
 LAST_STEPS: Final = 2_000
 LAST_S: Final = 12.0
-"""How long what happens last may take before it heals."""
+"""Virtual seconds that the last happening may take before everything heals."""
 
 
 class StalledError(AssertionError):
-    """It does not settle although nothing is wrong any more."""
+    """The world does not settle although nothing is wrong any more."""
 
 
 class Play:
-    """Of one world's schedule."""
+    """Execution of one world's schedule."""
 
     def __init__(self, world: World, happenings: Happenings) -> None:
         self._world = world
         self._happenings = happenings
 
     def run(self) -> None:
-        """From the beginning to the end.
+        """Play the schedule from the beginning to the end.
 
         Raises:
-            AssertionError: it does not settle, or spins.
+            AssertionError: the world does not settle, or spins.
         """
         world = self._world
         for item in world.processes:
@@ -41,12 +41,12 @@ class Play:
             if world.trace is not None:
                 world.note(f"{what} → {process.name}")
             self._happenings.happen(what, process)
-        if world.plan.small:  # there is not much behind the last happening
+        if world.plan.small:  # little follows the last happening
             world.loops.run(self._over, world.loops.steps + LAST_STEPS, world.loops.now + LAST_S)
         self._heal()
         if self._happenings.settles_first or not world.plan.small:
             self._settle()
-        # Who goes on with a lane that somebody had in between learns of it by what it writes next.
+        # An owner that continues after another one learns of that by its next write.
         for partition in range(world.partitions):
             self._happenings.send(self._happenings.last(partition))
         self._settle()
@@ -61,7 +61,7 @@ class Play:
             raise StalledError(world.unsettled())
 
     def _await(self, what: Happening) -> Process:
-        """Until it is due; whom it strikes."""
+        """Wait until the happening is due; return the process that it strikes."""
         world = self._world
         loops, struck = world.loops, world.processes[what.process]
 

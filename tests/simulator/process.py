@@ -1,4 +1,4 @@
-"""A process: its machine's disk, its network, its clock; a worker, which in each of its lives has the product's own lanes."""
+"""A process with its machine's disk, network and clock; a worker has the product's own lanes in each of its lives."""
 
 import asyncio
 import random
@@ -17,15 +17,15 @@ from tests.simulator.lanes.membership import Rights
 from tests.simulator.loop import Loops, ProcessLoop
 
 BOOT_S: Final = 1_000.0
-"""What CLOCK_MONOTONIC shows then: no machine's ever shows 0."""
+"""CLOCK_MONOTONIC when the world begins: no machine's ever shows 0."""
 EPOCH_S: Final = 1_800_000_000.0
-"""What the wall clock shows when the world begins."""
+"""Wall clock when the world begins."""
 WATCH_S: Final = 5.0
-"""Between two looks at the cluster, as app/worker/run.py has them."""
+"""Seconds between two looks at the cluster, as in app/worker/run.py."""
 
 
 class Process:
-    """Of whatever program, over all its lives."""
+    """A process of any program, over all its lives."""
 
     def __init__(
         self, name: str, settings: Settings, cluster: SimulatedCluster, loops: Loops, dice: random.Random
@@ -37,18 +37,18 @@ class Process:
         self.disk = Disk()
         self.network = Network(loops, dice, name, cluster)
         self.skew = 0.0
-        """By which the wall clock is wrong."""
+        """Seconds by which the wall clock is wrong."""
         self.loop: ProcessLoop | None = None
-        """Of its present life; None = it does not run."""
+        """Loop of its present life; None = it does not run."""
         self.rights = Rights()
         self.gaps: list[Gap] = []
-        """That it has named."""
+        """Gaps that it has logged."""
         self.woke_at = 0.0
-        """When it was stopped and went on, last."""
+        """Time when it last woke up after a pause."""
         self.producers: dict[object, None] = {}
-        """Of its present life: begun, and not stopped."""
+        """Producers of its present life that were started and not stopped."""
         self.killed_at: list[float] = []
-        """When messages have ended it."""
+        """Times when messages have killed it."""
         self.lanes: Lanes | None = None
         self.loops = loops
 
@@ -68,7 +68,7 @@ class Process:
         loop.call_soon(self._begin)
 
     def crash(self) -> None:
-        """As SIGKILL does; what was written to disk stays."""
+        """Crash as after SIGKILL; files on disk stay."""
         if self.loop is not None:
             loop, self.loop = self.loop, None
             loop.crash()
@@ -79,23 +79,23 @@ class Process:
         self.crash()
 
     def stop(self, away_s: float) -> None:
-        """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""
+        """Stop in order, as after SIGTERM; the process comes back ``away_s`` seconds after its end."""
         raise NotImplementedError
 
     def notice(self, topics: Collection[str]) -> None:
-        """There may be something to be fetched of these."""
+        """Note that these topics may have new records."""
         raise NotImplementedError
 
     @property
     def generation(self) -> int:
-        """Of the group, as far as it knows; -1 = none."""
+        """Generation of the group that the process knows; -1 = none."""
         raise NotImplementedError
 
     def _begin(self) -> None:
         raise NotImplementedError
 
     def _gone(self, _loop: ProcessLoop) -> None:
-        """Nothing of a life is left."""
+        """Forget a life that has ended."""
 
     def _ended(self, loop: ProcessLoop, away_s: float) -> None:
         if self.loop is loop:
@@ -104,7 +104,7 @@ class Process:
 
 
 class Worker(Process):
-    """One that has lanes."""
+    """A process that has lanes."""
 
     def __init__(
         self, name: str, settings: Settings, cluster: SimulatedCluster, loops: Loops, dice: random.Random
@@ -112,14 +112,14 @@ class Worker(Process):
         super().__init__(name, settings, cluster, loops, dice)
         self.consumer: SimulatedConsumer | None = None
         self.watches = True
-        """It looks at the cluster now and then."""
+        """Whether it looks at the cluster now and then."""
 
     @property
     def generation(self) -> int:
         return -1 if self.consumer is None else self.consumer.generation
 
     def stop(self, away_s: float) -> None:
-        """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""
+        """Stop in order, as after SIGTERM; the process comes back ``away_s`` seconds after its end."""
         loop, consumer = self.loop, self.consumer
         if loop is not None and consumer is not None:
             loop.call_soon(self._leave, consumer, loop, away_s)

@@ -1,4 +1,4 @@
-"""One schedule from its beginning to what is said of it."""
+"""Run one schedule from its beginning to the judgement of its end."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -19,33 +19,36 @@ from tests.simulator.schedules import Schedule
 from tests.simulator.world import World
 
 GARBAGE_EVERY: Final = 200
-"""Worlds between two collections: their tasks are cycles, and nothing of them runs any more."""
+"""Worlds between two garbage collections: their tasks are cycles, and nothing of them runs any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a schedule."""
+    """Result of a schedule."""
 
     faults: Sequence[str]
-    """None = all is well."""
+    """Violations; empty = all is well."""
     signature: int
-    """Two runs with the same are the same."""
+    """Equal for two runs that are the same."""
     steps: int
     seconds: float
-    """Virtual."""
+    """Virtual seconds."""
     trace: Sequence[str]
 
 
 class Runner:
-    """Runs schedules; ``simulated()`` is in force meanwhile."""
+    """Runs schedules while ``simulated()`` is in force."""
 
     def __init__(self, *, leaves: bool = False) -> None:
-        """``leaves``: worlds where they stand when they have ended, because this process ends soon."""
+        """Create a runner.
+
+        ``leaves``: keep ended worlds as they stand, because this process ends soon.
+        """
         self._count = 0
         self._left: list[World] | None = [] if leaves else None
 
     def run(self, plan: Schedule, *, watched: bool = False) -> Result:
-        """What becomes of it; with everything that happened, if it is watched."""
+        """Run a schedule; return its result, with a trace of everything if it is watched."""
         self._count += 1
         if self._left is None and self._count % GARBAGE_EVERY == 0:
             gc.collect()
@@ -67,7 +70,7 @@ class Runner:
 
 
 def _stage(plan: Schedule) -> tuple[World, Happenings, Callable[[], Sequence[str]]]:
-    """The world of a schedule, what happens in it, and what is said of it in the end."""
+    """Return the world of a schedule, its happenings, and the check of its end."""
     if isinstance(plan, ConsumerSchedule):
         consumers = ConsumerWorld(plan)
         return consumers, ConsumerHappenings(consumers), partial(consuming_check.faults, consumers)

@@ -1,4 +1,4 @@
-"""What may happen in a world: messages, and faults at random steps. Nothing of it depends on the run, so that it can be shrunk."""
+"""Possible happenings in a world: messages, and faults at random steps. None depends on the run, so that a schedule can be shrunk."""
 
 import dataclasses
 import random
@@ -9,19 +9,21 @@ from typing import Any, Final, NamedTuple, TypeVar
 P = TypeVar("P", bound="Schedule")
 IMPLICIT_SHARE: Final = 0.5
 STEPS_BETWEEN: Final = (0, 3, 10, 40, 120)
-"""Callbacks between two happenings: less than one. An opening takes some 50, a transaction 20."""
+"""Callbacks between two happenings are fewer than one of these. An opening takes some 50, a transaction 20."""
 SECONDS_BETWEEN: Final = (0.0, 0.1, 1.0, 8.0)
-"""They come sooner where so much virtual time is up: less than one. A world at rest takes many seconds for a few callbacks."""
+"""Virtual seconds between two happenings are fewer than one of these, if they pass first. A world at rest takes many seconds for a few
+callbacks.
+"""
 
 
 class Kind(StrEnum):
-    """Of what happens."""
+    """Kinds of happenings."""
 
     SEND = "send"
     CRASH = "crash"
     """SIGKILL; the process comes back after a while, perhaps without its disk."""
     HELD = "held"
-    """What a process sends stays on its way, and it dies a second later. What it sent arrives long after that."""
+    """Requests of a process stay on their way, and it dies half a second later. They arrive long after that."""
     STOP = "stop"
     """SIGTERM; the process comes back after a while."""
     PAUSE = "pause"
@@ -29,50 +31,53 @@ class Kind(StrEnum):
     CLOCK = "clock"
     """The time of day jumps."""
     CUT = "cut"
-    """The network of one process."""
+    """The network of one process is cut."""
     LOST = "lost"
-    """Answers to the next requests of a process, which have happened."""
+    """Answers to the next requests of a process are lost; the requests were executed."""
     SLOW = "slow"
-    """The next requests of a process."""
+    """The next requests of a process are slow."""
     LATE = "late"
-    """The next requests of one kind of a process are long on their way, the others are not; ``at`` says which, and ``count`` how many."""
+    """The next requests of one kind of a process are long on their way, the others are not; ``at`` names the kind, ``count`` their number.
+    """
     BELATED = "belated"
-    """The next requests of one kind of a process: who sent them is told that they are lost, and goes on. They arrive nevertheless: right behind
-    another one, or when the seconds are up."""
+    """The sender of the next requests of one kind sees them fail, and continues. They arrive nevertheless: right behind another request, or
+    when the seconds are up.
+    """
     REFUSED = "refused"
-    """The next requests of a process, with an error that does not pass by itself."""
+    """The next requests of a process are refused with a permanent error."""
     MARKERS = "markers"
-    """Of transactions: they come late."""
+    """Markers of transactions come late."""
     REBALANCE = "rebalance"
     RETENTION = "retention"
     """The log start of an input moves up to what is committed."""
     EATEN = "eaten"
-    """Retention deletes what nobody has processed: of that what is there, or half of it."""
+    """Retention deletes all unprocessed records, or half of them."""
     COMPACTION = "compaction"
-    """Of the changelogs."""
+    """The changelogs are compacted."""
     OFFSETS = "offsets"
-    """The group's expire."""
+    """The group's offsets expire."""
     CHANGELOG = "changelog"
-    """Is deleted and created again: what lanes know is lost, and what they have done is not to be done again."""
+    """The changelog is deleted and created again: the lanes' knowledge is lost, but their work must not be repeated."""
     RECREATED = "recreated"
-    """The input is deleted, and another one is created under its name; not where less than what it began with was processed."""
+    """The input is deleted, and another one is created under its name, unless less than its first offsets was processed."""
     REPLACED = "replaced"
-    """The same during a rebalance, while no lane runs; and the new input goes beyond where the old one was."""
+    """As RECREATED, but during a rebalance, while no lane runs; the new input goes beyond the old one's position."""
     DROPPED = "dropped"
-    """A batch that was fetched does not get to its lane; a message follows, by which that is seen."""
+    """A fetched batch does not reach its lane; a later message reveals that."""
     GROWN = "grown"
     """The input gets more partitions, ``count`` in all; only where each group and each ID keeps its home."""
     LETTERS = "letters"
-    """The topic of dead letters takes none for a while; what is not to become one must go on."""
+    """The dead-letter topic refuses writes for a while; messages that need no dead letter must continue."""
     TARGET = "target"
-    """A topic that handlers send to takes nothing for a while; ``request`` says which."""
+    """A topic that handlers send to refuses writes for a while; ``request`` names it."""
     TAIL = "tail"
-    """The input loses what nobody has processed, and other messages take its place, as after an unclean election; not where a lane is at work
-    on it (what it has in its hands then is gone, and nobody can know)."""
+    """The input loses unprocessed records, and others take their place, as after an unclean election. It spares inputs that a lane works
+    on: the records in its hands would be gone, and nobody could know.
+    """
 
 
 class Message(NamedTuple):
-    """Without an ID it is never a duplicate."""
+    """A message; without an ID it is never a duplicate."""
 
     id: bytes | None
     group: bytes | None
@@ -83,15 +88,15 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happens."""
+    """A message or fault of a schedule."""
 
     steps: int
-    """After so many callbacks since the last ..."""
+    """Callbacks since the last happening after which it is due ..."""
     within: float
-    """... or so many seconds, whichever comes first."""
+    """... or seconds since then, whichever pass first."""
     kind: Kind
     at: str = ""
-    """Or, sooner still, when a request of this name arrives, of whatever process; it strikes that one."""
+    """... or, sooner still, the name of a request: it strikes the process whose request arrives."""
     process: int = 0
     seconds: float = 0.0
     partition: int = 0
@@ -99,13 +104,13 @@ class Happening:
     messages: tuple[Any, ...] = ()
     disk_lost: bool = False
     pinned: bool = False
-    """Of a pause, a cut, or what is held: it ends in the middle of an opening by another process, if there is one before the seconds are up."""
+    """Whether a pause, a cut or a hold ends in the middle of an opening by another process, if there is one before the seconds are up."""
     request: str = ""
-    """Of what is belated: of which kind the requests are ..."""
+    """Kind of the belated requests ..."""
     until: str = ""
-    """... and behind which they arrive, of whatever process."""
+    """... and the kind of request, of any process, behind which they arrive."""
     transaction: str = ""
-    """Of messages: ``committed`` or ``aborted``, so many seconds later."""
+    """End of the messages' transaction, ``committed`` or ``aborted``, after ``seconds``."""
 
     def __str__(self) -> str:
         told: dict[str, Any] = {
@@ -134,22 +139,22 @@ class Schedule:
     """A small world and its troubles."""
 
     seed: int
-    """Of the run; that of the schedule too, until it is shrunk."""
+    """Seed of the run, and of the schedule until it is shrunk."""
     partitions: int
     processes: int
     capacity: int
     divert: bool
     happenings: tuple[Happening, ...]
     small: bool = False
-    """As little as can go wrong; workers do not look at their topics."""
+    """Whether as little as possible can go wrong; workers then do not look at their topics."""
     implicit: bool = False
-    """Transactions are written in three requests, and each has an epoch of its own."""
+    """Whether transactions are written in three requests, and each has an epoch of its own."""
     brokers: int = 1
-    """That lead partitions."""
+    """Number of brokers that lead partitions."""
     envelopes: bool = False
-    """There is another address, for parts of transactions."""
+    """Whether there is another address, for parts of transactions."""
     lanes: int = 0
-    """As the address has it: lanes of its partitions; 0 = each partition is a lane."""
+    """Lanes that the address sets; 0 = each partition is a lane."""
 
     @property
     def calm(self) -> bool:
@@ -178,7 +183,7 @@ CALM: Final = (
     Kind.COMPACTION,
     Kind.RETENTION,
 )
-"""In these nothing is refused, lost, late or away."""
+"""Kinds in which nothing is refused, lost, late or away."""
 SMALL_SHARE: Final = 0.85
 SMALL_WITHIN_S: Final = 2.0
 STRIKES_ONE: Final = frozenset(
@@ -188,14 +193,14 @@ MOST_STEPS: Final = 400
 
 
 def gap(dice: random.Random, at: str = "") -> tuple[int, float]:
-    """Callbacks and seconds until something happens; if it waits for a request, those that it waits for at most."""
+    """Return callbacks and seconds until something happens; if it waits for a request, the most that it waits."""
     if at:
         return MOST_STEPS, dice.choice((0.5, 5.0))
     return int(dice.choice(STEPS_BETWEEN) * dice.random()), dice.choice(SECONDS_BETWEEN) * dice.random()
 
 
 def seconds_of(kind: Kind, dice: random.Random) -> float:
-    """How long a fault of this kind lasts, or how far a clock jumps."""
+    """Return the seconds that a fault of this kind lasts, or by which a clock jumps."""
     return {
         Kind.CRASH: dice.choice((0.1, 2.0, 8.0)),
         Kind.STOP: dice.choice((0.1, 2.0, 8.0)),
@@ -212,13 +217,13 @@ REQUESTS_BELATED: Final = (
     "end", "end", "end", "offsets", "offsets", "offsets", "add_partitions", "add_partitions", "add_offsets", "produce", "produce", "initialise",
     "initialise", "heartbeat", "join",
 )  # fmt: skip
-"""What is lost to its sender alone, by kind, and how often."""
+"""Kinds of requests that are lost to their sender alone, by frequency."""
 BEHIND: Final = ("add_partitions", "add_partitions", "produce", "offsets", "end", "initialise", "")
 TRIGGERS: Final = ("add_partitions", "add_partitions", "offsets", "end", "initialise", "")
 
 
 def belated(dice: random.Random) -> Happening:
-    """Requests that arrive although it was said that they do not."""
+    """Return a happening whose requests arrive although their sender saw them fail."""
     at = dice.choice(TRIGGERS)
     steps, within = gap(dice, at)
     return Happening(
@@ -229,6 +234,6 @@ def belated(dice: random.Random) -> Happening:
 
 
 def in_its_way(plan: P) -> P:
-    """With how transactions are written in it, by its seed."""
+    """Choose by its seed how its transactions are written."""
     dice = random.Random(f"ways {plan.seed}")
     return dataclasses.replace(plan, implicit=dice.random() < IMPLICIT_SHARE, brokers=dice.choice((1, 1, 3)))

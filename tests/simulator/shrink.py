@@ -1,4 +1,4 @@
-"""Makes a schedule that fails as short as it can be while it still fails in the same way."""
+"""Shorten a failing schedule as far as it still fails in the same way."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,12 +8,12 @@ from tests.simulator.runner import Result, Runner
 from tests.simulator.schedules import Schedule
 
 RESEEDED: Final = 6
-"""Runs of each shorter schedule: with something left out, answers come at other times, and may miss."""
+"""Runs of each shorter schedule: with something left out, answers come at other times, and may miss the failure."""
 TRIES_MAX: Final = 1_500
 
 
 def shrunk(plan: Schedule, runner: Runner) -> Schedule:
-    """The shortest that was found; the schedule itself must fail."""
+    """Return the shortest failing schedule that was found; the given one must fail."""
     wanted = kind_of(runner.run(plan))
     tries = 0
 
@@ -35,7 +35,7 @@ def shrunk(plan: Schedule, runner: Runner) -> Schedule:
 
 
 def kind_of(result: Result) -> str:
-    """The first word of what was found first; empty = nothing."""
+    """Return the first word of the first violation; empty = none."""
     return result.faults[0].split(" ", 1)[0].split(":")[0].split("/")[0] if result.faults else ""
 
 

@@ -1,4 +1,4 @@
-"""A world: a cluster and a few processes, to which the happenings of a schedule come. At the end everything heals, and it must settle."""
+"""A world: a cluster and a few processes in which a schedule happens. At the end everything heals, and the world must settle."""
 
 import random
 import zlib
@@ -12,9 +12,9 @@ from tests.simulator.process import Process
 from tests.simulator.schedules import Schedule
 
 LOOK_S: Final = 0.02
-"""Between two looks at whether it has settled."""
+"""Seconds between two looks at whether it has settled."""
 NOTICED_S: Final = 0.002
-"""How soon consumers hear of what is new."""
+"""Seconds until consumers notice new records."""
 
 
 class World:
@@ -23,7 +23,7 @@ class World:
     processes: Sequence[Process]
 
     def __init__(self, plan: Schedule) -> None:
-        """A cluster without topics."""
+        """Create a cluster without topics."""
         dice = random.Random(f"run {plan.seed}")
         DICE.now = dice
         self.plan = plan
@@ -38,7 +38,7 @@ class World:
         self._noticing: set[str] = set()
 
     def watch(self) -> list[str]:
-        """Have everything written down, for who reads it."""
+        """Record everything for a human reader."""
         trace: list[str] = []
         self.trace = trace
         for process in self.processes:
@@ -46,7 +46,7 @@ class World:
         return trace
 
     def close(self) -> None:
-        """Unwind all that ran in it, and take it apart: what is left is in no cycle with anything."""
+        """Unwind all that ran in the world, and take it apart: what is left is in no cycle with anything."""
         self.loops.bury()
         for process in (
             *self.processes,
@@ -59,7 +59,7 @@ class World:
 
     @property
     def signature(self) -> int:
-        """Two runs with the same are the same: any difference changes what is diced after it, and when it happens."""
+        """Equal for two runs that are the same: any difference changes later dice and their times."""
         told = (self.loops.steps, self.loops.now, self.loops.dice.random(), self.sent)
         return zlib.crc32(repr(told).encode())
 
@@ -80,7 +80,7 @@ class World:
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def settled(self) -> bool:
-        """Whether it rests: it costs too much to look each time."""
+        """Whether the world rests. The next look comes :data:`LOOK_S` later, because each one is costly."""
         self.loops.look_at = self.loops.now + LOOK_S
         return self.rests()
 
@@ -92,7 +92,7 @@ class World:
         raise NotImplementedError
 
     def _united(self) -> bool:
-        """All processes are in the present generation of the group, and nobody else is."""
+        """Whether all processes, and nobody else, are in the present generation of the group."""
         group = self.cluster.group
         if group.rebalancing or len(group.members) != len(self.processes):
             return False

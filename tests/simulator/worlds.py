@@ -1,4 +1,4 @@
-"""The worlds that there are: by name, the schedule of a seed."""
+"""Worlds by name, each with the schedule of a seed."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

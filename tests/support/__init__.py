@@ -1,1 +1,1 @@
-"""What tests share: a lane under the test's own control, and reading and writing topics."""
+"""Shared support of tests: a lane under the test's own control, and reading and writing topics."""

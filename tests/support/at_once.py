@@ -1,4 +1,4 @@
-"""What the product makes in slices, made at once."""
+"""Computations of the product in one piece instead of slices."""
 
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def at_once(steps: Steps[T]) -> T:
-    """The result of a computation that may be interrupted, where nobody is held up."""
+    """Return the result of a computation that may be interrupted, without an interruption."""
     while True:
         try:
             next(steps)
@@ -19,7 +19,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 def rebuild(*arguments: Any, **options: Any) -> ResidentIndex:
-    """As :meth:`tables.ring.ResidentIndex.rebuilding`."""
+    """Rebuild as :meth:`tables.ring.ResidentIndex.rebuilding` does."""
     return at_once(ResidentIndex.rebuilding(*arguments, **options))
 
 

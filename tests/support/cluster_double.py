@@ -4,7 +4,7 @@ from typing import Self
 
 
 class ClusterDouble:
-    """Answers for its topics, offsets, group and connection itself."""
+    """Serves its topics, offsets, group and connection itself."""
 
     @property
     def topics(self) -> Self:

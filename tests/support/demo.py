@@ -1,4 +1,4 @@
-"""A demo as a person runs it: a process, and what it starts and leaves behind."""
+"""A demo as a person runs it: a process, its children and its leftovers."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ import psutil
 from tests.support.checkout import ROOT
 
 LIMIT_S: Final = 500.0
-"""The nightly job at its end starts Spark."""
+"""Seconds. The reconciliation run at the end of the demo starts Spark."""
 
 
 class RunningDemo:
@@ -61,7 +61,7 @@ class RunningDemo:
 
     @property
     def left_behind(self) -> list[str]:
-        """Processes and folders that are still there: none should be."""
+        """Processes and folders that are still there: there should be none."""
         processes = [
             str(process) for process in self._seen if process.is_running() and process.status() != "zombie"
         ]
@@ -69,7 +69,7 @@ class RunningDemo:
 
     @property
     def started(self) -> int:
-        """How many processes it was seen to start."""
+        """Number of processes that it was seen to start."""
         return len(self._seen)
 
     def kill(self) -> None:

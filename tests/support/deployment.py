@@ -1,4 +1,4 @@
-"""The files of ops/: schemas of the programs that read them, and the metrics that they ask for."""
+"""The files of ops/: schemas of the programs that read them, and the metrics that they query."""
 
 import json
 import re
@@ -42,17 +42,17 @@ SCALED_OBJECT: Final = {
         },
     },
 }
-"""Of KEDA's documentation what an example of ours may use."""
+"""Schema of the parts of KEDA's documentation that an example of ours may use."""
 KUBERNETES: Final = ROOT / "ops" / "kubernetes"
 
 
 def documents(path: Path) -> list[Any]:
-    """All documents of a YAML file."""
+    """Return all documents of a YAML file."""
     return list(yaml.safe_load_all(path.read_text("utf-8")))
 
 
 def kubernetes_fault(manifest: dict[str, Any]) -> str:
-    """What Kubernetes 1.31, or KEDA, would refuse; empty = nothing."""
+    """Return the error for which Kubernetes 1.31, or KEDA, would refuse it; empty = none."""
     if manifest["kind"] == "ScaledObject":
         error = best_match(Draft202012Validator(SCALED_OBJECT).iter_errors(manifest["spec"]))
         return "" if error is None else f"{error.json_path}: {error.message}"
@@ -64,7 +64,7 @@ def kubernetes_fault(manifest: dict[str, Any]) -> str:
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Those of ops/kubernetes, by kind and name."""
+    """Return the manifests of ops/kubernetes, by kind and name."""
     return {
         f"{document['kind']}/{document['metadata']['name']}": document
         for path in sorted(KUBERNETES.glob("*.yaml"))
@@ -74,7 +74,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 
 def pods(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Its pods' specification, if it has pods."""
+    """Yield the specification of its pods, if it has pods."""
     spec = manifest.get("spec", {})
     if manifest["kind"] == "CronJob":
         spec = spec["jobTemplate"]["spec"]
@@ -83,18 +83,18 @@ def pods(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def seconds(text: str) -> int:
-    """Of a duration as compose and systemd write it, in whole seconds or minutes."""
+    """Return the seconds of a duration as compose and systemd write it, in whole seconds or minutes."""
     return int(text.removesuffix("s")) if text.endswith("s") else int(text.removesuffix("m")) * 60
 
 
 def _begins_with_option(arguments: list[str]) -> bool:
-    """Of a verb that is one by itself, and has others below it."""
+    """Whether a verb with subcommands runs by itself with these arguments."""
     return not arguments or arguments[0].startswith("-")
 
 
 def understood(arguments: list[str]) -> str:
-    """Whether the command line takes these arguments, and what it has against them; nothing runs."""
-    # With the settings of the program: a command remembers the first -h that it was asked for.
+    """Return the error of the command line about these arguments; empty = it takes them. Nothing runs."""
+    # With the program's own settings: a command remembers the first -h that it got.
     context = click.Context(cli.cli, info_name="ringfence", **cli.cli.context_settings)
     command: click.Command = cli.cli
     rest = list(arguments)
@@ -121,7 +121,7 @@ _SUFFIXES: Final = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_c
 
 
 def expressions() -> list[str]:
-    """Of all panels and variables of the dashboard."""
+    """Return the queries of all panels and variables of the dashboard."""
 
     def inside(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
@@ -138,7 +138,7 @@ def expressions() -> list[str]:
 
 
 def filled(query: str) -> str:
-    """A query of the dashboard with its variables filled in."""
+    """Return a query of the dashboard with its variables filled in."""
     return query.replace("$__rate_interval", "5m").replace("$address", ".*")
 
 
@@ -152,7 +152,7 @@ def named() -> set[str]:
 
 
 def exposed(exposition: str) -> set[str]:
-    """Names of the samples that an exposition has, or will have when there is something to count."""
+    """Return the names of the samples that an exposition has, or will have when there is something to count."""
     kinds = re.findall(r"^# TYPE (\S+) (\S+)$", exposition, re.MULTILINE)
     return {
         name if name.endswith(suffix) else name + suffix for name, kind in kinds for suffix in _SUFFIXES[kind]

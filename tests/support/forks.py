@@ -1,10 +1,10 @@
 """Ringfence's programs without the second that loading them takes: a process that has loaded them forks for each.
 
-What runs in a fork is what ``python -m app`` runs, in a process of its own with arguments, environment, folder and files of its own. The
-process that forks has done nothing but import. Programs are still started from nothing by whoever needs that: other trees, what is read from
-the environment while modules load, and tests of starting.
+A fork runs the same as ``python -m app``, in a process of its own with arguments, environment, folder and files of its own. The process
+that forks has only imported. Some tests still start programs from nothing: they need another tree, variables that modules read while they
+load, or the start itself.
 
-Not multiprocessing's fork server: its processes import what the tests were started as, and end without what a program does at its exit.
+Not multiprocessing's fork server: its processes import the program of the tests, and end without the exit handlers of a program.
 """
 
 import contextlib
@@ -30,26 +30,26 @@ LOADED: Final = (
     "app.bridge.run", "ringfence_client.command",
 )  # fmt: skip
 AT_LOADING: Final = ("RINGFENCE_NATIVE", "PYTHON", "LD_")
-"""Variables that count while modules load, by how they begin: with others than ours a program starts from nothing."""
+"""Prefixes of variables that count while modules load: if one differs from ours, a program starts from nothing."""
 LOADING_LIMIT_S: Final = 120.0
 _REQUEST_BYTES: Final = 2**18
 _FILES: Final = 3
 
 
 class Fork:
-    """A program that runs; as :class:`subprocess.Popen` as far as tests need it."""
+    """A program that runs; like :class:`subprocess.Popen` as far as tests need it."""
 
     def __init__(self, pid: int, ended: threading.Condition, codes: Mapping[int, int]) -> None:
         self.pid = pid
         self._ended, self._codes = ended, codes
 
     def poll(self) -> int | None:
-        """The exit code, or the number of the signal that ended it as a negative one; None while it runs."""
+        """Return the exit code, or the negative number of the signal that ended it; None while it runs."""
         with self._ended:
             return self._codes.get(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same once it has ended.
+        """Return the same once it has ended.
 
         Raises:
             TimeoutExpired: it has not, after so many seconds.
@@ -140,11 +140,11 @@ def _at_loading(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Fork for each request until nobody asks any more; returns in a fork, which goes on with the program."""
+    """Fork for each request until the connection ends; return in a fork, which continues with the program."""
     woken, wake = socket.socketpair()
     woken.setblocking(False)
     wake.setblocking(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # is for those who ask
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the clients
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     selector = selectors.DefaultSelector()
@@ -177,7 +177,7 @@ def _tell_ended(connection: socket.socket) -> None:
 
 
 def _become(files: Sequence[int], arguments: list[str], environment: dict[str, str], folder: str) -> None:
-    """What a process that was started would be."""
+    """Turn this fork into what a started process would be."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Handlers that consumer processes run. Each appends what it does to the file that ``HANDLED_FILE`` names.
+"""Handlers that consumer processes run. Each appends its actions to the file that ``HANDLED_FILE`` names.
 
 Lines are short and appended in one write each, so that several processes may share the file.
 """
@@ -15,9 +15,9 @@ from typing import Any, Final
 from ringfence_client import Message, PartNumber
 
 SECONDS: Final = float(os.environ.get("HANDLING_SECONDS", "0"))
-"""How long a message takes."""
+"""Seconds that a message takes."""
 SLOW_SECONDS: Final = float(os.environ.get("HANDLING_SLOW_SECONDS", "0"))
-"""How long one in so many takes, which holds back the offset below which all is finished."""
+"""Seconds that every :data:`SLOW_EACH`-th message takes: it holds back the offset below which all is finished."""
 SLOW_EACH: Final = 199
 
 
@@ -28,7 +28,7 @@ async def record(message: Message) -> None:
 
 
 def record_in_thread(message: Message) -> None:
-    """The same as a plain function."""
+    """Do the same as a plain function."""
     _note("begin", message)
     time.sleep(_seconds(message))
     _note("end", message)
@@ -39,13 +39,13 @@ OWN = ("held", "effects", "sent")
 
 
 async def describe(message: Message) -> None:
-    """Note everything that a handler is given."""
+    """Note all attributes that a handler gets."""
     names = [*(slot for slot in Message.__slots__ if slot not in OWN), "state", "fence", "fenced"]
     append(json.dumps({name: _shown(getattr(message, name)) for name in names}))
 
 
 def describe_in_thread(message: Message) -> None:
-    """The same as a plain function."""
+    """Do the same as a plain function."""
     asyncio.run(describe(message))
 
 
@@ -77,7 +77,7 @@ def append(line: str) -> None:
 
 
 async def refuse_or_hold(message: Message) -> None:
-    """What belongs to ``bad`` fails, to ``held`` never ends, and all else is done."""
+    """Fail messages of ``bad``, never end those of ``held``, and handle all others."""
     if message.group == b"bad":
         raise ValueError("always")
     if message.group == b"held":
@@ -86,14 +86,14 @@ async def refuse_or_hold(message: Message) -> None:
 
 
 async def refuse_until_mended(message: Message) -> None:
-    """What belongs to ``bad`` is rejected as long as the file that ``MENDED`` names is not there."""
+    """Reject messages of ``bad`` as long as the file that ``MENDED`` names is not there."""
     if message.group == b"bad" and not os.path.exists(os.environ["MENDED"]):  # noqa: ASYNC240, PTH110 - a look
         message.reject("not mended")
     _note("end", message)
 
 
 def book(message: Message) -> None:
-    """Takes effect once, in a store that refuses what comes with a token below one it has seen; ``BOOKS`` names it."""
+    """Take effect once, in a store that refuses a token below one it has seen; ``BOOKS`` names the store."""
     _note("begin", message)
     time.sleep(_seconds(message))
     with contextlib.closing(sqlite3.connect(os.environ["BOOKS"], timeout=30)) as books, books:
@@ -112,7 +112,7 @@ def book(message: Message) -> None:
 
 
 async def never_ends(message: Message) -> None:
-    """Nor does it when it is cancelled."""
+    """Never end, even when cancelled."""
     _note("begin", message)
     while True:
         with contextlib.suppress(asyncio.CancelledError):

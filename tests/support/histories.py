@@ -1,4 +1,4 @@
-"""Histories written by hand, in a few words; for the tests of the fault tests' checker."""
+"""Histories written by hand, in a few words, for the tests of the fault tests' checker."""
 
 from dataclasses import replace
 from itertools import count
@@ -13,7 +13,7 @@ A, B, C, D = b"a", b"b", b"c", b"d"
 
 
 def home(key: bytes) -> int:
-    """Groups and IDs in these histories end in the number of their home, or are at home in 0."""
+    """Return the number at the end of a group or ID as its home; without one, 0."""
     return key[-1] - ord("0") if key[-1:].isdigit() else 0
 
 
@@ -35,7 +35,7 @@ def source(record: Record) -> tuple[str, bytes]:
 
 
 def accept(*records: Record, partition: int = 0) -> list[Record]:
-    """What a faultless lane writes for these inputs, with gaps for transaction markers."""
+    """Return the records that a faultless lane writes for these inputs, with gaps for transaction markers."""
     offsets = count(0, 2)
     return [
         record._replace(
@@ -55,18 +55,18 @@ def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> 
 
 
 def quarantine(record: Record, reason: bytes | None = b"too large") -> Record:
-    """A refused record in its topic."""
+    """Return a refused record in its topic."""
     headers = (*record.headers, source(record), ("_RF_REASON", reason))
     return record._replace(topic="orders.quarantine", offset=0, headers=headers)
 
 
 def attempts(*records: Record, outcome: Outcome = Outcome.OK) -> list[Send]:
-    """The producer's side of these inputs."""
+    """Return the producer's side of these inputs."""
     return [Send(record.token or b"", None, record.key, outcome) for record in records]
 
 
 def story(inputs: list[Record], accepted: list[Record], **more: Any) -> History:
-    """A history of two lanes with rings of ten."""
+    """Return a history of two lanes with rings of ten."""
     return replace(History(TOPIC, 2, 10, home, inputs=inputs, accepted=accepted), **more)
 
 
@@ -75,7 +75,7 @@ def found(history: History) -> dict[str, int]:
 
 
 def only(history: History) -> Finding:
-    """The one finding that there is."""
+    """Return the only finding."""
     (finding,) = check(history)
     return finding
 
@@ -84,4 +84,4 @@ FIRST, SECOND, THIRD = arrive(0, A), arrive(1, B), arrive(2, C)
 RESEND = arrive(3, A)
 INPUTS = [FIRST, SECOND, THIRD, RESEND]
 EXACT = story(INPUTS, accept(FIRST, SECOND, THIRD), sends=attempts(*INPUTS))
-"""Each ID once, in order, unchanged; the resend is dropped."""
+"""Each ID once, in order, unchanged; the duplicate send is dropped."""

@@ -1,4 +1,4 @@
-"""Topics as tests write and read them, through a client that is not Ringfence's."""
+"""Topics that tests write and read, through a client that is not Ringfence's."""
 
 import itertools
 import time
@@ -52,18 +52,18 @@ class Got(NamedTuple):
 
 
 def unique(prefix: str) -> str:
-    """A name that no other test of this run uses."""
+    """Return a name that no other test of this run uses."""
     return f"{prefix}-{next(_numbers)}"
 
 
 def at_home(partition: int, partitions: int) -> bytes:
-    """A group that a Java producer sends to this partition."""
+    """Return a group that a Java producer sends to this partition."""
     names = (b"g%d" % number for number in itertools.count())
     return next(name for name in names if home(name, partitions) == partition)
 
 
 def home(group: bytes, partitions: int) -> int:
-    """Where a Java producer sends it."""
+    """Return the partition to which a Java producer sends a group."""
     return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 
@@ -74,7 +74,7 @@ def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]])
     )
     for future in futures.values():
         future.result(WAIT_S)
-    # The answer comes before every broker's metadata shows them.
+    # The answer may come before all brokers' metadata shows the topics.
     deadline = time.monotonic() + WAIT_S
     while not topics.keys() <= admin.list_topics(timeout=WAIT_S).topics.keys():
         assert time.monotonic() < deadline, f"{sorted(topics)} do not appear"
@@ -96,14 +96,14 @@ def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -
 
 
 def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
-    """Delete, and wait for the answer."""
+    """Delete topics, and wait for the answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_topics(list(topics)).values():
         future.result(WAIT_S)
 
 
 def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
-    """Set one configuration of a topic, and wait until the broker goes by it."""
+    """Set one configuration of a topic, and wait until the broker applies it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
@@ -116,19 +116,19 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
 
 
 def topic_config(bootstrap: str, topic: str, name: str) -> str:
-    """One configuration of a topic, as the broker goes by it."""
+    """Return one configuration of a topic, as the broker applies it."""
     described = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     return str(admin.describe_configs([described])[described].result(WAIT_S)[name].value)
 
 
 def topics(bootstrap: str) -> set[str]:
-    """Those that there are; asking creates none."""
+    """Return the existing topics; asking creates none."""
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S).topics)
 
 
 def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Delete it, and create another one of its name."""
+    """Delete a topic, and create another one of its name."""
     delete_topics(bootstrap, [topic])
     create_topics(bootstrap, {topic: (partitions, config)})
 
@@ -190,7 +190,7 @@ SETTLE_S = 20.0
 
 
 def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
-    """Reads what is committed, in no group, and says where a partition ends; a fetch at the end takes so long."""
+    """Return a reader of committed data, in no group, that reports the ends of partitions. ``wait_ms``: time of a fetch at the end."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -205,10 +205,10 @@ def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
-    """All committed records up to the present end, partition by partition."""
+    """Return all committed records up to the present end, partition by partition."""
     ends = end_offsets(bootstrap, topic, partitions)
     deadline = time.monotonic() + SETTLE_S
-    consumer = reader(bootstrap, wait_ms=20)  # the end is asked for, not waited for
+    consumer = reader(bootstrap, wait_ms=20)  # a short wait: the end is known
     try:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         got: list[Got] = []
@@ -234,7 +234,7 @@ def _got(message: Any) -> Got:
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
-    """The group's committed offsets; -1001 = none. Asked again while the coordinator is not there yet."""
+    """Return the group's committed offsets; -1001 = none. Retry while the coordinator is not there yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     wanted = [TopicPartition(topic, index) for index in range(partitions)]
     deadline = time.monotonic() + WAIT_S
@@ -259,7 +259,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int =
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
-    """High watermarks. Asked again while the leader is not there yet."""
+    """Return the high watermarks. Retry while the leader is not there yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     deadline = time.monotonic() + WAIT_S
     try:
@@ -278,7 +278,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
 
 
 def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
-    """Offset after the last committed record of each partition; markers behind it do not count."""
+    """Return the offset after the last committed record of each partition; markers behind it do not count."""
     ends = [0] * partitions
     for item in read_all(bootstrap, topic, partitions):
         ends[item.partition] = item.offset + 1
@@ -286,14 +286,14 @@ def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
 
 
 def consumed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> bool:
-    """Whether the group has committed all records of a topic; markers at its end are nobody's."""
+    """Whether the group has committed all records of a topic; markers at its end do not count."""
     done = committed(bootstrap, group, topic, partitions)
     ends = data_ends(bootstrap, topic, partitions)
     return all(max(0, offset) >= end for offset, end in zip(done, ends, strict=True))
 
 
 def wait_count(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Got]:
-    """Wait until so many committed records are there; returns all."""
+    """Wait until so many committed records are there; return all."""
     deadline = time.monotonic() + WAIT_S
     while len(got := read_all(bootstrap, topic, partitions)) < count:
         assert time.monotonic() < deadline, f"{len(got)} of {count} records in {topic}"

@@ -28,7 +28,7 @@ NOW = 10**9
 
 
 class Group:
-    """The test's answer to what a lane asks of its consumer group."""
+    """The test's answers to a lane's questions about its consumer group."""
 
     def __init__(self) -> None:
         self.member = True
@@ -46,7 +46,7 @@ class Group:
 
 
 class Gate:
-    """Holds whoever reaches a fail point until it is opened."""
+    """Holds a task at a fail point until it is opened."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -66,7 +66,7 @@ class Gate:
 
 @contextlib.contextmanager
 def planted(point: str, lane: str, action: failpoints.Action) -> Iterator[None]:
-    """Have an action run at a fail point of a lane, or of all (``*``)."""
+    """Run an action at a fail point of a lane, or of all (``*``)."""
     remove = failpoints.install(point, lane, action)
     try:
         yield
@@ -99,7 +99,7 @@ class Bench:
         self._lanes: list[Lane] = []
 
     async def reached_at(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> Cluster:
-        """The cluster as a worker sees it that enters elsewhere, or with properties of its own."""
+        """Return the cluster as a worker sees it with other bootstrap servers, or with properties of its own."""
         update = {"bootstrap_servers": bootstrap, "properties": dict(properties or {})}
         kafka_settings = self.settings.kafka.model_copy(update=update)
         cluster = Cluster(kafka_settings, self.app_id)
@@ -115,10 +115,9 @@ class Bench:
         cluster: Cluster | None = None,
         **address: Any,
     ) -> Lane:
-        """A lane with its RocksDB in a folder of this name: another name is another worker.
+        """Return a lane with its RocksDB in a folder of this name: another name is another worker.
 
-        All its traffic goes where ``cluster`` is reached. ``address`` overrides settings of the address, for this
-        lane.
+        All its traffic goes to ``cluster``. ``address`` overrides settings of the address, for this lane.
         """
         cluster = cluster or self.cluster
         app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
@@ -143,9 +142,9 @@ class Bench:
     async def fetch(
         self, begin: int, end: int, seek: int = NOW, topic: str = "", partition: int = 0
     ) -> FetchedBatch:
-        """The records ``begin <= offset < end`` of the input, or of another topic, as one batch.
+        """Fetch the records ``begin <= offset < end`` of the input, or of another topic, as one batch.
 
-        By default as fetched after every rewind there was.
+        By default the batch counts as fetched after all rewinds.
         """
         topic = topic or self.name
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
@@ -161,16 +160,16 @@ class Bench:
         finally:
             await consumer.stop()
         due = [record for record in records if record.offset < end]
-        # As a worker's consumer brings them, wherever the core reads them.
+        # As a worker's consumer does, if the core can read the records.
         return FetchedBatch(topic, partition, begin, end, raw_records(due) or due, seek)
 
     async def feed(self, lane: Lane, begin: int, end: int) -> None:
-        """Hand the lane a batch and wait until it is processed."""
+        """Give the lane a batch, and wait until it is processed."""
         await lane.offer(await self.fetch(begin, end))
         await until(lambda: lane.next >= end, lambda: f"next is {lane.next}, {lane.state}: {lane.reason}")
 
     async def held(self, lane: Lane | Lanes, point: str, begin: int, end: int) -> Gate:
-        """Hand over a batch, and wait until it has reached a fail point; the gate holds it there, and nothing after it."""
+        """Offer a batch, and wait until it has reached a fail point; the gate holds it there, and nothing after it."""
         gate = Gate()
         remove = failpoints.install(point, f"{self.name}-0", gate)
         await lane.offer(await self.fetch(begin, end))
@@ -188,7 +187,7 @@ class Bench:
         return kafka.committed(self.bootstrap, self.app_id, self.name)[0]
 
     def delete_group(self) -> None:
-        """As Kafka does with offsets that have expired."""
+        """Delete the group, as Kafka does with offsets that have expired."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for future in admin.delete_consumer_groups([self.app_id]).values():
             future.result(LIMIT_S)
@@ -206,7 +205,7 @@ async def bench(
     partitions: int = 1,
     **address: Any,
 ) -> AsyncIterator[Bench]:
-    """Topics, cluster connection and lanes of one test."""
+    """Create topics, cluster connection and lanes of one test."""
     made = Bench(bootstrap, folder, partitions, **address)
     kafka.create_topics(
         bootstrap,
@@ -230,7 +229,7 @@ async def bench(
 async def until(
     condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S
 ) -> None:
-    """Wait for a condition, with a limit; ``otherwise`` says what is there instead."""
+    """Wait for a condition, with a limit; ``otherwise`` describes the present state."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, otherwise()
@@ -238,5 +237,5 @@ async def until(
 
 
 def ids(first: int, last: int) -> list[kafka.Sent]:
-    """Records with the IDs ``first`` to ``last - 1``."""
+    """Return records with the IDs ``first`` to ``last - 1``."""
     return [kafka.Sent(b"%d" % index, b"group") for index in range(first, last)]

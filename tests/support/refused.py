@@ -6,7 +6,7 @@ from app.commands.repair.records import Place, Refused
 
 
 class Fetched(NamedTuple):
-    """What of aiokafka's record is looked at."""
+    """Fields of aiokafka's record that are read."""
 
     headers: tuple[tuple[str, bytes | None], ...] = ()
     value: bytes | None = b"value"

@@ -1,4 +1,4 @@
-"""A status in which all is well, to be made worse."""
+"""A status without problems, which tests change."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ STATUS = Status(
 
 
 def with_lanes(**changes: Any) -> Status:
-    """All lanes so; what is behind waits."""
+    """Return the status with these changes to all lanes; the lag is what waits."""
     changes = {"waiting": changes.get("lag", 0)} | changes
     address = STATUS.addresses[0]
     return replace(
@@ -40,7 +40,7 @@ def with_lanes(**changes: Any) -> Status:
 
 
 def with_share(group: dict[str, Any] | None = None, **changes: Any) -> Status:
-    """The consumer group, and its one partition, so; what is behind waits."""
+    """Return the status with changes to the consumer group and its one partition; the lag is what waits."""
     changes = {"waiting": changes.get("lag", 0)} | changes
     return replace(
         STATUS, consumers=[replace(CONSUMERS, partitions=[replace(SHARE, **changes)], **(group or {}))]

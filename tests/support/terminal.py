@@ -1,4 +1,4 @@
-"""Terminals: one that was typed at, and the lines of progress that commands print."""
+"""Terminals: one with typed input, and the lines of progress that commands print."""
 
 import io
 import re
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Keyboard(io.StringIO):
-    """Standard input on which this was typed."""
+    """Standard input with this text typed."""
 
     def isatty(self) -> bool:
         return True
@@ -16,7 +16,7 @@ _TOOK: Final = re.compile(r"(, |: )[\d,.]+ s$")
 
 
 def steps(err: str) -> list[str]:
-    """The steps that ended, with their counts and without their times; errors and notes are left out."""
+    """Return the steps that ended, with their counts and without their times; errors and notes are left out."""
     return [
         _TOOK.sub("", line)
         for line in err.splitlines()

@@ -28,12 +28,12 @@ NOT_LET_IN = ("denies access", "no broker answers")
 
 
 class RingfenceProcess:
-    """One verb that goes on until it is stopped. Its log is kept over restarts."""
+    """One verb that runs until it is stopped. Its log is kept over restarts."""
 
     def __init__(
         self, config: Path, name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
     ) -> None:
-        """``arguments``: the verb, and what it gets beside configuration and web port."""
+        """``arguments``: the verb, and its arguments beside configuration and web port."""
         self.name = name
         self.port = ports.choose("127.0.0.1")
         self.log_file = config.parent / f"{name}.log"
@@ -43,9 +43,9 @@ class RingfenceProcess:
         self._process: Fork | subprocess.Popen[Any] | None = None
         self._log_begin = 0
         self.kills = 0
-        """How often SIGKILL ended it."""
+        """Number of times that SIGKILL ended it."""
         self.tree = ROOT
-        """The code that it runs from the next start on."""
+        """Code that it runs from the next start on."""
 
     def start(self, **environment: str) -> None:
         """Start it; it may have run before."""
@@ -60,15 +60,15 @@ class RingfenceProcess:
             )
 
     def wait_ready(self) -> None:
-        """Until it says that it is: all its lanes are open, all its partitions held."""
+        """Wait until it reports that it is ready: all its lanes are open, all its partitions held."""
         wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
 
     def health(self) -> tuple[int, dict[str, Any]]:
-        """Status code and document of ``/health``; (0, {}) while nobody answers."""
+        """Return status code and document of ``/health``; (0, {}) while nobody answers."""
         return self.get("/health")
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        """A page of its web server."""
+        """Return a page of its web server."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, json.load(answer)
@@ -79,12 +79,12 @@ class RingfenceProcess:
             return 0, {}
 
     def page(self, path: str) -> str:
-        """A page of its web server, as text."""
+        """Return a page of its web server, as text."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
     def log(self) -> str:
-        """What it logged since it was last started."""
+        """Return the log since its last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_begin)
             return log.read().decode()
@@ -95,7 +95,7 @@ class RingfenceProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last."""
+        """Process ID of the last start."""
         assert self._process is not None
         return self._process.pid
 
@@ -106,7 +106,7 @@ class RingfenceProcess:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all its threads, until now."""
+        """CPU time of all its threads, until now."""
         times = psutil.Process(self.pid).cpu_times()
         return times.user + times.system
 
@@ -115,25 +115,25 @@ class RingfenceProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait. It may have ended."""
+        """Send SIGKILL, and wait. It may have ended before."""
         if self.running:
             self.signal(signal.SIGKILL)
             self.wait_end()
 
     def stop(self) -> int:
-        """SIGTERM, and wait; returns the exit code."""
+        """Send SIGTERM, and wait; return the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(LIMIT_S)
 
     @property
     def turned_away(self) -> bool:
-        """Whether it has ended by itself, because nobody let it in: whoever runs it starts it again."""
+        """Whether it has ended by itself because the broker refused it or did not answer: its supervisor starts it again."""
         code = None if self._process is None else self._process.poll()
         return code is not None and code > 0 and any(name in self.log() for name in NOT_LET_IN)
 
     def wait_end(self) -> int:
-        """Wait for it to end by itself; returns the exit code."""
+        """Wait for it to end by itself; return the exit code."""
         assert self._process is not None
         code = self._process.wait(LIMIT_S)
         self.kills += code == -signal.SIGKILL
@@ -202,7 +202,7 @@ def run_verb(
 
 @contextlib.contextmanager
 def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProcess]:
-    """A worker that is ready, and gone at the end."""
+    """Run a worker until the block ends; it is ready at first."""
     process = WorkerProcess(config, name, environment)
     try:
         process.start()
@@ -213,7 +213,7 @@ def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProces
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition, with a limit; ``otherwise`` says what is there instead."""
+    """Wait for a condition, with a limit; ``otherwise`` describes the present state."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
@@ -236,7 +236,7 @@ class Running:
         return self.settled(address)
 
     def settled(self, address: str) -> list[Got]:
-        """What was accepted, once the lanes are through."""
+        """Return the accepted records, once the lanes are through."""
         self.through(address)
         return self.read(f"{address}.accepted", self.partitions(address))
 

@@ -1,1 +1,1 @@
-"""Checks of what went in against what came out, by named anomalies."""
+"""Checks of inputs against outputs, by named anomalies."""

@@ -1,12 +1,11 @@
-"""Judges a history: names every anomaly, and none where there is none. Pure; imports of the product its wire names only.
+"""Judge a history: name every anomaly, and nothing else. The module is pure, and imports only the wire names of the product.
 
-A checker that shared code with the checked would share its mistakes. Homes come in as a function, from an
-implementation that is not Ringfence's.
+A checker that shared code with the checked would share its mistakes. Homes come in as a function, from an implementation that is not
+Ringfence's.
 
-What it takes as given: the topics were read whole (save for what ``log_starts`` says of the input), after all came to
-rest; the ring's capacity was the same throughout, nothing was cleared, and IDs have no maximum age. Where anything came over
-bridges, all of the input is there: outputs do not tell their hops. An attempt that
-its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
+The checker assumes that the topics were read whole (except the input below ``log_starts``), after all came to rest. The ring's capacity was
+the same throughout, nothing was cleared, and IDs have no maximum age. If any record came over a bridge, all of the input is there: outputs
+do not show their hops. An attempt that its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
 """
 
 from collections.abc import Iterable
@@ -28,7 +27,7 @@ _RANK: Final = {anomaly: number for number, anomaly in enumerate(Anomaly)}
 
 
 def check(history: History) -> list[Finding]:
-    """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
+    """Return all anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
     evidence = Evidence(history)
     originals, bridged, sequences = Originals(evidence), Bridged(evidence), Sequences(evidence)
     unfound, findings = _producers(evidence)
@@ -48,7 +47,7 @@ def check(history: History) -> list[Finding]:
 
 
 def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
-    """Acknowledged attempts that are not in the input; inputs that nobody sent."""
+    """Return acknowledged attempts that are not in the input, and findings about inputs that nobody sent."""
     sends = {send.token: send for send in evidence.history.sends}
     if not sends:
         return [], []
@@ -61,7 +60,7 @@ def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
             found.add(send.token)
         why = None
         if send is None:
-            # What a quarantine kept of a deleted record need not have its headers.
+            # A quarantined copy of a deleted record need not have its headers.
             why = None if input_.deleted else f"token {shown(token)} is of no attempt"
         elif send.outcome is Outcome.FAIL:
             why = f"attempt {shown(token)} failed for certain"
@@ -100,7 +99,7 @@ def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterab
 
 
 def _torn(each: Input) -> Iterable[Finding]:
-    """A transaction of which some parts were accepted and others not; what is missing is not LOST besides."""
+    """Report a transaction of which some parts were accepted and others not; the missing parts are not LOST besides."""
     if each.whole or each.parts is None:
         return
     missing = ", ".join(str(number) for number in range(1, len(each.parts) + 1) if number not in each.by_part)
@@ -109,7 +108,7 @@ def _torn(each: Input) -> Iterable[Finding]:
 
 
 def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
-    """An input that was not accepted must be a duplicate, and be seen as one where duplicates are diverted."""
+    """Check that an input that was not accepted is a duplicate, and was diverted if duplicates are diverted."""
     history = evidence.history
     if history.divert and each.diverted is None:
         yield Finding(
@@ -144,7 +143,7 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: B
 
 
 def _wrong_original(evidence: Evidence, each: Input) -> str | None:
-    """What is wrong with the original that a diverted duplicate names. Null says that it is no longer known."""
+    """Return the error in the original that a diverted duplicate names. A null original is not known any more."""
     diverted = each.diverted
     if diverted is None or (wire_names.HEADER_ORIGINAL, None) in diverted.headers:
         return None
@@ -165,7 +164,7 @@ def _wrong_original(evidence: Evidence, each: Input) -> str | None:
 
 
 def _gaps(evidence: Evidence, unfound: int) -> list[Finding]:
-    """Each input partition of which retention deleted the beginning."""
+    """Report each input partition of which retention deleted the beginning."""
     history = evidence.history
     sends = f"; {unfound} acknowledged attempts are found nowhere, perhaps for that reason" if unfound else ""
     return [

@@ -1,4 +1,4 @@
-"""Judges what came out against what came in, byte by byte: CORRUPTED."""
+"""Compare outputs with their inputs, byte by byte: CORRUPTED."""
 
 import json
 from hashlib import blake2b
@@ -11,9 +11,9 @@ from tests.harness.history import Headers, Record
 
 
 def corrupted(evidence: Evidence) -> list[Finding]:
-    """Every output that is not what its input promises; one finding an output.
+    """Return a finding for each output that differs from what its input promises.
 
-    A deleted input is what its first output says, so there its others are compared with that one.
+    A deleted input is rebuilt from its first output, so its others are compared with that one.
     """
     findings = []
     for input_ in evidence.inputs():
@@ -30,7 +30,7 @@ def corrupted(evidence: Evidence) -> list[Finding]:
 
 
 def _accepted(each: Input, output: Record) -> list[str]:
-    """Key = group; value, timestamp and the user's headers unchanged; ours are true, and there once.
+    """Compare an accepted record: key = group; value, timestamp and the user's headers unchanged; ours right, and present once.
 
     A part is accepted as the same message would be if it were sent alone, at the envelope's time; and it is numbered.
     """
@@ -38,7 +38,7 @@ def _accepted(each: Input, output: Record) -> list[str]:
     if each.parts is not None:
         number = transactions.number_of(output)
         part = None if number is None else each.parts[number[0] - 1]
-        if number is None or part is None:  # of a deleted envelope nothing but the count is known
+        if number is None or part is None:  # only the count of a deleted envelope is known
             return []
         record, group, place = part.message, part.group, b"%d/%d" % number
     wrong = _differences(record, output)
@@ -59,7 +59,7 @@ def _accepted(each: Input, output: Record) -> list[str]:
 
 
 def _bridged(each: Input, output: Record) -> list[str]:
-    """Of what a bridge wrote only the members stay that it passed."""
+    """Compare the headers of a bridge: only ``_RF_HOPS`` stays on accepted records."""
     wrong = []
     if not each.deleted and _all(output, wire_names.HEADER_HOPS) != hops.passed(each.record, each.hop):
         wrong.append(f"another {wire_names.HEADER_HOPS} than its input has")
@@ -76,7 +76,10 @@ def _diverted(each: Input, output: Record) -> list[str]:
 
 
 def _quarantined(each: Input, output: Record) -> list[str]:
-    """With a reason; what did not fit is named by size and digest, and then key and headers may be left out."""
+    """Compare a quarantined record, which must have a reason.
+
+    A value that did not fit is named by size and digest; key and headers may then be left out.
+    """
     record = each.record
     wrong = []
     if not output.header(wire_names.HEADER_REASON):

@@ -1,4 +1,4 @@
-"""Brings inputs and outputs together: what came of each input, and what came of none."""
+"""Bring inputs and outputs together: the outputs of each input, and outputs without an input."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -16,11 +16,11 @@ from tests.harness.checker.transactions import MalformedError, Part
 from tests.harness.history import History, Place, Record
 
 ID_BYTES_MAX: Final = 256
-"""A longer ID is known, and finds its home, by its BLAKE2b-256 digest."""
+"""Longest ID in bytes; a longer one is known, and finds its home, by its BLAKE2b-256 digest."""
 
 
 class Fate(StrEnum):
-    """What may become of an input, where a topic shows it. Dropped duplicates are shown nowhere."""
+    """Fates of an input that a topic shows. Dropped duplicates are shown nowhere."""
 
     ACCEPTED = "accepted"
     DIVERTED = "diverted"
@@ -33,32 +33,32 @@ class Input:
 
     record: Record
     ids: tuple[Hashable, ...]
-    """All of them, each once: a transaction has its own, and those of its parts."""
+    """All IDs, each once: a transaction has its own, and those of its parts."""
     group: bytes | None
-    """Of an envelope: its key."""
+    """Group; for an envelope, its key."""
     lane: int
     deleted: bool = False
-    """Retention took the record; this one is made of what came of it."""
+    """Whether retention deleted the record; this one is rebuilt from its outputs."""
     parts: list[Part | None] | None = None
-    """Of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
+    """Parts of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
     own_id: Hashable = None
-    """Of a transaction: that of its envelope, where it counts."""
+    """ID of a transaction's envelope, if it counts."""
     malformed: str = ""
-    """Why an envelope, or what came over a bridge, is refused."""
+    """Why an envelope, or a record from a bridge, is refused."""
     hop: Step | None = None
-    """What the bridge says that it came over; None = over none."""
+    """Hop that the bridge's headers state; None = it came over no bridge."""
     accepted: Record | None = None
-    """The first in the order of the output, whichever part it is; so the next two."""
+    """First accepted record in the order of the output, whichever part it is; the next two are first in the same way."""
     diverted: Record | None = None
     quarantined: Record | None = None
     by_part: dict[int, Record] = field(default_factory=dict)
-    """Of a transaction: the first that was accepted of each part, by the part's number."""
+    """First accepted record of each part of a transaction, by the part's number."""
     again: list[tuple[Fate, Record]] | None = None
     """Further records of the same fate."""
 
     @property
     def place(self) -> Place:
-        """Where it stands in the input."""
+        """Place in the input."""
         return self.record.place
 
     @property
@@ -67,7 +67,7 @@ class Input:
         return self.accepted is not None and len(self.by_part) == len(self.parts or ())
 
     def outputs(self) -> list[tuple[Fate, Record]]:
-        """All that came of it; of a transaction that was accepted, each part."""
+        """Return all of its outputs; for an accepted transaction, each part."""
         accepted: list[Record | None] = [*self.by_part.values()] or [self.accepted]
         first = (
             *((Fate.ACCEPTED, item) for item in accepted),
@@ -77,7 +77,7 @@ class Input:
         return [(fate, record) for fate, record in first if record is not None] + (self.again or [])
 
     def fates(self) -> int:
-        """How many: the parts of a transaction, each once, are one."""
+        """Return the number of fates: the parts of a transaction, each once, are one."""
         first = (self.accepted, self.diverted, self.quarantined)
         return sum(item is not None for item in first) + len(self.again or ())
 
@@ -89,27 +89,27 @@ class Input:
 
 
 class Accepted(NamedTuple):
-    """An accepted record with where it came from: an input, or a part of one."""
+    """An accepted record with its origin: an input, or a part of one."""
 
     input: Input
     number: int
-    """Of the part, counted from 1; 0 = a plain message."""
+    """Number of the part, counted from 1; 0 = a plain message."""
     record: Record
     group: bytes | None
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All inputs of a history, with what came of them."""
+    """All inputs of a history, with their outputs."""
 
     history: History
     phantoms: list[Finding] = field(default_factory=list)
     from_deleted: Counter[int] = field(default_factory=Counter)
-    """By input partition: outputs whose input retention deleted."""
+    """By input partition, the number of outputs whose input retention deleted."""
     accepted: list[Input] = field(default_factory=list)
-    """In the order of the accepted topic, each once."""
+    """Accepted inputs in the order of the accepted topic, each once."""
     lines: list[Accepted] = field(default_factory=list)
-    """What was accepted, in the order of the outputs: of each message, and each part, the first."""
+    """First accepted record of each message and of each part, in the order of the outputs."""
     _inputs: list[dict[int, Input]] = field(default_factory=list)
     _homes: dict[bytes, int] = field(default_factory=dict)
     _ends: list[int] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Evidence:
             self._attach(fate, records)
 
     def inputs(self) -> Iterator[Input]:
-        """By partition and offset, then those that retention deleted."""
+        """Yield the inputs by partition and offset, then those that retention deleted."""
         for input_ in self._inputs:
             yield from input_.values()
 
@@ -146,13 +146,13 @@ class Evidence:
         except MalformedHopError as error:
             lane = self._lane(record, group, own)
             return Input(record, (), group, lane, malformed=f"malformed: {error}")
-        # Of what came over a bridge the hop leads where no ID does.
+        # A record from a bridge without an ID finds its lane by its hop.
         last = None if step is None else record.header(wire_names.HEADER_HOP)
         own = None if step is not None and step.ids_ignored else own
         if not transactions.is_envelope(record):
             lane = self._lane(record, group, last if own is None else own)
             return Input(record, () if own is None else (own,), group, lane, hop=step)
-        # The key of an envelope decides its home, whatever groups its address has.
+        # The key of an envelope decides its home, whatever the groups of its address.
         lane = self._lane(record, record.key, last if own is None else own)
         try:
             parts = transactions.read(self.history, record)
@@ -166,7 +166,10 @@ class Evidence:
         return Input(record, ids, record.key, lane, parts=[*parts], own_id=own_id, hop=step)
 
     def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
-        """Home: the lane of the partition where the group, or without one the ID, hashes to; with neither, of its own partition."""
+        """Return the home lane: that of the partition where the group, or without one the ID, hashes to.
+
+        A record with neither stays in the lane of its own partition.
+        """
         key = group
         if key is None:
             key = known.id if isinstance(known, transactions.Foreign) else known  # type: ignore[assignment]
@@ -216,7 +219,7 @@ class Evidence:
             self.lines.append(Accepted(each, number, record, part.group if part else each.group))
 
     def _number(self, each: Input, record: Record) -> tuple[int, str]:
-        """Which part of a transaction an output is; and why it is none, if it is none."""
+        """Return the number of the part that an output is; if it is none, also the reason."""
         if each.parts is None:
             what = "an envelope" if transactions.is_envelope(each.record) else "a record"
             return 0, f"{what} that is {each.malformed}"
@@ -232,7 +235,7 @@ class Evidence:
         return found[0], ""
 
     def _origin(self, fate: Fate, record: Record) -> Input | None:
-        """The input that an output came from; where there is none, that is noted."""
+        """Return the input of an output; note a phantom if there is none."""
         source = record.source
         if source is None:
             self._phantom(fate, record, f"names no input record in {wire_names.HEADER_SOURCE}")
@@ -259,7 +262,7 @@ class Evidence:
         self.phantoms.append(Finding(Anomaly.PHANTOM, (record.place,), f"{record.place}: {fate}, and {why}"))
 
     def _restored(self, source: Place, fate: Fate, record: Record) -> Input:
-        """What retention deleted, as its output tells it. Of a transaction one part tells how many there were."""
+        """Rebuild an input that retention deleted from its output. One part of a transaction shows the number of parts."""
         count = transactions.number_of(record) if fate is Fate.ACCEPTED else None
         known = _restored(source, fate, record)
         if count is not None:
@@ -271,7 +274,7 @@ class Evidence:
 
 
 def _restored(source: Place, fate: Fate, record: Record) -> Record:
-    """The input as its output tells it, so that IDs and order are judged beyond what retention left."""
+    """Rebuild the input record from its output, so that IDs and order are judged beyond the reach of retention."""
     key = record.key
     if fate is Fate.ACCEPTED and any(name == wire_names.HEADER_KEY for name, _ in record.headers):
         key = record.header(wire_names.HEADER_KEY)

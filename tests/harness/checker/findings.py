@@ -1,4 +1,4 @@
-"""What a checker says: anomalies by name, each with its places."""
+"""Findings of a checker: anomalies by name, each with its places."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tests.harness.history import Place
 
 
 class Anomaly(StrEnum):
-    """The table of the design; the order is that of a report."""
+    """Anomalies of the design's table, in the order of a report."""
 
     LOST = "LOST"
     """An input neither accepted, duplicate nor quarantined; or acknowledged to its producer and not in the input."""
@@ -23,17 +23,17 @@ class Anomaly(StrEnum):
     FORGOTTEN = "FORGOTTEN"
     """Two inputs of one ID accepted in one lane within the ring's promise."""
     OVERRUN = "OVERRUN"
-    """The same beyond the promise, or not certainly within it: allowed."""
+    """The same beyond the promise, or possibly beyond it: allowed."""
     CROSS_LANE = "CROSS-LANE"
     """Two inputs of one ID accepted in two lanes: the resend had another group."""
     WRONG_VERDICT = "WRONG-VERDICT"
-    """Called duplicate, and no original exists."""
+    """A record was called duplicate, and no original exists."""
     CORRUPTED = "CORRUPTED"
     """Key, value, timestamp or user headers changed on the way."""
     TORN = "TORN"
     """A transaction accepted in part."""
     GAP = "GAP"
-    """Evidence that retention deleted: unknown."""
+    """Retention deleted the evidence: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Finding:
 
     anomaly: Anomaly
     places: tuple[Place, ...]
-    """The input first, where there is one; then what else it is about."""
+    """The input first, if there is one; then the other records that it concerns."""
     text: str
 
     def __str__(self) -> str:
@@ -50,6 +50,6 @@ class Finding:
 
 
 def counts(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many of each name; every name is there."""
+    """Count the findings of each name; every name is there."""
     found = Counter(finding.anomaly for finding in findings)
     return {anomaly.value: found[anomaly] for anomaly in Anomaly}

@@ -1,18 +1,17 @@
-"""Judges what handlers did, group by group, from the lines that they appended (:mod:`tests.support.handlers`).
+"""Judge what handlers did, group by group, from the lines that they appended (:mod:`tests.support.handlers`).
 
-As in Qpid's group tests a group has a next sequence number: a lower one is a repetition, a higher one is out of order,
-and a group that has not come to its end has lost something. Beyond that:
+As in Qpid's group tests a group has a next sequence number. A lower number is a repetition, a higher one is out of order, and a group that
+has not come to its end has lost something. Beyond that:
 
 - Two handlers of one group never run at the same time.
-- A *disturbance* ended what a process ran: it was killed, or frozen for so long that others took over. What it had
-  begun then and not ended is unfinished. The group may go back, to a message that the disturbed process ran last, and
-  that it had not ended long before, and then goes on from there in order. Nothing else excuses a repetition.
-- A *snapshot* says what was written as finished at a moment. None of it is ever begun after that moment, whatever
-  happens. Taken after each kill this means: the group goes back to its first message that was not finished and written,
-  and never further.
-- A *token* belongs to one holder of a partition, and in the order in which handlers began it never falls: two holders
-  that are at work at once, which only a lease that ran out allows, are the late one and the one with the higher token.
-  Only what a process begins before it knows that it had slept may have a lower one.
+- A *disturbance* interrupted a process: it was killed, or frozen for so long that others took over. Runs that it had begun then and not
+  ended are unfinished. The group may go back to a message that the disturbed process ran last, and had not ended long before. From there
+  it continues in order. Nothing else excuses a repetition.
+- A *snapshot* lists the messages that were written as finished at a moment. None of them is ever begun after that moment, whatever happens.
+  Snapshots after each kill show that the group goes back to its first message that was not finished and written, and never further.
+- A *token* belongs to one holder of a partition, and never falls in the order in which handlers began. Only a lease that ran out allows two
+  holders at work at once: the late one, and the one with the higher token. Only runs that a process begins before it knows that it had
+  slept may have a lower one.
 """
 
 import math
@@ -25,7 +24,7 @@ from tests.support.consumers.processes import Written
 
 
 class Anomaly(Enum):
-    """What may be wrong."""
+    """Errors in the runs of handlers."""
 
     LOST = "not handled to the end"
     REPEATED = "handled again, and nothing excuses it"
@@ -55,33 +54,34 @@ class Run:
 
 
 class Disturbance(NamedTuple):
-    """A process could not go on."""
+    """An interruption of a process."""
 
     pid: int
     time: float
     until: float = 0.0
-    """What it began from ``time`` to here does not count: it did not know yet that it had slept. With a token higher than all
-    before it counts: who got that knows."""
+    """Runs that it began from ``time`` to here do not count: it did not know yet that it had slept. A run with a token higher than all
+    before counts, because the holder of such a token knows.
+    """
     unwritten: float = math.inf
-    """Seconds: what it had ended longer ago was written, so that it is not excused."""
+    """Seconds: runs that had ended longer ago were written, so they are not excused."""
     lease: float = 0.0
-    """Seconds: for so long nobody else begins anything of a partition in which it was running something."""
+    """Seconds in which nobody else begins anything of a partition where it was running something."""
 
 
 class Snapshot(NamedTuple):
-    """What was written, at a time or earlier; by partition."""
+    """Progress that was written at a time or earlier, by partition."""
 
     time: float
     written: Mapping[int, Written]
 
     def finished(self, run: Run) -> bool:
-        """Whether it says that the run's message is."""
+        """Whether the snapshot lists the run's message as finished."""
         found = self.written.get(run.partition)
         return found is not None and found.finished(run.offset)
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong."""
+    """One error."""
 
     anomaly: Anomaly
     label: str
@@ -89,7 +89,7 @@ class Finding(NamedTuple):
 
 
 def parse(lines: Iterable[str]) -> list[Run]:
-    """Runs, in the order of their beginning."""
+    """Return the runs in the order of their beginning."""
     runs: list[Run] = []
     running: dict[tuple[str, ...], int] = {}
     for line in lines:
@@ -111,7 +111,7 @@ def judge(
     disturbances: Sequence[Disturbance] = (),
     snapshots: Sequence[Snapshot] = (),
 ) -> list[Finding]:
-    """All that is wrong; ``expected``: the size of each group."""
+    """Return all errors; ``expected``: the size of each group."""
     groups: dict[str, list[Run]] = {label: [] for label in expected}
     ordered = sorted(runs, key=lambda item: item.begin)
     findings = [*_tokens(ordered, disturbances), *_early(ordered, disturbances)]
@@ -139,7 +139,7 @@ def judge(
 
 
 def _risen(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
-    """By partition and token: when something was first begun under a token that is higher than those before it."""
+    """Return, by partition and token, the first begin under a token that is higher than those before it."""
     highest: dict[int, int] = {}
     found = {}
     for run in runs:
@@ -192,9 +192,9 @@ def _overlaps(label: str, group: Sequence[Run], disturbances: Sequence[Disturban
 
 
 def _tokens(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:
-    """A token is one holder's, and never falls."""
+    """Check that each token has one holder, and that tokens never fall."""
     highest: dict[int, Run] = {}
-    """The first with the highest token, by partition."""
+    """First run with the highest token, by partition."""
     for run in (run for run in runs if run.fence):
         before = highest.setdefault(run.partition, run)
         ignorant = any(
@@ -231,7 +231,7 @@ def _early(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable
 
 
 def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:
-    """When a run that never ended was over."""
+    """Return the time when a run that never ended was over."""
     return min(
         (
             disturbance.time

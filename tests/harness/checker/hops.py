@@ -1,8 +1,8 @@
-"""Judges what came over bridges: what a lane knew by its hop, and hops that were accepted again. With code of its own.
+"""Judge records from bridges: hops that a lane knew, and hops that were accepted again. The code is its own.
 
-A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A record
-is known by its hop if an earlier one of its way has the same, or says that all up to beyond it is confirmed, or if the same came to
-its lane by another way and something shows it. Between two ways nobody saw which was first.
+A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A record's
+hop is known in three cases. An earlier record of its way has the same hop. An earlier record states that all up to beyond it is confirmed.
+The same hop came to its lane by another way, and something shows it. Between two ways nobody saw which was first.
 """
 
 import re
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 OF_BRIDGES: Final = frozenset({"_RF_BRIDGE_DUPL_ID", "_RF_BRIDGE_CONFIRMED", "_RF_BRIDGE_IDS"})
 """Headers that end at the address that a bridge leads to."""
 KEPT_MAX: Final = 65_536
-"""Of one way a lane keeps no more hops, however large its ring is."""
+"""Most hops of one way that a lane keeps, however large its ring is."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _TOPIC_ID: Final = re.compile(r"[a-zA-Z0-9_-]{22}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]*")
 
 
 class Step(NamedTuple):
-    """What a bridge says of a record."""
+    """Statements of a bridge about a record."""
 
     source: str
     """Bridge, topic's ID and partition."""
     offset: int
     confirmed: int
-    """The target had acknowledged all of the source below."""
+    """Offset below which the target had acknowledged all of the source."""
     ids_ignored: bool
 
 
 class MalformedHopError(Exception):
-    """It belongs into quarantine."""
+    """The record belongs into quarantine."""
 
 
 def read(record: Record) -> Step | None:
-    """None = it came over no bridge.
+    """Return the hop of a record; None = it came over no bridge.
 
     Raises:
         MalformedHopError: no bridge has written that.
@@ -81,41 +81,41 @@ def _number(text: str) -> int:
 
 
 def passed(record: Record, step: Step | None) -> list[bytes | None]:
-    """What must stand in :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` of what is accepted of it, once or not at all."""
+    """Return the values of :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS` that an accepted record must have: one or none."""
     there = step is not None and any(name == wire_names.HEADER_HOPS for name, _ in record.headers)
     return [record.header(wire_names.HEADER_HOPS)] if there else []
 
 
 @dataclass(slots=True)
 class _Way:
-    """What is known of it so far."""
+    """State of one way so far."""
 
     floor: int = 0
     offsets: list[int] = field(default_factory=list)
-    """That came, in rising order."""
+    """Offsets that came, in rising order."""
     first: "dict[int, Input]" = field(default_factory=dict)
-    """By offset."""
+    """First input by offset."""
 
 
 class Known(NamedTuple):
-    """What its way tells of a record."""
+    """State of its way when a record came."""
 
     below: int
-    """All below was confirmed, if it lies below; else 0."""
+    """Offset below which all was confirmed, if the record lies there; else 0."""
     same: "Input | None"
-    """The first of the same hop."""
+    """First record with the same hop."""
     above: int
-    """How many higher ones had come: the lane keeps the highest."""
+    """Number of higher hops that had come: the lane keeps the highest."""
 
 
 class Bridged:
-    """The records that came over bridges, in the ways that they took."""
+    """Records that came over bridges, by their ways."""
 
     def __init__(self, evidence: "Evidence") -> None:
         self._known: dict[int, Known] = {}
         self._ways: dict[tuple[int, str, int], _Way] = defaultdict(_Way)
         self.accepted: dict[tuple[str, int], list[Input]] = defaultdict(list)
-        """By hop, in the order of the input."""
+        """Inputs by hop, in the order of the input."""
         self._told: dict[tuple[int, str, int], set[int]] = defaultdict(set)
         """Lane and hop → the input partitions in which something shows that they came."""
         self._capacity = min(evidence.history.capacity, KEPT_MAX)
@@ -147,7 +147,7 @@ class Bridged:
         return id(each) in self._known or bool(elsewhere - {each.record.partition})
 
     def again(self) -> Iterable[Finding]:
-        """FORGOTTEN, OVERRUN, CROSS-LANE: hops that were accepted although they were known, or twice."""
+        """Report hops that were accepted although they were known, or twice: FORGOTTEN, OVERRUN, CROSS-LANE."""
         for several in self.accepted.values():
             first: Input | None = None
             for input_ in several:
@@ -181,7 +181,7 @@ class Bridged:
         return Finding(anomaly, (each.place, first.place), text)
 
     def _beyond(self, each: "Input") -> bool:
-        """Whether its way may have dropped it: it was told that it is confirmed, or had more above it than it keeps."""
+        """Whether its way may have dropped the hop: it was confirmed, or had more hops above it than the way keeps."""
         if each.hop is None:
             raise AssertionError(f"{each.place} came over no bridge")
         way, offset = self._ways[each.lane, each.hop.source, each.record.partition], each.hop.offset
@@ -193,6 +193,6 @@ def _shown(each: "Input") -> str:
 
 
 def said_once(of_hops: Sequence[Finding], of_ids: Sequence[Finding]) -> list[Finding]:
-    """Both, without those of IDs about records that are named for their hops: where these count no ID is looked at."""
+    """Return both, without findings of IDs about records that have a finding of hops: if these count, no ID is checked."""
     named = {hop.places[0] for hop in of_hops if hop.anomaly is not Anomaly.OVERRUN}
     return [*of_hops, *(id_ for id_ in of_ids if named.isdisjoint(id_.places[:1]))]

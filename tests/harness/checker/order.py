@@ -1,8 +1,8 @@
-"""Judges the order within groups: REORDERED.
+"""Judge the order within groups: REORDERED.
 
-A line is what has an order: one group of one address, from one input partition through one lane. Plain messages of a group have
-one lane, so they and the transactions that are keyed by the group are one line; transactions of one key are one, in each group
-that they have parts of. Between two lanes there is no order. Within a line the place of the input decides, then the part's number.
+A line is a sequence with an order: one group of one address, from one input partition through one lane. Plain messages of a group have one
+lane, so they form one line with the transactions that are keyed by the group. Transactions of one key are one line in each group that they
+have parts of. Two lanes have no order between them. Within a line the place of the input decides, then the part's number.
 """
 
 from collections import defaultdict
@@ -14,10 +14,10 @@ from tests.harness.history import History
 
 
 def reordered(evidence: Evidence) -> list[Finding]:
-    """Each place where a group's order breaks, one finding a place: after a shift the rest is in order again.
+    """Return a finding for each place where a group's order breaks; after a shift the rest is in order again.
 
-    It is seen in one partition of the output. Of an input that was accepted twice the first counts. Records without a group have
-    no order.
+    Order is judged in one partition of the output. If an input was accepted twice, the first record counts. Records without a group have no
+    order.
     """
     findings = []
     last: dict[tuple[bytes, int, int], Accepted] = {}
@@ -30,7 +30,7 @@ def reordered(evidence: Evidence) -> list[Finding]:
         if place != output:
             output = place
             last.clear()
-        if item.input.again is None:  # which of two is in the wrong partition, nobody knows
+        if item.input.again is None:  # nobody knows which of two is misplaced
             partitions[output[0], item.group].setdefault(output[1], item)
         line = (item.group, item.input.record.partition, item.input.lane)
         before = last.get(line)
@@ -68,9 +68,9 @@ def _scattered(group: bytes, firsts: dict[int, Accepted]) -> Finding:
 
 
 def apart(histories: Sequence[History]) -> list[Finding]:
-    """Groups that parts of one address's transactions and messages of another one do not have in one partition.
+    """Report groups that two addresses write to different partitions: one in parts of its transactions, the other in messages.
 
-    Within one history :func:`reordered` says so.
+    Within one history :func:`reordered` reports this.
     """
     found: dict[tuple[str, bytes], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for history in histories:

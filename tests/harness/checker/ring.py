@@ -1,11 +1,10 @@
-"""Judges what lanes knew of IDs: FORGOTTEN, OVERRUN, CROSS-LANE; and whether a duplicate had an original.
+"""Judge the IDs that lanes knew: FORGOTTEN, OVERRUN, CROSS-LANE; and whether a duplicate had an original.
 
-A ring of N holds the last N accepted IDs, so an ID is known while fewer than N others were accepted after it. How many
-were is seen exactly where all that the lane accepted came from one input partition: its order is theirs. What is
-forwarded from another partition came in between at a moment that nobody saw. But a lane writes one transaction after
-the other, so its records are in its own order in each partition of the output; that bounds the number from above, and
-an ID is called FORGOTTEN only where even that bound lies within the promise. Where lanes have several partitions, accepted
-records tell the sequence numbers of their IDs, and so the number exactly.
+A ring of N holds the last N accepted IDs, so an ID is known while fewer than N others were accepted after it. That number is exact if all
+that the lane accepted came from one input partition: its order is theirs. Records that were forwarded from another partition came in
+between at a moment that nobody saw. But a lane writes one transaction after the other, so its records are in its own order in each
+partition of the output. This order bounds the number from above, and an ID is called FORGOTTEN only if even that bound lies within the
+promise. If lanes have several partitions, accepted records state the sequence numbers of their IDs, and with them the exact number.
 """
 
 from bisect import bisect_left
@@ -24,16 +23,16 @@ Line = tuple[str, int]
 
 
 class Standing(Enum):
-    """Whether something was there for a duplicate to be one of."""
+    """Whether there was an original for a duplicate."""
 
     FOUND = auto()
     LATER = auto()
-    """Accepted records of its ID came later only."""
+    """Records of its ID were accepted only later."""
     NONE = auto()
 
 
 class Originals:
-    """The accepted inputs, by ID."""
+    """Accepted inputs by ID."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._first: dict[Hashable, Input] = {}
@@ -79,13 +78,13 @@ class _Weights:
         self._sums = [0, *accumulate(weights[offset] for offset in self._offsets)]
 
     def around(self, offset: int) -> tuple[int, int]:
-        """How many IDs stand before, and after; ``offset`` is one of them."""
+        """Return the numbers of IDs before and after ``offset``, which is one of them."""
         index = bisect_left(self._offsets, offset)
         return self._sums[index], self._sums[-1] - self._sums[index + 1]
 
 
 class LaneOrder:
-    """In which order a lane accepted its IDs, as far as that is to be seen."""
+    """Order in which a lane accepted its IDs, as far as it can be seen."""
 
     def __init__(self, accepted: Sequence[Input]) -> None:
         self._count = sum(len(input_.ids) for input_ in accepted)
@@ -101,14 +100,14 @@ class LaneOrder:
         self._sources = {partition: _Weights(found) for partition, found in sources.items()}
         self._outputs = {line: _Weights(found) for line, found in outputs.items()}
         self._both = {places: _Weights(found) for places, found in both.items()}
-        # An output that contradicts the input is out of order itself, and no witness.
+        # An output that contradicts the input is itself out of order, so it proves nothing.
         self._witness = all(a[1] < b[1] for found in pairs.values() for a, b in pairwise(sorted(found)))
         self.exact = len(self._sources) == 1 or (self._witness and len(self._outputs) == 1)
 
     def between_max(self, one: Input, other: Input, known: Hashable) -> int:
-        """The largest possible number of IDs that were accepted between ``known`` of the one, and the other.
+        """Return the largest possible number of IDs that were accepted between ``known`` of ``one``, and ``other``.
 
-        The other is judged before any of its own IDs is accepted; behind that of the one stand the later ones of it.
+        ``other`` is judged before any of its own IDs is accepted; the later IDs of ``one`` stand behind ``known``.
         """
         (one_source, one_output), (other_source, other_output) = _places(one), _places(other)
         if one_source[0] == other_source[0]:
@@ -126,7 +125,7 @@ class LaneOrder:
         return behind + max(0, self._count - len(earlier.ids) - len(later.ids) - before - after)
 
     def _around(self, each: Input) -> tuple[int, int]:
-        """How many were certainly accepted before, and after."""
+        """Return the numbers of IDs that were certainly accepted before, and after."""
         source, output = _places(each)
         before, after = self._sources[source[0]].around(source[1])
         if self._witness:
@@ -138,7 +137,7 @@ class LaneOrder:
 
 
 def remembered(evidence: Evidence, originals: Originals, sequences: Sequences) -> list[Finding]:
-    """IDs that were accepted more than once; two transactions that share several are one finding."""
+    """Report IDs that were accepted more than once; two transactions that share several IDs are one finding."""
     capacity = evidence.history.capacity
     if not originals.repeated or capacity == 0:
         return []
@@ -198,7 +197,7 @@ def _lane_orders(accepted: Iterable[Input], originals: Originals) -> dict[int, L
 
 
 def _places(message: Input) -> tuple[tuple[int, int], tuple[Line, int]]:
-    """(partition, offset) in the input, and in the output; of a transaction that of its first there."""
+    """Return (partition, offset) in the input, and in the output; for a transaction, of its first record there."""
     if message.accepted is None:
         raise AssertionError(f"{message.place} was not accepted")
     return (

@@ -1,4 +1,4 @@
-"""Sequence numbers of accepted IDs, where lanes have several partitions: each names the moment of an acceptance in its lane.
+"""Sequence numbers of accepted IDs, if lanes have several partitions: each names the moment of an acceptance in its lane.
 
 A lane counts the IDs that it accepts: of a transaction its own first, and then those of its parts.
 """
@@ -14,7 +14,7 @@ from tests.harness.history import Record
 
 
 class Sequences:
-    """What accepted records say of their IDs."""
+    """Sequence numbers of IDs, as accepted records state them."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.findings: list[Finding] = []
@@ -32,16 +32,16 @@ class Sequences:
         self.findings += [*self._used_twice(), *self._fallen()]
 
     def of(self, each: Input, known: Hashable) -> int | None:
-        """The sequence number of an ID of an accepted input; None = nothing says it."""
+        """Return the sequence number of an ID of an accepted input; None = nothing states it."""
         first = self._first.get(each)
         return None if first is None else first + each.ids.index(known)
 
     def first(self, each: Input) -> int | None:
-        """That of the first ID of an accepted input."""
+        """Return the sequence number of the first ID of an accepted input."""
         return self._first.get(each)
 
     def _said(self, each: Input, *, counting: bool) -> Iterator[int | None]:
-        """What each record says of the first ID."""
+        """Yield the sequence number of the first ID, as each record states it."""
         records: Mapping[int, Record] = each.by_part or ({0: each.accepted} if each.accepted else {})
         for number, record in records.items():
             part = each.parts[number - 1] if number and each.parts else None
@@ -64,7 +64,7 @@ class Sequences:
         self.findings.append(Finding(Anomaly.CORRUPTED, (each.place,), text))
 
     def _used_twice(self) -> Iterator[Finding]:
-        """Two IDs that a lane accepted at one moment: it did not know one of them when it judged the other."""
+        """Report two IDs that a lane accepted at one moment: it did not know one of them when it judged the other."""
         seen: dict[tuple[int, int], Input] = {}
         for each, first in self._first.items():
             for number in range(first, first + len(each.ids)):
@@ -75,7 +75,7 @@ class Sequences:
                     break
 
     def _fallen(self) -> Iterator[Finding]:
-        """A lane reads each of its partitions in order."""
+        """Report inputs that a lane accepted in another order than that of their partition."""
         lines: dict[tuple[int, int], list[Input]] = defaultdict(list)
         for each in self._first:
             lines[each.lane, each.record.partition].append(each)

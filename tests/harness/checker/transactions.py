@@ -1,4 +1,4 @@
-"""Reads envelopes, and judges transactions: TORN. With code of its own, after the page that describes the format.
+"""Read envelopes, and judge transactions: TORN. The code is its own, written after the page that describes the format.
 
 An envelope is an input record with the header ``_RF_TX: json/1``, whose value lists its parts. All are accepted, or none.
 """
@@ -20,35 +20,35 @@ _TEXTS: Final = ("key", "value")
 
 
 class Foreign(NamedTuple):
-    """An ID of another address, which is none of this one's though the bytes be the same."""
+    """An ID of another address; it is not this address's even if the bytes are equal."""
 
     address: str
     id: bytes
 
 
 class Part(NamedTuple):
-    """One message of a transaction, and what must be accepted of it."""
+    """A message of a transaction, and the record that must be accepted for it."""
 
     message: Record
-    """As the same message would stand in its address's input if it were sent alone, at the envelope's place and time."""
+    """The message as it would stand in its address's input if it were sent alone, at the envelope's place and time."""
     target: str
-    """The topic in which it is accepted."""
+    """Topic in which it is accepted."""
     group: bytes | None
     id: Hashable
-    """None = it has none."""
+    """None = it has no ID."""
 
 
 class MalformedError(Exception):
-    """It belongs into quarantine."""
+    """The record belongs into quarantine."""
 
 
 def is_envelope(record: Record) -> bool:
-    """Whether it says so of itself; a null value of the header says so too."""
+    """Whether a record calls itself an envelope; a null value of the header counts too."""
     return any(name == HEADER for name, _ in record.headers)
 
 
 def read(history: History, record: Record) -> list[Part]:
-    """The parts of an envelope.
+    """Return the parts of an envelope.
 
     Raises:
         MalformedError: it has none that could be accepted.
@@ -131,7 +131,7 @@ def _refuse(constant: str) -> None:
 
 
 def number_of(output: Record) -> tuple[int, int] | None:
-    """Which part of how many an accepted record says it is; None = it says nothing that can be read."""
+    """Return the number of the part and the number of all parts that an accepted record states; None = nothing readable."""
     number, _, count = (output.header(PLACE) or b"").partition(b"/")
     if not (number.isdigit() and count.isdigit() and len(count) < 6) or not 1 <= int(number) <= int(count):
         return None

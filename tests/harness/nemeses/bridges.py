@@ -1,4 +1,4 @@
-"""What befalls a bridge, its links to both clusters, and the broker that it reads from."""
+"""Faults of a bridge, its links to both clusters, and the broker that it reads from."""
 
 import random
 import signal
@@ -35,12 +35,12 @@ class _OfBridge(OfSystem):
 
 
 class KilledBridge(_OfBridge):
-    """Its processes are killed again and again, at whatever they are doing."""
+    """The bridge's processes are killed again and again, at any moment."""
 
     name = "kill bridge"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """``times``: 0 = as the dice say."""
+        """``times``: 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(2, 5)
 
@@ -61,7 +61,7 @@ class BridgeKilledAtPoint(_OfBridge):
         self._point = point
 
     def strike(self) -> None:
-        """With the other one away it gets all partitions, and comes there."""
+        """Arm one process while the other one is away: it gets all partitions, and reaches the point."""
         for bridge_process in self._origin.processes:
             bridge_process.kill()
         process = self._rng.choice(self._origin.processes)
@@ -74,7 +74,7 @@ class BridgeKilledAtPoint(_OfBridge):
 
 
 class FrozenBridge(_OfBridge):
-    """A process sleeps past its session time-out with batches in its buffers; the other goes on; it wakes."""
+    """A process sleeps past its session time-out with batches in its buffers; the other continues; it wakes."""
 
     name = "freeze bridge"
 
@@ -105,7 +105,7 @@ class BrokenBridgeLink(_OfBridge):
     def strike(self) -> None:
         origin = self._origin
         number = origin.processes.index(origin.some_process(self._rng))
-        # Three of four times it is the one that messages cross.
+        # Three of four times it is a link that messages cross.
         links = origin.target_links if self._rng.random() < 0.75 else origin.broker.links
         link = links[number]
         before = link.struck
@@ -126,7 +126,7 @@ class CutAgainAndAgain(_OfBridge):
     name = "links of a bridge, cut again and again"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """``times``: 0 = as the dice say."""
+        """``times``: 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(5, 12)
 
@@ -182,4 +182,4 @@ NEMESES: Final[dict[str, Maker]] = {
     **{f"bridge-link-{how.replace(' ', '-')}": partial(_broken, how) for how in _LINKS},
     **{f"bridge-kill-at-{point}": partial(_killed_at, point) for point in POINTS},
 }
-"""Of rounds that have a bridge."""
+"""Nemeses of rounds that have a bridge."""

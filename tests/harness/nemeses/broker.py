@@ -1,4 +1,4 @@
-"""What befalls the broker itself: killed, frozen, put back in time."""
+"""Faults of the broker itself: killed, frozen, put back in time."""
 
 import random
 import time
@@ -10,9 +10,9 @@ from tests.harness.system import System
 
 BRIEF_S: Final = (3.0, 12.0)
 MEANWHILE_S: Final = (2.0, 8.0)
-"""Between an old copy and its return."""
+"""Seconds between an old copy and its return."""
 PAST_TRANSACTION_TIMEOUT_S: Final = 65.0
-"""The broker ends a transaction that is open for 60 s."""
+"""Seconds. The broker ends a transaction that is open for 60 s."""
 
 
 class KilledBroker(OfSystem):
@@ -51,9 +51,9 @@ class FrozenBroker(OfSystem):
 
 
 class BrokerWentBack(OfSystem):
-    """All of the broker's logs lose what they got in the last seconds; the workers, which run on, know more than it.
+    """All of the broker's logs lose the records of the last seconds; the workers, which run on, know more than it.
 
-    What producers had been told to be safe in that time no longer is: they send it again.
+    Acknowledged records of that time are gone: producers send them again.
     """
 
     name = "broker goes back"

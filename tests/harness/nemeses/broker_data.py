@@ -1,4 +1,4 @@
-"""What befalls the data of a broker: an old copy put back, one topic's tail lost, a topic made again."""
+"""Faults of a broker's data: an old copy put back, one topic's tail lost, a topic created again."""
 
 import shutil
 import time
@@ -13,9 +13,9 @@ from tests.support.kafka import WAIT_S
 
 
 class OldCopy:
-    """The broker goes on with an old copy of its folder, or of the partitions of some topics.
+    """The broker continues with an old copy of its folder, or of the partitions of some topics.
 
-    Call :meth:`take` first. All logs lose what they got since, consistently; or those of ``topics`` alone.
+    Call :meth:`take` first. All logs, or those of ``topics`` alone, lose the later records, consistently.
     """
 
     def __init__(self, broker: EmbeddedBroker, copy: Path, topics: tuple[str, ...] = ()) -> None:
@@ -54,7 +54,7 @@ class OldCopy:
             self._broker.start()
 
     def _folders(self) -> list[str]:
-        """The partitions' folders that are to be put back."""
+        """Return the partitions' folders that are to be put back."""
         return [
             path.name
             for path in sorted(self._copy.iterdir())
@@ -63,7 +63,7 @@ class OldCopy:
 
 
 def _bytes(data: Path, folders: list[str]) -> int:
-    """Size of the partitions' logs; segments are written from their beginning and not preallocated."""
+    """Return the size of the partitions' logs; segments are written from their beginning and not preallocated."""
     return sum(log.stat().st_size for name in folders for log in (data / name).glob("*.log"))
 
 

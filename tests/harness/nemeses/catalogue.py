@@ -46,7 +46,7 @@ def _state_of_the_future(system: System, rng: random.Random) -> Nemesis:
 
 
 def _busiest(system: System) -> tuple[WorkerProcess, Path]:
-    """The lane that has worked most, and its worker: its files have something in them."""
+    """Return the lane that has worked most, and its worker: its files are not empty."""
     found = [
         (sum(file.stat().st_size for file in current.parent.iterdir()), worker, current.parent)
         for worker in system.workers
@@ -90,18 +90,21 @@ _OF_LANES: Final[dict[str, Maker]] = {
     },
 }
 NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES, **several.NEMESES}
-"""By the names that ``--nemeses`` takes."""
+"""All nemeses, by the names that ``--nemeses`` takes."""
 NOT_BRIDGED: Final = ("broker-goes-back",)
-"""What the target had acknowledged to a bridge must stay there, or somebody sets the stopped bridge back (docs/bridges.md)."""
+"""Nemeses that a round with a bridge leaves out: records that the target acknowledged to a bridge must stay, or somebody must set the
+stopped bridge back (docs/bridges.md).
+"""
 
 
 _OF_ONE_BROKER: Final = ("broker", "link-", "right-denied")
-"""In the names of nemeses that befall the one broker, a link to it, or what it allows: brokers ask one another before they know
-whom they may answer."""
+"""Parts of the names of nemeses that strike the one broker, a link to it, or its rules: brokers ask one another before they know whom they
+may answer.
+"""
 
 
 def fitting(workload: str, brokers: int = 1) -> list[str]:
-    """Those that a round with this workload may have; empty = any that needs no other cluster."""
+    """Return the nemeses that a round with this workload may have; empty = any that needs no other cluster."""
     if brokers > 1:
         of_lanes = [lane for lane in _OF_LANES if not any(part in lane for part in _OF_ONE_BROKER)]
         return [*several.NEMESES, *of_lanes]

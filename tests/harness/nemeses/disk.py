@@ -1,4 +1,4 @@
-"""What befalls the disk of a worker in the middle of a round: sealed, full."""
+"""Faults of a worker's disk in the middle of a round: sealed, full."""
 
 import random
 from typing import Final
@@ -8,11 +8,11 @@ from tests.harness.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
 SEEN: Final = "cannot be written"
-"""What a worker says of such a disk."""
+"""Part of a worker's log line about such a disk."""
 
 
 class SealedFolder:
-    """A worker finds all of its state read-only when it starts; it must say so and end."""
+    """A worker finds all of its state read-only when it starts; it must log this and end."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
         self.name = "state sealed"
@@ -36,7 +36,7 @@ class SealedFolder:
 
 
 class FilledDisk:
-    """The disk of a worker fills up under it: its lanes wait and say why, and nothing is lost."""
+    """The disk of a worker fills up under it: its lanes wait and report the reason, and nothing is lost."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
         self.name = "disk full"
@@ -46,7 +46,7 @@ class FilledDisk:
         self._disk: FullDisk | None = None
 
     def strike(self) -> None:
-        """Give it a small disk, and fill that when its lanes are open."""
+        """Give the worker a small disk, and fill that when its lanes are open."""
         worker = self._worker
         worker.kill()
         self._disk = FullDisk(worker, self._folder)

@@ -1,4 +1,4 @@
-"""What befalls the link between a worker and the broker: cut, slow, dead without a word."""
+"""Faults of the link between a worker and the broker: cut, slow, dead without a word."""
 
 import random
 import time
@@ -10,12 +10,12 @@ from tests.harness.system import System
 
 How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]
 HOLD_S: Final = (2.0, 14.0)
-"""From what a retry bridges to past the session time-out."""
+"""Seconds: from a time that a retry bridges to past the session time-out."""
 DELAY_S: Final = (0.05, 0.6)
 
 
 def break_link(link: TcpProxy, how: How, rng: random.Random) -> None:
-    """Disturb a link until somebody opens it."""
+    """Disturb a link until it is opened again."""
     match how:
         case "cut":
             link.cut()

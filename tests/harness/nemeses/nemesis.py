@@ -1,4 +1,4 @@
-"""What all faults have in common."""
+"""The interface of all faults."""
 
 import contextlib
 import random
@@ -13,19 +13,19 @@ class Nemesis(Protocol):
 
     name: str
     struck: int
-    """How often it really struck: counted after the effect was seen."""
+    """Number of real strikes: counted after the effect was seen."""
 
     def strike(self) -> None:
-        """Make it happen; returns when it has."""
+        """Strike; return when the fault has happened."""
         ...
 
     def heal(self) -> None:
-        """Undo it. May be called again, and without a strike."""
+        """Undo the fault. May be called again, and without a strike."""
         ...
 
 
 class OfSystem:
-    """A nemesis that acts on a whole system. ``name``: where the class alone does not say it."""
+    """A nemesis that acts on a whole system. ``name``: needed if the class alone does not name it."""
 
     name = ""
 
@@ -36,7 +36,7 @@ class OfSystem:
         self._rng = rng
 
     def heal(self) -> None:
-        """Undo nothing: the strike itself does."""
+        """Do nothing: the strike undoes itself."""
 
 
 AnyNemesis = TypeVar("AnyNemesis", bound=Nemesis)

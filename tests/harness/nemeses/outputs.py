@@ -1,4 +1,4 @@
-"""What befalls the topics that a worker writes to: deleted, too small, a right revoked."""
+"""Faults of the topics that a worker writes to: deleted, too small, a right revoked."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ class AlteredTopic:
     """A setting of a topic keeps its writers from writing, until it is healed."""
 
     def __init__(self, bootstrap: str, topic: str, setting: str, value: str, healed: str) -> None:
-        """``healed`` is the value that it gets back."""
+        """``healed`` is the value that the setting gets back."""
         self.name = f"{topic}: {setting} = {value}"
         self.struck = 0
         self._bootstrap = bootstrap
@@ -55,7 +55,7 @@ class AlteredTopic:
 
     @classmethod
     def small(cls, bootstrap: str, topic: str, bytes_max: int) -> "AlteredTopic":
-        """The topic takes small batches only."""
+        """Return a fault that makes the topic take small batches only."""
         return cls(bootstrap, topic, "max.message.bytes", str(bytes_max), "1048588")
 
     def strike(self) -> None:

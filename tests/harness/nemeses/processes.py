@@ -1,4 +1,4 @@
-"""What befalls worker and producer processes: killed, frozen, killed or frozen at a point, coming and going."""
+"""Faults of worker and producer processes: killed, frozen, killed or frozen at a point, coming and going."""
 
 import random
 import shutil
@@ -12,9 +12,9 @@ from tests.harness.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
 POINT_LIMIT_S: Final = 180.0
-"""For a worker to start, get lanes, and reach a point under traffic."""
+"""Seconds for a worker to start, get lanes, and reach a point under traffic."""
 FREEZE_S: Final = (11.0, 14.0)
-"""Past the session time-out of 10 s."""
+"""Seconds past the session time-out of 10 s."""
 
 OPENING_POINTS: Final = (
     "opening",
@@ -31,7 +31,7 @@ BATCH_POINTS: Final = (
 
 
 class KilledWorkers(OfSystem):
-    """Some workers are killed at whatever they are doing; healed, they run again, with their old state."""
+    """Some workers are killed at any moment; healed, they run again, with their old state."""
 
     name = "kill"
 
@@ -84,7 +84,7 @@ class KilledAtPoint(OfSystem):
             # With its state it would have next to nothing to restore.
             shutil.rmtree(self._system.state_folder(worker), ignore_errors=True)
         if self._point == "re-slotting":
-            # Rings change their size when all live workers state the same: this one is alone.
+            # Rings change their size when all live workers state the same size: this worker is alone.
             for other in self._system.workers:
                 other.kill()
             environment |= self._system.other_size(self._rng)
@@ -94,7 +94,7 @@ class KilledAtPoint(OfSystem):
         self.struck += 1
 
     def heal(self) -> None:
-        """Start it without the point, and those that made room for it."""
+        """Start the worker without the point, and those that made room for it."""
         if self._worker is not None:
             for worker in self._system.workers:
                 if not worker.running:
@@ -105,16 +105,16 @@ class KilledAtPoint(OfSystem):
 
 
 class FrozenWorker(OfSystem):
-    """A worker sleeps past the session time-out, its lanes go to others, and it wakes. It may hold a transaction."""
+    """A worker sleeps past the session time-out, its lanes pass to others, and it wakes. It may hold a transaction."""
 
     def __init__(self, system: System, rng: random.Random, point: str = "") -> None:
-        """With a point it is frozen exactly there."""
+        """With a point, the worker is frozen exactly there."""
         super().__init__(system, rng, f"freeze at {point}" if point else "freeze")
         self._point = point
         self._worker: WorkerProcess | None = None
 
     def strike(self) -> None:
-        """Freeze one and let the time-out pass: that is the fault, and nothing tells when it has happened."""
+        """Freeze a worker and let the time-out pass: that is the fault, and nothing shows when it has happened."""
         worker = self._worker = self._system.some_worker(self._rng)
         if self._point:
             worker.kill()

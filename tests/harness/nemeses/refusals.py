@@ -1,4 +1,4 @@
-"""What the broker refuses to a running system, for a while: larger batches, the right to write."""
+"""Faults in which the broker refuses something to a running system for a while: larger batches, the right to write."""
 
 import random
 import time
@@ -23,9 +23,9 @@ from tests.support.kafka import WAIT_S
 from tests.support.worker import wait_for
 
 HOLD_S: Final = (1.0, 6.0)
-"""After the first refusal was seen."""
+"""Seconds after the first refusal was seen."""
 LIMIT_BYTES: Final = (400, 1_500)
-"""A few records fit, a batch does not."""
+"""Bytes: a few records fit, a batch does not."""
 
 
 class SmallOutput(OfSystem):
@@ -81,7 +81,7 @@ class DeniedRight(OfSystem):
             self._denied = False
 
     def _deny(self) -> None:
-        # A resource without any rule is open to all; with one it is closed to all that no rule allows.
+        # A resource without a rule is open to all; with one it is open only to users that a rule allows.
         rules = [
             (AclOperation.ALL, AclPermissionType.ALLOW),
             (AclOperation.WRITE, AclPermissionType.DENY),
@@ -96,19 +96,19 @@ class DeniedRight(OfSystem):
 
 
 def _accepting(system: System, rng: random.Random) -> Workload:
-    """An address at which there is always something new to accept, and so to be refused."""
+    """Choose an address that always has something new to accept, and so to be refused."""
     return rng.choice(
         [workload for workload in system.workloads if not any(plan.id_space for plan in workload.plans)]
     )
 
 
 def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
-    """Strike, and wait until a worker says that it met this error."""
+    """Strike, and wait until a worker logs this error."""
 
     def told() -> int:
         return sum(worker.log_file.read_text().count(error) for worker in system.workers)
 
-    # A lane that opens now would go by the limit at once, and meet no error.
+    # A lane that opens now would respect the limit at once, and meet no error.
     workers = system.live_workers()
     wait_for(lambda: all(worker.health()[0] == 200 for worker in workers), system.report)
     before = told()

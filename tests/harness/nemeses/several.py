@@ -1,4 +1,4 @@
-"""What befalls a cluster of three brokers: leaders killed, frozen and moved, and copies that are not enough."""
+"""Faults of a cluster of three brokers: leaders killed, frozen and moved, and too few copies."""
 
 import random
 import time
@@ -10,9 +10,9 @@ from tests.harness.nemeses.nemesis import Nemesis, OfSystem
 from tests.harness.system import System
 
 DOWN_S: Final = (0.0, 4.0)
-"""After others lead, until it starts again."""
+"""Seconds from the takeover by others until it starts again."""
 TOO_FEW_S: Final = (3.0, 12.0)
-"""With one broker of three: nothing can be written, and nobody can be made leader."""
+"""Seconds with one broker of three: nothing can be written, and nobody can be made leader."""
 
 
 class _OfSeveral(OfSystem):
@@ -21,7 +21,7 @@ class _OfSeveral(OfSystem):
         self._cluster = system.several
 
     def _one(self) -> Node:
-        """A leader of what the round is about, or of what offsets and transactions are kept in."""
+        """Choose a leader of the round's topics, or of the topics that keep offsets and transactions."""
         inner = ("__transaction_state", "__consumer_offsets")
         topics = [workload.name for workload in self._system.workloads]
         chosen = self._rng.choice(
@@ -30,7 +30,7 @@ class _OfSeveral(OfSystem):
         return self._cluster.busiest(chosen)
 
     def heal(self) -> None:
-        """All run, and all copies are in step: else the next one may strike the last copy."""
+        """Start all brokers, and wait until all copies are in step: else the next nemesis may strike the last copy."""
         self._cluster.start()
 
 
@@ -48,7 +48,7 @@ class KilledLeader(_OfSeveral):
 
 
 class FrozenLeader(_OfSeveral):
-    """A broker freezes until others lead, and then goes on as if it were still the leader."""
+    """A broker freezes until others lead, and then continues as if it were still the leader."""
 
     name = "freeze leader"
 
@@ -75,7 +75,7 @@ class RollingRestart(_OfSeveral):
     name = "rolling restart"
 
     def strike(self) -> None:
-        """One after the other, when all copies are in step again."""
+        """Restart one after the other, when all copies are in step again."""
         for node in self._rng.sample(self._cluster.nodes, len(self._cluster.nodes)):
             node.stop(90)
             self._cluster.start()
@@ -83,7 +83,7 @@ class RollingRestart(_OfSeveral):
 
 
 class TooFewCopies(_OfSeveral):
-    """Two brokers of three are killed: what the third leads cannot be written, the rest has no leader."""
+    """Two brokers of three are killed: the partitions of the third cannot be written, the others have no leader."""
 
     name = "too few copies"
 
@@ -107,12 +107,12 @@ class PowerCut(_OfSeveral):
 
 
 class MovedLeaders(_OfSeveral):
-    """Leaders go home while all brokers run, as they do after a restart where nobody has switched that off."""
+    """Leaders move home while all brokers run, as they do after a restart unless somebody has switched that off."""
 
     name = "move leaders"
 
     def strike(self) -> None:
-        """Move them away by a restart, and then home at once."""
+        """Move leaders away by a restart, and then home at once."""
         node = self._one()
         node.stop(90)
         self._cluster.start()

@@ -1,6 +1,6 @@
-"""What befalls the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full.
+"""Faults of the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full.
 
-``folder`` is that of one lane, except for :class:`FullDisk`, which has that of the whole worker.
+``folder`` belongs to one lane; for :class:`FullDisk` it is that of the whole worker.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.support.worker import WorkerProcess
 
 DISK_MIB: Final = 64
 RESERVE_BYTES: Final = 256 * 1024
-"""What a process whose files may not grow may still write to one of them, such as its log."""
+"""Bytes that a process with a file size limit may still write to a file, such as its log."""
 
 Damage = Literal["garble", "truncate", "remove"]
 
@@ -29,7 +29,7 @@ class DeletedState:
     """The folder is deleted, under a running worker or while it is down."""
 
     def __init__(self, worker: WorkerProcess, folder: Path, *, down: bool) -> None:
-        """With ``down`` the worker is stopped by the strike and started by the healing."""
+        """With ``down`` the strike stops the worker, and the healing starts it."""
         self.name = "state deleted"
         self.struck = 0
         self._worker = worker
@@ -40,7 +40,7 @@ class DeletedState:
         if self._down:
             _stop(self._worker)
         assert any(self._folder.iterdir())
-        # RocksDB may make files meanwhile.
+        # RocksDB may create files meanwhile.
         while self._folder.exists():
             shutil.rmtree(self._folder, ignore_errors=True)
         self.struck += 1
@@ -62,7 +62,7 @@ class DamagedFiles:
         down: bool,
         damage: Damage = "garble",
     ) -> None:
-        """``pattern`` as of glob: ``*.sst``, ``*.log`` (the write-ahead log), ``MANIFEST-*``, ``CURRENT``."""
+        """``pattern``: a glob, such as ``*.sst``, ``*.log`` (the write-ahead log), ``MANIFEST-*``, ``CURRENT``."""
         self.name = f"state files {pattern}: {damage}"
         self.struck = 0
         self._worker = worker
@@ -73,7 +73,7 @@ class DamagedFiles:
         self._damage = damage
 
     def strike(self) -> None:
-        """Damage every file that the pattern names; there must be one with something in it."""
+        """Damage every file that the pattern names; one of them must not be empty."""
         if self._down and self._pattern == "*.log":
             self._worker.kill()  # stopped in order, it leaves an empty log
         elif self._down:
@@ -103,7 +103,7 @@ class DamagedFiles:
 
 
 class FutureFormat:
-    """The state record is one of a later version, which this one must not guess at. While the worker is down."""
+    """The state record is of a later version, which this one must not guess at. The worker is down meanwhile."""
 
     def __init__(self, worker: WorkerProcess, folder: Path) -> None:
         self.name = "state of a later version"
@@ -127,9 +127,9 @@ class FutureFormat:
 
 
 class ReadOnlyState:
-    """Nothing can be made in the folder any more; what a process has open stays writable, as on a real disk.
+    """Nothing can be created in the folder any more; open files stay writable, as on a real disk.
 
-    Where it is permitted a read-only mount over the folder. Else a file in its place.
+    The fault is a read-only mount over the folder, if mounting is permitted; else a file in its place.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -164,12 +164,12 @@ class ReadOnlyState:
 class FullDisk:
     """No room is left for the files of a worker.
 
-    Where mounting is permitted a small disk of their own, which is filled with a file; make it before the worker
-    starts, and :meth:`close` it at the end. Else, the worker's files may not grow any more.
+    If mounting is permitted, they get a small disk of their own, which is filled with a file. Make it before the worker starts, and
+    :meth:`close` it at the end. Otherwise the worker's files may not grow any more.
     """
 
     def __init__(self, worker: WorkerProcess, folder: Path) -> None:
-        """``folder`` is to hold all of the worker's state."""
+        """``folder`` will hold all of the worker's state."""
         self.name = "disk full"
         self.struck = 0
         self._worker = worker
@@ -195,7 +195,7 @@ class FullDisk:
             resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def close(self) -> None:
-        """Heal, and take the disk away: the worker is down."""
+        """Heal, and remove the disk; the worker is down."""
         self.heal()
         if self.mounted:
             _unmount(self._folder)
@@ -203,7 +203,7 @@ class FullDisk:
 
 
 def _fill(path: Path) -> bool:
-    """Write until there is no room; whether that was why it ended."""
+    """Write until an error; return whether the disk was full."""
     piece = bytes(64 * 1024)
     with path.open("wb", buffering=0) as file:
         while True:
@@ -224,15 +224,15 @@ def _mount(*arguments: str) -> bool:
 
 
 def _unmount(folder: Path) -> None:
-    """Also while a process has files open there."""
+    """Unmount, even while a process has files open there."""
     subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
 
 
 def _stop(worker: WorkerProcess) -> None:
-    """In order: nobody waits for the session of one that was killed."""
+    """Stop a worker in order: after a kill, the others would wait for its session to end."""
     if worker.running:
         code = worker.stop()
-        # One that has only begun to start ends by the signal itself.
+        # A process that has only begun to start is ended by the signal itself.
         assert code in {0, -signal.SIGTERM}, f"ended with {code}\n{worker.log()}"
 
 

@@ -1,1 +1,1 @@
-"""What producers send while faults strike: plans that a seed reproduces, and the program that carries them out."""
+"""Traffic of producers while faults strike: plans that a seed reproduces, and the program that executes them."""

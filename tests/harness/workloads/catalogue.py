@@ -1,4 +1,4 @@
-"""The workloads of a round: an address, its settings, and who produces for it."""
+"""The workloads of a round: an address, its settings, and its producers."""
 
 import random
 import zlib
@@ -11,7 +11,7 @@ from aiokafka.partitioner import murmur2
 from tests.harness.workloads.plan import Groups, Plan
 
 AMPLE: Final = 500_000
-"""A ring that nothing in a round can overflow: whatever is accepted twice has been forgotten.
+"""IDs of a ring that nothing in a round can overflow: an ID that is accepted twice was forgotten.
 
 It comes from the environment, so that a worker can be given another size.
 """
@@ -31,13 +31,15 @@ class Workload:
     targets: tuple[str, ...] = ()
     """Other addresses that parts of its transactions go to."""
     user_ids: str = ""
-    """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
+    """``check`` or ``ignore``: a bridge brings all messages from another cluster, with this option for IDs; empty = its producers send
+    here.
+    """
     lanes: int = 0
     """Key of the address; 0 = each partition is a lane."""
 
     @property
     def shown(self) -> str:
-        """Its name, for the line of a round."""
+        """Return its name for the line of a round."""
         return f"{self.name} (lanes = {self.lanes})" if self.lanes else self.name
 
     def lane_count(self, partitions: int) -> int:
@@ -58,14 +60,14 @@ class Workload:
         }
 
     def home(self, partitions: int) -> Callable[[bytes], int]:
-        """The partition where a group or an ID is at home, computed by others' code."""
+        """Return the function from a group or an ID to its home partition, computed by code of others."""
         if self.partitioner == "crc32":
             return lambda name: zlib.crc32(name) % partitions
         return lambda name: (murmur2(name) & 0x7FFFFFFF) % partitions
 
 
 def resending(name: str, rng: random.Random) -> Workload:
-    """Fifteen producers at once, killed by others, that resend everything in doubt."""
+    """Fifteen producers at once, killed by others, that send again everything in doubt."""
     plans = [
         Plan(name, f"{name}.{index}", f"r{index}", rng.randrange(2**31), 60, Groups.MANY, without_id_every=97)
         for index in range(15)
@@ -74,14 +76,14 @@ def resending(name: str, rng: random.Random) -> Workload:
 
 
 def twins(name: str, rng: random.Random) -> Workload:
-    """Two producers that send the same IDs at the same instant, each resending as well."""
+    """Two producers that send the same IDs at the same instant, each with duplicate sends as well."""
     seed = rng.randrange(2**31)
     plans = [Plan(name, f"{name}.{index}", "twin", seed, 800, Groups.ZIPF) for index in range(2)]
     return Workload(name, plans, divert=rng.random() < 0.5)
 
 
 def transactional(name: str, rng: random.Random) -> Workload:
-    """Producers whose transactions often abort, beside a plain one; what was aborted comes again."""
+    """Producers whose transactions often abort, beside a plain one; aborted messages are sent again."""
     plans = [
         Plan(name, f"{name}.{index}", f"t{index}", rng.randrange(2**31), 500, transactional=index < 2)
         for index in range(3)
@@ -99,7 +101,7 @@ def duplicates(name: str, rng: random.Random) -> Workload:
 
 
 def overflow(name: str, rng: random.Random) -> Workload:
-    """A ring of 300 IDs a lane and resends from far beyond it."""
+    """A ring of 300 IDs a lane, and duplicate sends from far beyond it."""
     plan = Plan(
         name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
     )
@@ -122,7 +124,7 @@ def misplaced(name: str, rng: random.Random) -> Workload:
         Plan(name, f"{name}.{number}", f"m{number}", rng.randrange(2**31), 600, partitioner=partitioner)
         for number, partitioner in enumerate(["consistent_random", "murmur2_random"])
     ]
-    # One group in two input partitions has no order between them; each producer has its own groups therefore.
+    # A group in two input partitions has no order between them, so each producer has its own groups.
     plans[1] = Plan(**{**_fields(plans[1]), "groups": Groups.MANY})
     return Workload(name, plans, divert=rng.random() < 0.5)
 
@@ -134,7 +136,10 @@ def crc32(name: str, rng: random.Random) -> Workload:
 
 
 def bridged(name: str, rng: random.Random) -> Workload:
-    """Producers on another cluster, with resends, transactions that abort, and messages without an ID; a bridge brings it all."""
+    """Producers on another cluster, whose messages a bridge sends here.
+
+    They include duplicate sends, aborted transactions, and messages without an ID.
+    """
     plans = [
         Plan(
             name, f"{name}.{index}", f"b{index}", rng.randrange(2**31), 400, Groups.ZIPF if index else Groups.MANY,
@@ -142,13 +147,13 @@ def bridged(name: str, rng: random.Random) -> Workload:
         )
         for index in range(3)
     ]  # fmt: skip
-    # A target that reads keys otherwise than the bridge does forwards most of what arrives.
+    # A target whose partitioner differs from the bridge's forwards most messages.
     partitioner, user_ids = rng.choice(["murmur2", "crc32"]), rng.choice(["check", "ignore"])
     return Workload(name, plans, partitioner=partitioner, divert=rng.random() < 0.5, user_ids=user_ids)
 
 
 def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> Workload:
-    """Fifteen producers of transactions with parts for all addresses, killed by others; they resend everything in doubt.
+    """Fifteen producers of transactions with parts for all addresses, killed by others; they send again everything in doubt.
 
     Most are at home where they arrive, by their key; some are forwarded; some have no key, or no ID.
     """
@@ -175,6 +180,6 @@ KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
     )
 }  # fmt: skip
 ON_REQUEST: Final = ("transfers", "bridged")
-"""Those that take more than an address of their own."""
+"""Workloads that need more than an address of their own."""
 FORWARDING: Final = ("ungrouped", "misplaced")
-"""Those whose records are forwarded."""
+"""Workloads whose records are forwarded."""

@@ -1,7 +1,7 @@
-"""What a producer did, in a file that outlives its SIGKILL.
+"""Journal of a producer, in a file that outlives its SIGKILL.
 
-A line before each send, a line for each outcome that is known. What has no outcome is in doubt: it may have been
-written or not, and whoever comes back sends it again.
+It has a line before each send, and a line for each outcome that is known. A send without an outcome is in doubt: it may have been written
+or not, and the next life of the producer sends it again.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ _NONE = b"-"
 
 
 class Entry(NamedTuple):
-    """One attempt."""
+    """One attempt to send."""
 
     token: bytes
     number: int
@@ -44,12 +44,12 @@ class Journal:
         self._file.write(b"o\t" + token + b"\t" + outcome.value.encode() + b"\n")
 
     def flush(self) -> None:
-        """Hand over to the operating system, which outlives us."""
+        """Write to the operating system, which outlives this process."""
         self._file.flush()
 
 
 def read(path: Path) -> list[Entry]:
-    """All attempts of a producer, in order; a last line that a kill cut off is left out, it was never acted upon."""
+    """Return all attempts of a producer, in order. A last line that a kill cut off is left out: nothing was done after it."""
     attempts: dict[bytes, Entry] = {}
     if not path.exists():
         return []
@@ -79,7 +79,7 @@ def doubt(path: Path, mark: int) -> None:
 
 
 def _mend(path: Path) -> None:
-    """Drop a last line that a kill cut off."""
+    """Remove a last line that a kill cut off."""
     if path.exists():
         end = path.read_bytes().rfind(b"\n") + 1
         with path.open("r+b") as file:
@@ -87,7 +87,7 @@ def _mend(path: Path) -> None:
 
 
 def sends(path: Path) -> list[Send]:
-    """The same, as the checker takes it."""
+    """Return the attempts in the form that the checker takes."""
     return [Send(item.token, item.id, item.group, item.outcome) for item in read(path)]
 
 

@@ -1,7 +1,7 @@
 """Traffic in message groups, made as Qpid's own group tests make it (``msg_group_test``).
 
-So many groups are open at once, interleaved; each message has its sequence number within its group, and the last one an
-end mark. Sizes and numbers are primes, so that no boundary of a group falls again and again on one of the code's own.
+Several groups are open at once, interleaved. Each message has its sequence number within its group, and the last one an end mark. Sizes and
+numbers are primes, so that no boundary of a group falls again and again on one of the code's own.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from tests.support import kafka
 
 
 class GroupMessage(NamedTuple):
-    """One message; what is ungrouped is a group of one whose name is not told to Kafka."""
+    """One message; an ungrouped message is a group of one whose name Kafka does not get."""
 
     label: str
     sequence: int
@@ -29,13 +29,13 @@ class GroupMessage(NamedTuple):
 
     @property
     def value(self) -> bytes:
-        """What a handler notes of it."""
+        """Value of the message, as a handler notes it."""
         return f"{self.label} {self.sequence} {int(self.last)}".encode()
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What traffic looks like.
+    """Shape of the traffic.
 
     Attributes:
         messages: How many.
@@ -55,13 +55,13 @@ class Shape:
 
 
 def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
-    """Messages in the order of sending; ``prefix`` sets the groups apart from other traffic's."""
+    """Return messages in the order of sending; ``prefix`` separates the groups from those of other traffic."""
     generator = random.Random(seed)
     numbers = itertools.count()
     made: list[GroupMessage] = []
     opened: list[tuple[str, int]] = []  # name and size
     sent: Counter[str] = Counter()
-    promised = 0  # made, or of a group that is open
+    promised = 0  # made, or due in an open group
     while len(made) < shape.messages:
         while promised < shape.messages and len(opened) < shape.interleave:
             size = min(_size(shape, len(sent), generator), shape.messages - promised)
@@ -72,7 +72,7 @@ def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
             made.append(GroupMessage(f"{prefix}-none-{next(numbers)}", 0, last=True, grouped=False))
             promised += 1
             continue
-        # A large group is not to be left over at the end, alone.
+        # Weights keep a large group from being left over alone at the end.
         weights = [size - sent[name] for name, size in opened] if shape.zipf else None
         [(name, size)] = generator.choices(opened, weights)
         made.append(GroupMessage(name, sent[name], last=sent[name] == size - 1))
@@ -89,12 +89,12 @@ def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
 
 
 def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
-    """How many messages each group has."""
+    """Return the number of messages of each group."""
     return dict(Counter(message.label for message in messages))
 
 
 def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], padding: int = 0) -> None:
-    """Write to the accepted topic what a worker would, and wait until all is there.
+    """Write to the accepted topic as a worker would, and wait until all is there.
 
     ``padding``: bytes that each has more, in a header, which no handler notes.
     """
@@ -106,7 +106,7 @@ def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], paddi
 def accept_in_transactions(
     bootstrap: str, address: str, messages: Sequence[GroupMessage], size: int = 17
 ) -> None:
-    """The same in transactions of so many, each third one preceded by one that is aborted."""
+    """Write the messages in transactions of ``size``, each third one preceded by an aborted one."""
     producer = _producer(bootstrap, {"transactional.id": kafka.unique("accepting")})
     producer.init_transactions(kafka.WAIT_S)
     for number, begin in enumerate(range(0, len(messages), size)):
@@ -122,7 +122,7 @@ def accept_in_transactions(
 
 
 class Flow(threading.Thread):
-    """Traffic at a steady rate, in a thread of its own, until it is stopped; what was sent by then is ``sent``."""
+    """Traffic at a steady rate, in a thread of its own, until it is stopped; ``sent`` holds the messages sent by then."""
 
     def __init__(self, bootstrap: str, address: str, messages: Sequence[GroupMessage], rate: float) -> None:
         """``messages``: more than are needed. ``rate``: messages a second."""
@@ -148,7 +148,7 @@ class Flow(threading.Thread):
         assert producer.flush(120) == 0
 
     def finish(self) -> dict[str, int]:
-        """Send no more; returns how many messages of each group were sent."""
+        """Stop sending; return how many messages of each group were sent."""
         assert self.is_alive(), "there was to be traffic until here: generate more"
         self.stop()
         return sizes(self.sent)

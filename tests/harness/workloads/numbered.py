@@ -11,9 +11,9 @@ LIMIT_S: Final = 240.0
 
 
 class Flow:
-    """What is sent to an address of one partition; each ID is due once, in order of its first arrival.
+    """Messages sent to an address of one partition; each ID is due once, in order of its first arrival.
 
-    One partition, so that the accepted topic must hold exactly that, in exactly that order.
+    With one partition the accepted topic must hold exactly that, in exactly that order.
     """
 
     def __init__(self, bootstrap: str, app_id: str, address: str) -> None:
@@ -34,7 +34,7 @@ class Flow:
         self._put(first, end, padding)
 
     def settle(self, worker: WorkerProcess) -> list[bytes | None]:
-        """Wait until all input is committed; returns the IDs that were accepted."""
+        """Wait until all input is committed; return the IDs that were accepted."""
         end = kafka.end_offsets(self.bootstrap, self.address)
         wait_for(
             lambda: max(0, *kafka.committed(self.bootstrap, self.app_id, self.address)) == end[0],
@@ -47,7 +47,7 @@ class Flow:
         return self.accepted()
 
     def accepted(self) -> list[bytes | None]:
-        """The IDs that were accepted, in order."""
+        """Return the IDs that were accepted, in order."""
         return [item.id for item in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
 
     def _put(self, first: int, end: int, padding: int) -> list[bytes]:
@@ -60,7 +60,7 @@ class Flow:
 
 
 def wrong(accepted: list[bytes | None], due: list[bytes | None]) -> dict[str, int]:
-    """What is wrong with what was accepted; all zero = exact, order included."""
+    """Return the errors in the accepted IDs; all zero = exact, order included."""
     return {
         "lost": len(set(due) - set(accepted)),
         "doubled": len(accepted) - len(set(accepted)),
@@ -73,7 +73,7 @@ EXACT: Final = {"lost": 0, "doubled": 0, "made up": 0, "out of order": 0}
 
 
 def wait_reason(worker: WorkerProcess, lane: str, *texts: str) -> str:
-    """Wait until health is 503 and names one of these of a lane; returns the reason."""
+    """Wait until health is 503 and names one of these reasons of a lane; return the reason."""
 
     def reason() -> str:
         return str(worker.health()[1].get("lanes", {}).get(lane, {}).get("reason", ""))

@@ -1,4 +1,4 @@
-"""What one producer sends. Pure: message n is the same in every incarnation of the producer, and in its twin."""
+"""Messages of one producer. Pure: message n is the same in every incarnation of the producer, and in its twin."""
 
 import base64
 import json
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, Self
 GROUPS_FEW = 3
 GROUPS_ZIPF = 500
 HUGE_BYTES = 700_000
-"""Below every limit of the broker: what is too large is another fault."""
+"""Size below every limit of the broker: larger messages are another fault."""
 PARTS_MOST = 6
 MALFORMED_EVERY = 211
-"""Of envelopes; they go to quarantine."""
+"""Each 211th envelope is malformed; it goes to quarantine."""
 EXTREME_EVERY = 50
-"""Of extreme values, each 50th is huge; the others are empty, null or small."""
+"""With extreme values, each 50th is huge; the others are empty, null or small."""
 
 
 class Groups(StrEnum):
-    """How messages are spread over groups."""
+    """Distributions of messages over groups."""
 
     NONE = "none"
     FEW = "few"
@@ -30,19 +30,19 @@ class Groups(StrEnum):
 
 
 class Message(NamedTuple):
-    """A message of a plan. ``number`` names what is sent; a resend has the number of its original."""
+    """A message of a plan. ``number`` names its content; a duplicate send has the number of its original."""
 
     number: int
     id: bytes | None
     group: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
-    """Beside that of its ID."""
+    """Headers beside that of its ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One producer's traffic; it goes on until it is told to stop."""
+    """One producer's traffic, which continues until it is stopped."""
 
     topic: str
     name: str
@@ -56,21 +56,21 @@ class Plan:
     """librdkafka's name for it; the default is what Java does."""
     resend_share: float = 0.2
     resend_reach: int = 1_000
-    """How far back resends reach, in messages of this producer."""
+    """Largest distance of duplicate sends from their originals, in messages of this producer."""
     id_space: int = 0
-    """So many different IDs only; 0 = no limit."""
+    """Number of different IDs; 0 = no limit."""
     without_id_every: int = 0
     """Each n-th message has no ID; 0 = all have one."""
     extreme: bool = False
     """Empty, null and huge values."""
     transactional: bool = False
     abort_share: float = 0.3
-    """Of transactions."""
+    """Share of transactions that are aborted."""
     parts_to: tuple[str, ...] = ()
     """Each message is an envelope, with parts for these addresses; none = plain messages."""
 
     def message(self, step: int) -> Message:
-        """What is sent at this step: something new, or something again."""
+        """Return the message of this step: a new one, or an earlier one again."""
         number = step
         if step and self._draw("resend", step) < self.resend_share:
             # Most resends follow soon: the distance is spread evenly over its orders of magnitude.
@@ -101,7 +101,7 @@ class Plan:
         return cls(**fields | {"groups": Groups(fields["groups"]), "parts_to": tuple(fields["parts_to"])})
 
     def _envelope(self, number: int, *, nameless: bool) -> Message:
-        """A transaction; its ID is on the envelope, on its last part, or on both; nameless = nowhere."""
+        """Return a transaction; its ID is on the envelope, on its last part, or on both; nameless = nowhere."""
         parts = [
             self._part(number, index) for index in range(1 + int(self._draw("parts", number) * PARTS_MOST))
         ]
@@ -116,7 +116,7 @@ class Plan:
         return Message(number, known, self._group(number), value, (("_RF_TX", b"json/1"),))
 
     def _part(self, number: int, each: int) -> dict[str, Any]:
-        """For one of the addresses, of one of many groups or of none, as text or as other bytes."""
+        """Return a part for one of the addresses, of one of many groups or of none, as text or as other bytes."""
         text, dice = f"{self.ids}/{number}/{each}", int(self._draw(f"part {each}", number) * 1_000)
         group = b"zipf-%d" % int(math.exp(self._draw(f"group {each}", number) * math.log(GROUPS_ZIPF)))
         value = (
@@ -148,7 +148,7 @@ class Plan:
         return (None, b"", b"\x00", b"%d" % number)[number % 4]
 
     def _draw(self, what: str, number: int) -> float:
-        """A number in [0, 1) that depends on the seed, the purpose and the number alone."""
+        """Return a number in [0, 1) that depends on the seed, the purpose and the number alone."""
         text = f"{self.seed}/{what}/{number}".encode()
         # CRC-32 is linear: similar texts give similar sums, which a multiplication mixes.
         return (zlib.crc32(text) * 0x9E3779B97F4A7C15 >> 20 & 0xFFFFFFFF) / 2**32

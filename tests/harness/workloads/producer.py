@@ -1,4 +1,4 @@
-"""A producer that may be killed at any moment and, when it comes back, sends again all that is in doubt.
+"""A producer that may be killed at any moment, and then sends again all that is in doubt.
 
 ``python -m tests.harness.workloads.producer BOOTSTRAP JOURNAL PLAN``; it ends on SIGTERM, all outcomes known.
 """
@@ -22,10 +22,10 @@ CHUNK = 200
 """Messages of one transaction, or between two looks at the clock."""
 FLUSH_S = 300.0
 TRANSACTION_TIMEOUT_MS = 15_000
-"""What a killed producer leaves open is aborted after this at the latest, and holds up readers until then."""
+"""Time after which the transaction of a killed producer is aborted at the latest; it holds up readers until then."""
 
 Step = tuple[int, Message]
-"""Which step of the plan it is, and what is sent."""
+"""Step of the plan, and its message."""
 
 
 class Traffic:
@@ -45,12 +45,12 @@ class Traffic:
             if item.outcome is not Outcome.OK and item.number not in answered
         ]
         self._flying: dict[bytes, Step] = {}
-        """Sent, with no outcome yet."""
+        """Messages that were sent, with no outcome yet."""
         self._answers: list[tuple[bytes, Outcome]] = []
         self.stopping = False
 
     def run(self) -> None:
-        """Send until told to stop, and until nothing is in doubt."""
+        """Send until the producer is stopped, and nothing is in doubt."""
         produce = self._transactions if self._plan.transactional else self._stream
         while not (self.stopping and not self._again):
             try:
@@ -58,7 +58,7 @@ class Traffic:
             except KafkaException as error:
                 print(f"{self._plan.name}: {error}: beginning anew", file=sys.stderr, flush=True)
                 time.sleep(0.5)  # a pace
-            # What a broken producer never told is in doubt.
+            # Sends without an answer of a broken producer are in doubt.
             self._end(Outcome.UNKNOWN)
 
     def _stream(self) -> None:
@@ -95,7 +95,7 @@ class Traffic:
         }
 
     def _chunks(self) -> Iterator[list[Step]]:
-        """What is in doubt first, then the plan, no faster than it says; ends when told to stop."""
+        """Yield messages in doubt first, then the plan at its rate, until the producer is stopped."""
         began, sent = time.monotonic(), 0
         while True:
             again, self._again = self._again[:CHUNK], self._again[CHUNK:]
@@ -108,7 +108,7 @@ class Traffic:
                 self._step += CHUNK
             yield chunk
             sent += len(chunk)
-            # A pace, not a wait for something: it is given up when the end is near.
+            # This sets the pace, and stops when the end is near.
             while not self.stopping and (ahead := began + sent / self._plan.rate - time.monotonic()) > 0:
                 time.sleep(min(0.05, ahead))
 
@@ -152,7 +152,7 @@ class Traffic:
         self._journal.flush()
 
     def _note(self, token: bytes, outcome: Outcome) -> None:
-        """What is not there, or may not be, is sent again under the same ID."""
+        """Note an outcome; a message that is not there, or may not be, is sent again under the same ID."""
         step = self._flying.pop(token)
         self._journal.outcome(token, outcome)
         if outcome is not Outcome.OK:
@@ -160,7 +160,7 @@ class Traffic:
 
 
 def _commit(producer: Producer) -> None:
-    """Commit; repeating is safe where librdkafka says so."""
+    """Commit; repeat the commit if librdkafka calls that safe."""
     while True:
         try:
             producer.commit_transaction(FLUSH_S)

@@ -1,4 +1,4 @@
-"""As :mod:`tests.simulator.conformance.transactions`: requests of a transaction, one by one, that come late or once more. They go by what the requests say."""
+"""Scripts like those of :mod:`tests.simulator.conformance.transactions`, but made of single requests that arrive late or repeated."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
@@ -12,10 +12,10 @@ WELL: Final = "well"
 
 
 class Side(Protocol):
-    """A cluster, real or simulated, a topic of one partition, and a transactional ID. What is refused for the moment is asked again.
+    """A cluster (real or simulated), a topic with one partition, and a transactional ID. Requests that are refused temporarily are retried.
 
-    Answers are :data:`WELL`, or another number if there is one, or :data:`NOT_IN_ONE` and the like. ``implicit``: what is written adds itself,
-    and the end raises the epoch.
+    Answers are :data:`WELL`, another number if there is one, or :data:`NOT_IN_ONE` and the like. ``implicit``: a write adds itself to the
+    transaction, and the end raises the epoch.
     """
 
     async def initialise(self) -> int: ...
@@ -29,35 +29,35 @@ class Side(Protocol):
     async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> Any: ...
 
     async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any:
-        """The transaction; where that raises it, by how much the epoch is another one."""
+        """End the transaction; return by how much the epoch rose, if the end raises it."""
         ...
 
     async def values(self) -> list[bytes]:
-        """All that a reader of committed data gets, when nothing is open."""
+        """Return all that a reader of committed data gets when no transaction is open."""
         ...
 
     async def committed(self) -> int | None: ...
 
 
 async def _ended(side: Side, epoch: int, *, implicit: bool = False) -> Any:
-    """Committed; until its markers are written it is not answered once more."""
+    """Commit twice: the second request is answered only after the markers are written."""
     await side.end(epoch, commit=True, implicit=implicit)
     return await side.end(epoch, commit=True, implicit=implicit)
 
 
 async def end_comes_in_the_next(side: Side) -> list[Any]:
-    """It ends that, whatever is written by then; the rest of it is refused."""
+    """An end request that arrives in the next transaction ends it; the remaining writes are refused."""
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
     told += [await side.end(epoch, commit=True), await side.end(epoch, commit=False)]
     told += [await side.add(epoch), await side.write(epoch, 1, b"two")]
-    told += [await side.end(epoch, commit=True)]  # the first one's
+    told += [await side.end(epoch, commit=True)]  # the first transaction's
     told += [await side.end(epoch, commit=True), await side.write(epoch, 2, b"three"), await side.values()]
     return told
 
 
 async def partition_is_added_once_more(side: Side) -> list[Any]:
-    """Behind the end it begins a transaction, in which there is nothing."""
+    """Adding the partition again after the end begins an empty transaction."""
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.end(epoch, commit=True)]
     told += [await side.add(epoch), await side.end(epoch, commit=False), await side.end(epoch, commit=True)]
@@ -66,18 +66,21 @@ async def partition_is_added_once_more(side: Side) -> list[Any]:
 
 
 async def offset_comes_in_the_next(side: Side) -> list[Any]:
-    """Between two transactions it is refused; within the next it counts."""
+    """An offset commit is refused between two transactions; within the next one it counts."""
     epoch = await side.initialise()
     told = [await side.add_group(epoch), await side.commit_offset(epoch, 7)]
     told += [await _ended(side, epoch), await side.commit_offset(epoch, 7)]
     told += [await side.add_group(epoch), await side.commit_offset(epoch, 9)]
-    told += [await side.commit_offset(epoch, 7)]  # the first one's
+    told += [await side.commit_offset(epoch, 7)]  # the first transaction's
     told += [await side.end(epoch, commit=True), await side.add_group(epoch), await side.committed()]
     return told
 
 
 async def record_comes_once_more(side: Side) -> list[Any]:
-    """It is there once, in whichever transaction it comes. Where it comes first, the partition takes what should be first then for a gap."""
+    """A repeated record is written once, whichever transaction it arrives in.
+
+    If it arrives first, the partition takes the real first record for a gap.
+    """
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await side.write(epoch, 0, b"one")]
     told += [await _ended(side, epoch), await side.add(epoch), await side.write(epoch, 1, b"two")]
@@ -88,7 +91,10 @@ async def record_comes_once_more(side: Side) -> list[Any]:
 
 
 async def record_comes_between(side: Side) -> list[Any]:
-    """Two transactions: it is refused, and so is the next one's; not so of another epoch."""
+    """A record between two transactions is refused, and so is the next transaction's first record.
+
+    With another epoch, records are accepted.
+    """
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one"), await _ended(side, epoch)]
     told += [await side.write(epoch, 0, b"one"), await side.add(epoch), await side.write(epoch, 1, b"two")]
@@ -100,7 +106,7 @@ async def record_comes_between(side: Side) -> list[Any]:
 
 
 async def initialised_once_more(side: Side) -> list[Any]:
-    """Who goes on with the epoch before is fenced, and its transaction aborted."""
+    """A producer that continues with the earlier epoch is fenced, and its transaction is aborted."""
     epoch = await side.initialise()
     told = [await side.add(epoch), await side.write(epoch, 0, b"one")]
     later = await side.initialise()
@@ -112,7 +118,7 @@ async def initialised_once_more(side: Side) -> list[Any]:
 
 
 async def each_end_raises_the_epoch(side: Side) -> list[Any]:
-    """The same end once more is answered, until the next transaction is begun; the other end is refused."""
+    """A repeated end is answered until the next transaction begins; the opposite end is refused."""
     epoch = await side.initialise()
     told = [
         await side.write(epoch, 0, b"one", implicit=True),
@@ -136,7 +142,7 @@ async def each_end_raises_the_epoch(side: Side) -> list[Any]:
 
 
 async def nothing_late_is_written(side: Side) -> list[Any]:
-    """Of the epoch before: neither behind the end nor in the next transaction."""
+    """Late writes of the earlier epoch are refused, both after the end and in the next transaction."""
     epoch = await side.initialise()
     told = [
         await side.write(epoch, 0, b"one", implicit=True),
@@ -168,7 +174,7 @@ async def nothing_late_is_written(side: Side) -> list[Any]:
 
 
 async def nothing_is_ended(side: Side) -> list[Any]:
-    """Where nothing was written: to abort it raises the epoch, to commit it is refused."""
+    """If nothing was written, an abort raises the epoch and a commit is refused."""
     epoch = await side.initialise()
     told = [await side.write(epoch, 0, b"one", implicit=True), await _ended(side, epoch, implicit=True)]
     told += [
@@ -219,4 +225,4 @@ SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
     ),
     "nothing is ended": (nothing_is_ended, [0, 1, NOT_IN_ONE, 1, FENCED, 2, 1, [b"one", b"two"]]),
 }  # fmt: skip
-"""By name: the script, and what it tells."""
+"""Scripts by name, each with the answers that it must return."""

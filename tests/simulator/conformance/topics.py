@@ -1,4 +1,4 @@
-"""As :mod:`tests.simulator.conformance.transactions`: of groups, retention and compaction."""
+"""Scripts like those of :mod:`tests.simulator.conformance.transactions`, about groups, retention and compaction."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -17,37 +17,37 @@ class Side(Protocol):
     """A cluster, real or simulated."""
 
     topic: str
-    """With :data:`PARTITIONS`, of this script alone."""
+    """Has :data:`PARTITIONS` partitions; only this script uses it."""
 
     def member(self, listener: Any) -> Any:
-        """Of a group of this script's own, subscribed to the topic, not started."""
+        """Return a member of this script's own group, subscribed to the topic but not started."""
         ...
 
     def reader(self) -> Any:
-        """A consumer of committed data without a group, not started."""
+        """Return a consumer of committed data without a group, not started."""
         ...
 
     async def send(self, key: bytes, value: bytes) -> None:
-        """Into partition 0, in no transaction."""
+        """Write to partition 0 outside any transaction."""
         ...
 
     async def abort(self, key: bytes, value: bytes) -> None:
-        """The same in a transaction that is aborted; its marker is written."""
+        """Write to partition 0 in a transaction that is aborted, its marker included."""
         ...
 
     async def bounds(self) -> tuple[int, int]:
-        """Log start and high watermark of partition 0."""
+        """Return log start and high watermark of partition 0."""
         ...
 
     async def delete_below(self, offset: int) -> None: ...
 
     async def compact(self, count: int) -> None:
-        """Returns once compaction has left so many committed records of partition 0."""
+        """Return once compaction has left ``count`` committed records in partition 0."""
         ...
 
 
 class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
-    """What a member was told, in order."""
+    """Rebalance callbacks of one member, in order."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -68,7 +68,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 async def members_share_out(side: Side) -> list[Any]:
-    """Who was there is revoked before a newcomer is given anything, and by the old generation it is a member no more."""
+    """A member loses its partitions before a newcomer is assigned any. With its old generation it is a member no longer."""
     one, other = _Told(), _Told()
     first, second = side.member(one), side.member(other)
     await first.start()
@@ -92,7 +92,7 @@ async def members_share_out(side: Side) -> list[Any]:
 
 
 async def rebalance_is_no_no(side: Side) -> list[Any]:
-    """Who is asked to join the next generation is a member of this one until it does, if that is what is asked."""
+    """A member that is asked to rejoin stays a member until it does, if the question allows ``rebalancing``."""
     hold, held = asyncio.Event(), asyncio.Event()
 
     class Holding(_Told):
@@ -136,7 +136,7 @@ async def _read(side: Side, offset: int) -> list[bytes]:
 
 
 async def retention_moves_the_start(side: Side) -> list[Any]:
-    """What lies below is gone, and who asks for it is told so."""
+    """Retention deletes offsets below the start; a reader that asks for one of them gets an error."""
     for number in range(4):
         await side.send(b"k", b"%d" % number)
     told: list[Any] = [await side.bounds(), await _read(side, 1)]
@@ -153,7 +153,7 @@ async def retention_moves_the_start(side: Side) -> list[Any]:
 
 
 async def compaction_keeps_the_last(side: Side) -> list[Any]:
-    """Of each key the last committed record, at its offset; what was aborted replaces nothing."""
+    """Compaction keeps the last committed record of each key at its offset; aborted records replace nothing."""
     await side.send(b"one", b"1")
     await side.send(b"other", b"2")
     await side.send(b"one", b"3")
@@ -180,8 +180,8 @@ SCRIPTS: Final[Mapping[str, tuple[Script, list[Any]]]] = {
         [(0, 4), [b"1", b"2", b"3"], (2, 4), [b"2", b"3"], [1], (4, 5), [b"4"]],
     ),
 }  # fmt: skip
-"""By name: the script, and what it tells."""
+"""Scripts by name, each with the answers that it must return."""
 SLOW: Final[Mapping[str, tuple[Script, list[Any]]]] = {
     "compaction keeps the last": (compaction_keeps_the_last, [0, [b"2", b"3"]]),
 }
-"""A real broker's cleaner takes its time."""
+"""Scripts that wait for a real broker's cleaner, which takes its time."""

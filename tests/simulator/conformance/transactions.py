@@ -1,4 +1,4 @@
-"""Small scripts that a cluster answers in one way only, whether it is real or simulated. They go by aiokafka's interface and the product's questions."""
+"""Short scripts that a real and a simulated cluster must answer alike. They use aiokafka's interface and the product's own queries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,21 +15,21 @@ class Side(Protocol):
     """A cluster, real or simulated."""
 
     topic: str
-    """With one partition, of this script alone."""
+    """Has one partition; only this script uses it."""
     group: str
 
     def producer(self, name: str) -> Any:
-        """With a transactional ID of this name, not started."""
+        """Return a producer, not started, with a transactional ID of this name."""
         ...
 
     async def ends(self) -> tuple[int, int]:
-        """Last stable offset and high watermark."""
+        """Return last stable offset and high watermark."""
         ...
 
     async def committed(self) -> int | None: ...
 
     async def values(self) -> list[bytes]:
-        """All that a reader of committed data gets."""
+        """Return all that a reader of committed data gets."""
         ...
 
 
@@ -69,7 +69,7 @@ async def _refused(work: Awaitable[Any]) -> bool:
 
 
 async def fence_ends_the_formers_transaction(side: Side) -> list[Any]:
-    """Whoever takes the ID has the transaction under way aborted, and its commit refused."""
+    """A producer that takes over the transactional ID aborts the open transaction; the former owner's commit is refused."""
     former = await _started(side, "lane")
     await former.begin_transaction()
     told: list[Any] = [await _send(side, former, b"of the former")]
@@ -85,7 +85,7 @@ async def fence_ends_the_formers_transaction(side: Side) -> list[Any]:
 
 
 async def open_transaction_holds_readers_back(side: Side) -> list[Any]:
-    """What is committed behind it cannot be read before it ends; the high watermark shows it."""
+    """Records that are committed behind an open transaction cannot be read before it ends; the high watermark includes them."""
     slow, quick = await _started(side, "slow"), await _started(side, "quick")
     await slow.begin_transaction()
     told: list[Any] = [await _send(side, slow, b"slow")]
@@ -106,7 +106,7 @@ async def open_transaction_holds_readers_back(side: Side) -> list[Any]:
 
 
 async def readers_skip_what_was_aborted(side: Side) -> list[Any]:
-    """Its offsets are gone, and its marker has one."""
+    """The offsets of an aborted transaction stay unused, and its marker takes one more."""
     producer = await _started(side, "lane")
     await producer.begin_transaction()
     told: list[Any] = [await _send(side, producer, b"aborted")]
@@ -127,7 +127,7 @@ async def _commit_offset(side: Side, producer: Any, offset: int) -> None:
 
 
 async def offsets_follow_their_transaction(side: Side) -> list[Any]:
-    """They show once it is committed, and never if it is aborted."""
+    """Offsets appear once their transaction is committed, and never if it is aborted."""
     producer = await _started(side, "lane")
     await producer.begin_transaction()
     await _send(side, producer, b"committed")
@@ -152,7 +152,7 @@ async def offsets_follow_their_transaction(side: Side) -> list[Any]:
 
 
 async def fenced_write_is_refused(side: Side) -> list[Any]:
-    """Of an owner that was idle when it was fenced: nothing of it comes into the log, offsets neither."""
+    """An owner that was idle when it was fenced writes nothing into the log: neither records nor offsets."""
     former = await _started(side, "lane")
     later = await _started(side, "lane")
     await former.begin_transaction()
@@ -167,14 +167,14 @@ async def fenced_write_is_refused(side: Side) -> list[Any]:
 
 
 async def fence_after_the_commit_comes_too_late(side: Side) -> list[Any]:
-    """What was acknowledged stays, however soon somebody takes the ID."""
+    """An acknowledged commit stays, however soon another producer takes the ID."""
     former = await _started(side, "lane")
     await former.begin_transaction()
     await _send(side, former, b"of the former")
     await _commit_offset(side, former, 1)
     await former.commit_transaction()
     later = await _started(side, "lane")
-    # Taking the ID has waited for the markers.
+    # The takeover of the ID has waited for the markers.
     told: list[Any] = [await side.committed(), await side.ends(), await side.values()]
     await former.stop()
     await later.stop()
@@ -201,4 +201,4 @@ SCRIPTS: Final[Mapping[str, tuple[Callable[[Side], Awaitable[list[Any]]], list[A
         [1, (2, 2), [b"of the former"]],
     ),
 }
-"""By name: the script, and what it tells."""
+"""Scripts by name, each with the answers that it must return."""

@@ -1,10 +1,10 @@
-"""What must hold of a world of consumers that has settled: by what handlers did, and by every progress record that was ever committed.
+"""Invariants of a settled world of consumers, checked on handlers' runs and on every progress record that was ever committed.
 
-LOST, REPEATED, REORDERED, OVERLAPPED, REDONE, UNFENCED and EARLY are what :mod:`tests.harness.checker.groups` calls so. Here the cluster's
-own log says who held what and what was written when, so that nothing has to be excused: a repetition is one that a record forbids.
-UNHANDLED: a record says that a message is finished, and no handler finished it, nor is there a dead letter of it. FORGOTTEN: what one record
-says is finished, or a handler had finished when it was made, is missing in it. SILENT: a lease ran out although its
-holder was there and could write. STALE: a message of a topic that is gone was begun under a lease of the one that took its place.
+LOST, REPEATED, REORDERED, OVERLAPPED, REDONE, UNFENCED and EARLY mean the same as in :mod:`tests.harness.checker.groups`. Here the
+cluster's own log names each holder and the time of each write, so nothing has to be excused: a repetition is one that a record forbids.
+UNHANDLED: a record says that a message is finished, but no handler finished it and it has no dead letter. FORGOTTEN: a record lacks a
+message that an earlier record names as finished, or that a handler had finished when the record was made. SILENT: a lease ran out although
+its holder was there and could write. STALE: a message of a deleted topic was begun under a lease of the topic that replaced it.
 UNCONFIRMED: see :mod:`tests.simulator.lanes.membership`.
 """
 
@@ -25,11 +25,11 @@ from tests.simulator.sends.check import first_here, sends, untold
 from tests.simulator.sends.handlers import SendingHandling
 
 ENDS_S: Final = 4.5
-"""How long a holder may take to write, to learn from that whose its lease is, and to end what runs."""
+"""Seconds in which a holder must write, learn from the answer who holds its lease, and end its runs."""
 
 
 def faults(world: ConsumerWorld) -> list[str]:
-    """A line each; none if all is well."""
+    """Return a line for each violation; none if all is well."""
     found = [said for process in world.processes for said in process.rights.violations] + world.held_up
     found += [*([] if world.former else world.cluster.went_back), *_leaked(world)]
     letters = letters_of(world)
@@ -50,7 +50,7 @@ def faults(world: ConsumerWorld) -> list[str]:
 
 
 def _faults(of: Evidence) -> Iterable[str]:
-    """Of a partition, whichever topic it is of."""
+    """Judge a partition of one of the topics that had the name."""
     yield from _records(of)
     yield from _handled(of)
     yield from _groups(of)
@@ -61,7 +61,7 @@ def _faults(of: Evidence) -> Iterable[str]:
 
 
 def _leaked(world: ConsumerWorld) -> Iterable[str]:
-    """Producers are as many as there are partitions that somebody holds."""
+    """Check that no process has more producers than partitions that it holds."""
     for process in world.processes:
         held = {} if process.consumer is None else process.consumer.partitions
         if len(process.producers) > len(held):
@@ -69,7 +69,7 @@ def _leaked(world: ConsumerWorld) -> Iterable[str]:
 
 
 def held_up(world: ConsumerWorld, partition: int) -> list[str]:
-    """Of groups that have nothing to do with dead letters, what is not finished although those alone are refused."""
+    """Report unfinished messages of groups that need no dead letters, while only dead letters are refused."""
     messages, written = world.messages(partition), world.committed(partition)
     done = finished(written[-1]) if written else nothing
     waiting = {message.group for message in messages.values() if message.task not in FLOWING}
@@ -80,7 +80,7 @@ def held_up(world: ConsumerWorld, partition: int) -> list[str]:
 
 
 def _outlasting(of: Evidence) -> Iterable[str]:
-    """What runs of a lease that is another one's ends soon after its holder can know that; of one that is not sound, in the time to drain."""
+    """Check that runs under a lost lease end soon after the holder can know it, and under an unsound lease within the time to drain."""
     if not of.world.plan.heard:
         return
     awake = {process.name: process for process in of.world.processes}
@@ -100,7 +100,7 @@ def _outlasting(of: Evidence) -> Iterable[str]:
 
 
 def _end(of: Evidence) -> Iterable[str]:
-    """All is finished, and the group knows it."""
+    """Check that all messages are finished, and that the group knows it."""
     committed = of.world.cluster.committed(ACCEPTED, of.partition)
     if not of.written:
         yield f"LOST {of.name}: nobody has written its progress"
@@ -114,7 +114,7 @@ def _end(of: Evidence) -> Iterable[str]:
 
 
 def _records(of: Evidence) -> Iterable[str]:
-    """They never go back, and say what handlers did."""
+    """Check that records never go back, and agree with the runs of handlers."""
     done_by = [set(filter(done, of.messages)) for done in of.finished]
     for number, (before, after) in enumerate(pairwise(of.written)):
         forgotten = sorted(done_by[number] - done_by[number + 1])
@@ -143,7 +143,7 @@ def _records(of: Evidence) -> Iterable[str]:
 
 
 def _handled(of: Evidence) -> Iterable[str]:
-    """What a record forbids: nothing is begun that is finished, nor what is of another topic than the lease."""
+    """Check that nothing begins that a record forbids: a finished message, or one of another topic than the lease."""
     for run in of.stale:
         yield f"STALE {of.name}: {run} is of {of.of.topic_id}, its lease is not"
     following = sorted(of.first)
@@ -163,7 +163,7 @@ def _handled(of: Evidence) -> Iterable[str]:
 
 
 def _groups(of: Evidence) -> Iterable[str]:
-    """Of each holder: a group's messages in order, one at a time, each to its end before the next."""
+    """Check that each holder handles the messages of a group in order, one at a time, each to its end."""
     for token, runs in of.by_token.items():
         earlier = [of.last[number] for number in of.last if number < token]
         before: Finished = of.finished[max(earlier)] if earlier else nothing
@@ -191,7 +191,7 @@ def _groups(of: Evidence) -> Iterable[str]:
 
 
 def _again(of: Evidence) -> Iterable[str]:
-    """Another holder does what one has finished, though that one neither died nor was away for as long as a lease lasts."""
+    """Report repeated work of a second holder, if the first one neither died nor was away as long as a lease lasts."""
     if not of.world.plan.lasting:
         return
     ended: dict[int, Run] = {}
@@ -204,7 +204,7 @@ def _again(of: Evidence) -> Iterable[str]:
 
 
 def _mistaken(of: Evidence) -> Iterable[str]:
-    """What was taken for messages of the topic that was there before comes in order of its groups all the same."""
+    """Check that messages that were taken for the former topic's still come in the order of their groups."""
     groups: dict[tuple[int, bytes | None], Run] = {}
     for run in of.early:
         former = groups.get((run.token, run.group)) if run.group is not None else None

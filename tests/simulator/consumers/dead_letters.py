@@ -1,4 +1,4 @@
-"""What must hold of dead letters: one of a message, of those that deserve it."""
+"""Invariants of dead letters: at most one for a message, and only for messages that deserve it."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tests.simulator.consumers.handlers import HANDLED, IN_VAIN
 from tests.simulator.schedules import Kind
 
 FLOWING: Final = frozenset({"ok", "release"})
-"""What comes of messages that no dead letter is ever due for."""
+"""Outcomes of messages that never need a dead letter."""
 
 
 def dead_letters(of: Evidence) -> Iterable[str]:
@@ -19,7 +19,7 @@ def dead_letters(of: Evidence) -> Iterable[str]:
         if count > 1:
             yield f"DOUBLED {of.name}: {count} dead letters of {offset}"
         if of.of.until < math.inf:
-            continue  # attempts go on until it is known that the topic is gone, and are not followed any more
+            continue  # attempts continue until the deletion is noticed, and are not followed here
         handled = any(run.offset == offset and run.outcome == HANDLED for run in of.runs)
         died = _died(of, offset)
         if count and message.task in flowing and died < of.world.plan.max_attempts:
@@ -39,9 +39,9 @@ def dead_letters(of: Evidence) -> Iterable[str]:
 
 
 def _killers_alone(of: Evidence) -> bool:
-    """Whether processes die, of one message only, and not so easily that there is no time to find out of which.
+    """Whether processes die of one message only, and late enough to find out of which.
 
-    Where two messages are deadly, an innocent one's last attempt may be beside the second, which nobody suspects yet.
+    If two messages are deadly, an innocent one's last attempt may run beside the second, which nobody suspects yet.
     """
     plan = of.world.plan
     deadly = [task for happening in plan.happenings for task in happening.messages if task.outcome == "kill"]
@@ -50,9 +50,9 @@ def _killers_alone(of: Evidence) -> bool:
 
 
 def _died(of: Evidence, offset: int) -> int:
-    """How many attempts at it did not end, or nobody knows that they did.
+    """Count the attempts at a message that did not end, or whose end nobody knows.
 
-    Of each holder there may be one that it had written, and died before it began it.
+    Each holder may have written one attempt and died before it began it.
     """
     count = known = 0
     for token in of.last:

@@ -1,4 +1,4 @@
-"""What is known of a partition of the accepted topic in the end: its messages, what handlers did, and every record of it that was ever committed."""
+"""Evidence about a partition of the accepted topic: its messages, what handlers did, and every record of it that was ever committed."""
 
 import math
 from collections import defaultdict
@@ -16,12 +16,12 @@ class Letter(NamedTuple):
     """A dead letter."""
 
     transaction: int
-    """In which it was written, counted; of one transactional ID all of a message."""
+    """Number of the transaction that wrote it; all dead letters of a message have one transactional ID."""
     at: float
 
 
 def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
-    """By the number of their message."""
+    """Return the dead letters by the number of their message."""
     found: dict[bytes, list[Letter]] = defaultdict(list)
     for log in world.letters:
         for item in log.committed():
@@ -32,10 +32,10 @@ def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
 
 
 class Evidence:
-    """Of one partition; where there were several topics of the name, of one of them.
+    """Evidence about one partition; if several topics had the name, of one of them.
 
-    Until it is known that the topic is another one, messages of the new one may be handled as if they were the old one's: they come again. What
-    was written of the old one after its end counts for nothing.
+    Until a replacement of the topic is noticed, messages of the new one may be handled as if they were the old one's; they come again.
+    Records of the old topic that were written after its end count for nothing.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Evidence:
         self.runs = [run for run in runs if run.token not in others and run.begin < of.until]
         self.first: dict[int, Written] = {}
         self.last: dict[int, int] = {}
-        """By token: its first record, and the place of its last."""
+        """First record of each token, and the place of its last."""
         for number, record in enumerate(self.written):
             self.first.setdefault(record.progress.token, record)
             self.last[record.progress.token] = number
@@ -72,7 +72,7 @@ class Evidence:
         self.trimmed = {
             offset for offset in deleted if offset in ended or letters.get(of.messages[offset].number)
         }
-        """Finished before anybody knew of the topic, and then deleted by retention: nobody can do it again."""
+        """Messages that were finished before the topic was noticed, and then deleted by retention: they cannot be repeated."""
         self.letters = {
             number: [item for item in known if begun_at <= item.at] for number, known in letters.items()
         }
@@ -81,7 +81,7 @@ class Evidence:
             self.by_token[run.token].append(run)
 
     def gone(self, offset: int) -> bool:
-        """Whether retention has deleted it before it was finished, and somebody has said so."""
+        """Whether retention deleted it before it was finished, and a log line reports that."""
         return offset in self.of.eaten and any(
             gap.names(ACCEPTED, self.partition, offset)
             for process in self.world.processes

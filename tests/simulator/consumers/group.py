@@ -1,4 +1,4 @@
-"""The consumer group whose members share out partitions by the product's own assignor."""
+"""A consumer group that assigns partitions with the product's own assignor."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,11 +7,11 @@ from ringfence_client.consumer.assignor import KeepingAssignor
 from tests.simulator.kafka.groups import Group, Place
 
 KEPT_SHARE: Final = 0.6
-"""Of generations in which the product's assignor shares out; in the others partitions are dealt out, so that many move."""
+"""Share of generations that use the product's assignor; in the others partitions are dealt out, so that many move."""
 
 
 class KeepingGroup(Group):
-    """As :class:`Group`; members say what they have."""
+    """A :class:`Group` whose members report what they have."""
 
     def __init__(self, *options: Any, topic: str, partitions: Callable[[], int]) -> None:
         super().__init__(*options)
@@ -19,7 +19,7 @@ class KeepingGroup(Group):
         self._partitions = partitions
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """As the assignor asks of a cluster."""
+        """Return the partitions that the assignor asks a cluster for."""
         return set(range(self._partitions()))
 
     def _assignment(self) -> dict[str, frozenset[Place]]:

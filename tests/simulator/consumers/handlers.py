@@ -12,9 +12,9 @@ HANDLED: Final = "ok"
 IN_VAIN: Final = "in vain"
 """Outcome of a message whose batch failed because of another one."""
 BACK_S: Final = 0.5
-"""After which a process that a message has killed is started again."""
+"""Seconds after which a process that a message has killed is started again."""
 FAILED_TIMES: Final = 1
-"""A message whose handler is to fail, or to release it, does so as often; then it is handled."""
+"""How often a handler fails or releases a message that is meant for it; then it handles the message."""
 
 
 @dataclass(eq=False, slots=True)
@@ -22,27 +22,27 @@ class Run:
     """A message in a handler."""
 
     life: ProcessLoop
-    """Of the process that it was in."""
+    """Life of the process that it was in."""
     process: str
     token: int
     partition: int
     offset: int
     group: bytes | None
     number: bytes
-    """Of the message, as it was sent: no other one has it, also at the same offset."""
+    """Number of the message, as it was sent: unique, even among messages at the same offset."""
     task: str
     begin: float
     turn: int
-    """Callbacks of the world until then."""
+    """Callbacks of the world until the run began."""
     end: float | None = None
-    """None = it runs."""
+    """None = it still runs."""
     outcome: str = ""
     batch: object = None
     """The same object for all messages of a batch; None = its handler had it alone."""
     first_of_batch: bool = True
     first_here: bool = True
     total: bytes = b""
-    """That it sent."""
+    """Total that it sent."""
     effects: object = None
     """Effects of its attempt; a batch shares them."""
 
@@ -59,10 +59,10 @@ class Handling:
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.lost: Lost | None = None
-        """Hears which groups a process does not have any more."""
+        """Called with the groups that a process does not have any more."""
 
     def ended(self, life: ProcessLoop, now: float) -> None:
-        """A process has: what ran in it runs no more."""
+        """End the runs of a process that has ended."""
         for run in self.runs:
             if run.life is life and run.end is None:
                 run.end, run.outcome = now, "died"
@@ -133,7 +133,10 @@ class Handling:
 
 
 async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
-    """For so long. Who is stubborn takes no notice when it is cancelled, but for leaving something out: whether it has not."""
+    """Work for so long; return whether nothing was left out.
+
+    A stubborn handler continues when it is cancelled, but leaves something out.
+    """
     until, whole = loop.time() + seconds, True
     while loop.time() < until:
         try:
@@ -146,7 +149,7 @@ async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
 
 
 async def _die(loop: Any) -> None:
-    """Of what the message is: at once, and nothing of the process goes on."""
+    """Kill the process of this message at once; nothing in it continues."""
     process = loop.process
     process.loops.after(0, process.kill)
     process.loops.after(BACK_S, process.start)

@@ -1,4 +1,4 @@
-"""What must hold from one holder to the next, whatever topic it is that they hold a partition of."""
+"""Invariants from one holder to the next, whichever topic the partition belongs to."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -8,11 +8,11 @@ from tests.simulator.consumers.world import ConsumerWorld, Written
 from tests.simulator.names import ACCEPTED
 
 LOOKED_S: Final = 0.5
-"""How old what is known of a lease may be when its holder is fenced, where requests are answered soon."""
+"""Maximum age in seconds of the knowledge of a lease when its holder is fenced, if requests are answered soon."""
 
 
 def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
-    """Tokens are one holder's each and rise; none was taken before its time, and nothing begins under one that another has followed."""
+    """Check that each token has one holder, tokens rise, no lease is taken early, and no token is used after the next one."""
     name, all_written = f"{ACCEPTED}/{partition}", world.committed(partition)
     holders: dict[int, str] = {}
     first: dict[int, Written] = {}
@@ -42,7 +42,10 @@ def takeovers(world: ConsumerWorld, partition: int) -> Iterable[str]:
 
 
 def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> Iterable[str]:
-    """Who was fenced although it had just written, where who fences could know that. It goes on, and nothing of it shows but for this."""
+    """Report holders that were fenced although they had just written, if the fencing process could know that.
+
+    Such a holder continues, and nothing else shows the violation.
+    """
     if not world.plan.quick:
         return
     for process in world.processes:
@@ -57,7 +60,7 @@ def _hasty(world: ConsumerWorld, partition: int, written: Sequence[Written]) -> 
 
 
 def _followed(world: ConsumerWorld, partition: int, first: dict[int, Written]) -> Iterable[str]:
-    """What begins under a token that another has followed; ``first``: the first record of each."""
+    """Report runs that begin under a token that another has followed; ``first``: the first record of each token."""
     following = sorted(first)
     for run in world.handling.runs:
         if run.partition != partition:

@@ -1,4 +1,4 @@
-"""What happens in a world of consumers."""
+"""Execution of the happenings in a world of consumers."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,7 @@ from tests.simulator.sends.world import STATE
 
 
 class ConsumerHappenings(Happenings):
-    """Of one world of consumers."""
+    """Happenings of one world of consumers."""
 
     first_request = "confirm"
     opening_requests = 15
@@ -35,7 +35,7 @@ class ConsumerHappenings(Happenings):
         }
 
     def send(self, what: Happening) -> None:
-        """Messages come into the accepted topic."""
+        """Write messages into the accepted topic."""
         records = [self._record(message, what.partition) for message in what.messages]
         if what.transaction:
             self._world.cluster.produce_in_transaction(
@@ -64,13 +64,16 @@ class ConsumerHappenings(Happenings):
             self._world.recreate()
 
     def _lose_tail(self, partition: int) -> None:
-        """Of what nobody has begun, where nobody holds it: what is in a handler then is another message than is there, and nobody can know."""
+        """Remove the tail of the log that nobody has begun, if nobody holds the partition.
+
+        With a holder, the message in a handler would differ from the one in the log, and nobody could know.
+        """
         world, consumers = self._world, [process.consumer for process in self._world.processes]
         transactions = world.cluster.transactions.known.values()
         held = any(consumer is not None and partition in consumer.partitions for consumer in consumers)
         if held or not all(
             transaction.at_rest for transaction in transactions
-        ):  # what is open may say that something is finished
+        ):  # an open one may call messages finished
             return
         known = [world.cluster.committed(ACCEPTED, partition) or 0]
         for item in world.committed(partition)[-1:]:
@@ -87,7 +90,7 @@ class ConsumerHappenings(Happenings):
         self._world.loops.after(what.seconds, self._take_letters, what)
 
     def _take_letters(self, what: Happening) -> None:
-        """Again. Until now all must have gone on that does not wait for a dead letter."""
+        """Accept dead letters again. Until now, everything that does not wait for a dead letter must have continued."""
         self._away.discard(what)
         if LETTERS not in self._world.cluster.refused:
             return  # it has healed before
@@ -97,7 +100,7 @@ class ConsumerHappenings(Happenings):
                 self._world.held_up += held_up(self._world, partition)
 
     def _refuse_target(self, what: Happening, _: Process) -> None:
-        """Nothing can be sent to this topic for a while."""
+        """Refuse writes to this topic for a while."""
         refused = self._world.cluster.refused
         refused.add(what.request)
         self._world.loops.after(what.seconds, refused.discard, what.request)
@@ -128,7 +131,7 @@ class ConsumerHappenings(Happenings):
         log.delete_below(gone.end)
 
     def _opens(self, network: Network) -> bool:
-        """Of the openings that do not hold yet one is about to fence: it has asked once before."""
+        """Whether a partition that does not hold yet is about to be fenced: its process has asked once before."""
         for process in self._world.processes:
             if process.network is network and process.consumer is not None:
                 held = process.consumer.held_partitions

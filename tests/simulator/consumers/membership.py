@@ -1,4 +1,4 @@
-"""What consumers must have asked of their group before they fence, and again before they write."""
+"""Checks that consumers ask their group before they fence, and again before they write."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,19 +8,20 @@ from tests.simulator.kafka.cluster import SimulatedCluster
 from tests.simulator.lanes.membership import Rights
 
 EXEMPT: Final[Any] = object()
-"""Who fences a lease back that it drains is no member for that partition any more; the lease itself says whether it may. It may come back
-meanwhile: who has fenced last takes nothing from anybody."""
+"""Exempts a process that fences a lease back in order to drain its partition: it is not a member for that partition, so the lease itself
+decides. It may become one again meanwhile: the process that fenced last takes nothing from anybody.
+"""
 
 
 class ConsumerRights(Rights):
-    """Of one process."""
+    """Checks of one process."""
 
     def __init__(self, draining: Callable[[int], bool], cluster: SimulatedCluster) -> None:
         super().__init__()
         self._openings: dict[asyncio.Task[Any], None] = {}
-        """That have fenced somebody."""
+        """Openings that have fenced somebody."""
         self.fences: list[tuple[int, float]] = []
-        """Of which partition, and when."""
+        """Partition and time of each fence."""
         self._draining = draining
         self._cluster = cluster
 
@@ -38,12 +39,12 @@ class ConsumerRights(Rights):
         opening = super().fence(transactional_id)
         if opening is not None and not opening.get_name().startswith(
             "progress"
-        ):  # a writer's, which takes back what it holds
+        ):  # a writer takes back a lease that it holds
             self._openings[opening] = None
         return opening
 
     def join(self) -> None:
-        """Everything is let go: what was being opened too."""
+        """Check that no opening continues when the process joins again and gives everything up."""
         self._openings = {opening: None for opening in self._openings if not opening.done()}
         if self._openings:
             self.violations.append(f"JOINED while {len(self._openings)} openings go on")

@@ -1,4 +1,4 @@
-"""What messages in a world of consumers are."""
+"""Messages in a world of consumers."""
 
 from typing import Final, NamedTuple
 
@@ -7,7 +7,7 @@ OUTCOMES: Final = ("ok",) * 12 + ("fail", "fail", "release", "retry", "reject", 
 
 
 class Task(NamedTuple):
-    """A message: its group, how long a handler has it, and what comes of that."""
+    """A message: its group, the time that a handler takes, and the outcome."""
 
     group: bytes | None
     seconds: float

@@ -1,4 +1,4 @@
-"""A process that consumes."""
+"""A simulated process that consumes."""
 
 import asyncio
 from collections.abc import Collection
@@ -16,11 +16,11 @@ from tests.simulator.process import Process
 READERS: Final = "readers"
 """The consumer group."""
 STARTED_AGAIN_S: Final = 1.0
-"""After it ended with an error, as whatever supervises it does."""
+"""Seconds until a process that ended with an error is started again, as its supervisor does."""
 
 
 class Consumer(Process):
-    """One, over all its lives."""
+    """One consumer process over all its lives."""
 
     rights: ConsumerRights
 
@@ -30,10 +30,10 @@ class Consumer(Process):
         super().__init__(*base)
         self.rights = ConsumerRights(self._draining, self.cluster)
         self.learned: list[tuple[int, float]] = []
-        """Of which partition, and when: what was to be read next is gone."""
+        """Partition and time of each discovery that the offset to be read next is gone."""
         self.consumer: GroupConsumer | None = None
         self.readers: dict[SimulatedReader, None] = {}
-        """In the order in which they were started."""
+        """Readers, in the order in which they were started."""
         self._options = options
         self.handling = handling
         self.state_cache = state_cache
@@ -41,7 +41,7 @@ class Consumer(Process):
 
     @property
     def joining(self) -> bool:
-        """It has let go of all, and waits for what the group gives it."""
+        """Whether the process has given up all partitions and waits for its assignment."""
         member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
         return member is not None and bool(member.joining)
 
@@ -97,7 +97,7 @@ class Consumer(Process):
         self.readers = {}
 
     def _draining(self, partition: int) -> bool:
-        """Whether it knows that the partition is not its own any more, or may not be: what it had of it, it only drains."""
+        """Whether the process only drains this partition, because it knows that the partition is or may be another's."""
         if self.consumer is None:
             return False
         held = self.consumer.held_partitions

@@ -1,4 +1,4 @@
-"""What is rare, and costs little to be about: small schedules of consumers that are diced apart."""
+"""Small schedules of consumers about rare events that are cheap to provoke, generated with separate dice."""
 
 import dataclasses
 import random
@@ -11,14 +11,14 @@ from tests.simulator.schedules import Happening, Kind
 
 
 def killer_beside(dice: random.Random) -> list[Happening]:
-    """A message ends its process at once, beside others that have run for a while: its death is known one time less than theirs."""
+    """A message ends its process at once, beside others that have run for a while. Its death is known one time less than theirs."""
     beside = burst(dice, dice.randint(1, 2), (0.5, 0.5, 2.5), ("ok",))
     deadly = Task(b"g%d" % dice.randrange(GROUPS), 0.0, "kill")
     return [beside, Happening(AGES, dice.uniform(0.3, 1.5), Kind.SEND, messages=(deadly,))]
 
 
 def as_its_time_is_up(dice: random.Random) -> list[Happening]:
-    """Who ends in order is away when its time to drain is up, and when its message is handled."""
+    """A process that ends in order is paused when its time to drain is up, and when its message is handled."""
     process = dice.randrange(2)
     stop = Happening(AGES, dice.uniform(0.3, 0.7), Kind.STOP, process=process, seconds=8.0)
     away = Happening(
@@ -28,7 +28,10 @@ def as_its_time_is_up(dice: random.Random) -> list[Happening]:
 
 
 def parked(dice: random.Random) -> list[Happening]:
-    """More comes of a group than is kept of it, and before that is read again the topic is another one, with more messages, of another group."""
+    """A group has more messages than are kept.
+
+    Before they are read again, another topic with more messages, of another group, takes its place.
+    """
     first = tuple(Task(b"g0", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(dice.randint(6, 9)))
     others = tuple(Task(b"g2", 0.02, "ok") for _ in range(4))
     then = tuple(Task(b"g1", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(16))
@@ -40,7 +43,10 @@ def parked(dice: random.Random) -> list[Happening]:
 
 
 def queued(dice: random.Random) -> list[Happening]:
-    """Somebody ends in order and cannot write for a while; who is to have its partition waits for a write of its own, and it writes again meanwhile."""
+    """A process ends in order and cannot write for a while.
+
+    The next holder waits for a write of its own; meanwhile the first one writes again.
+    """
     both = [dataclasses.replace(burst(dice, 1, (30.0,), ("ok",)), partition=number) for number in (0, 1)]
     ends = Happening(AGES, 1.0, Kind.STOP, process=dice.randrange(2), seconds=20.0)
     late = [Happening(AGES, 1.5, Kind.LATE, "end", count=1, seconds=value) for value in (SLOW_S, 20.0)]
@@ -49,7 +55,10 @@ def queued(dice: random.Random) -> list[Happening]:
 
 
 def taken_back(dice: random.Random) -> list[Happening]:
-    """A holder that could not write asks whose its lease is: and the group shares out meanwhile, or has put it out, and it does not know yet."""
+    """A holder that could not write asks who holds its lease.
+
+    Meanwhile the group rebalances, or has removed the holder without its knowledge.
+    """
     tasks = tuple(Task(b"g%d" % number, value, "ok") for number, value in enumerate((6.0, 0.0, 0.5, 1.0)))
     several = Happening(0, 0.0, Kind.SEND, messages=tasks[: dice.randint(2, 4)])
     refused = Happening(AGES, 3.0, Kind.REFUSED, dice.choice(("end", "produce")), count=1)
@@ -62,7 +71,7 @@ def taken_back(dice: random.Random) -> list[Happening]:
 
 
 def letter_under_way(dice: random.Random) -> list[Happening]:
-    """Somebody joins and is gone again, while dead letters are refused and a long handler keeps the partition."""
+    """A member joins and leaves again, while dead letters are refused and a long handler keeps the partition."""
     outcomes = ("ok", *(dice.choice(("reject", "hopeless")) for _ in range(2)))
     tasks = tuple(
         Task(b"g%d" % number, 0.0 if number else 6.0, outcome) for number, outcome in enumerate(outcomes)
@@ -83,4 +92,4 @@ APART: Final[Mapping[Theme, Mapping[str, Any]]] = {
     taken_back: {**LONG, "concurrency": 3, "lease_timeout": 20.0, "lease_idle": 20.0},
     letter_under_way: {**LONG, "partitions": 2, "concurrency": 3, "lease_timeout": 5.0, "max_attempts": 1},
 }
-"""And what is not diced of each: each happening says in which partition it is."""
+"""Options that are fixed for each theme; each happening names its partition."""

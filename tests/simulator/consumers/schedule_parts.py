@@ -1,4 +1,4 @@
-"""What small schedules of consumers are made of."""
+"""Building blocks of small schedules of consumers."""
 
 import random
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from tests.simulator.consumers.messages import GROUPS, Task
 from tests.simulator.schedules import Happening, Kind
 
 BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
-"""How long handlers have what is there while somebody is away: when they come back there must be something left to begin."""
+"""Seconds that handlers take while a process is away: when it returns, something must be left to begin."""
 SHORT_S: Final = (0.0,) * 4 + (0.02, 0.3, 0.3)
 """Shorter than any time that a run may take."""
 SLOW_S: Final = 6.0
@@ -34,5 +34,5 @@ def burst(
 
 
 def after(seconds: float, at: str = "") -> Happening:
-    """Nothing, for so long, or until a request of this name arrives."""
+    """Do nothing for so long, or until a request of this name arrives."""
     return Happening(AGES, seconds, Kind.CLOCK, at)

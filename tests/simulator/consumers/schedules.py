@@ -1,4 +1,4 @@
-"""What happens in a world of consumers, made from a seed."""
+"""Happenings of a world of consumers, made from a seed."""
 
 import dataclasses
 import random
@@ -42,11 +42,11 @@ TAKEN_OVER_SHARE: Final = 0.4
 HEARD: Final = frozenset({*CALM, Kind.SEND, Kind.PAUSE, Kind.EATEN})
 DISTURBED: Final = frozenset({Kind.LETTERS, Kind.REFUSED, Kind.LATE})
 FAULTS_SHARE: Final = 0.2
-"""Of small schedules that are about nothing but faults of any kind."""
+"""Share of the small schedules that are only about faults, of any kind."""
 APART_SHARE: Final = 0.1
-"""Of the other small ones that are about something rare, diced apart: what the rest is about stays as it is."""
+"""Share of the other small schedules that are about something rare; separate dice keep the rest of a schedule as it is."""
 CALM_SHARE: Final = 0.25
-"""Of schedules in which nothing is refused, lost, late or away: what happens to holders is what they do to one another."""
+"""Share of schedules in which nothing is refused, lost, late or away: only holders affect one another."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,18 +62,18 @@ class ConsumerSchedule(Schedule):
     handler_timeout: float = 0.0
     max_attempts: int = 3
     sends: bool = False
-    """Whether handlers send and keep states."""
+    """Whether handlers send messages and keep states."""
     batch: int = 0
     state_cache: int = 0
 
     @property
     def heard(self) -> bool:
-        """Whether all who are there are answered soon, whatever else happens."""
+        """Whether all processes that run are answered soon, whatever else happens."""
         return all(happening.kind in HEARD for happening in self.happenings)
 
     @property
     def quick(self) -> bool:
-        """Whether nothing comes between what somebody asks of a lease and its fence but the wait for its turn."""
+        """Whether only the wait for its turn comes between a process's look at a lease and its fence."""
         return all(
             happening.kind in (Kind.SEND, Kind.CLOCK, Kind.STOP)
             or (happening.kind is Kind.LATE and happening.at == "end")
@@ -82,9 +82,10 @@ class ConsumerSchedule(Schedule):
 
     @property
     def sends_fail(self) -> bool:
-        """Whether topics may refuse what handlers send. Then messages fail although their handlers ended well.
+        """Whether topics may refuse the messages that handlers send. Then messages fail although their handlers ended well.
 
-        One broker answers for all partitions at once in the three-request way. Such an error is also one of the progress topic.
+        A single broker answers for all partitions at once if transactions take three requests. Such an error is also one of the progress
+        topic.
         """
         kinds = {happening.kind for happening in self.happenings}
         alone = Kind.REFUSED in kinds and not (self.implicit and self.brokers == 1)
@@ -92,9 +93,9 @@ class ConsumerSchedule(Schedule):
 
     @property
     def lasting(self) -> bool:
-        """Whether every holder lives, and can write as often as it must to keep its lease, and to leave word of it.
+        """Whether every holder lives, and can write often enough to keep its lease and to record its progress.
 
-        Where transactions are written in five requests, an answer that nobody foresees leaves one open until its time is up.
+        If transactions take five requests, an unexpected answer leaves one open until its time-out.
         """
         kinds = {happening.kind for happening in self.happenings}
         away_s = max(
@@ -126,7 +127,7 @@ class ConsumerSchedule(Schedule):
 
 
 def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedule:
-    """The schedule of a seed; with so many faults, if it is said."""
+    """Return the schedule of a seed, with ``faults`` faults if that is given."""
     dice = random.Random(f"consumers {seed}")
     if faults is None and dice.random() < SMALL_SHARE:
         return in_its_way(small_schedule(seed, dice))
@@ -143,7 +144,7 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
 
 
 def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
-    """One that is about one thing."""
+    """Return a schedule that is about one thing."""
     if dice.random() < FAULTS_SHARE:
         partitions = 1
         happenings = [sending(dice, partitions, calm=False), *(fault(dice, partitions, 2) for _ in range(2))]
@@ -214,7 +215,7 @@ def sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
 
 
 def awakening(dice: random.Random) -> list[Happening]:
-    """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else; perhaps by another time of day."""
+    """A process is away in the middle of its work, and returns while another one opens the partition, perhaps with another time of day."""
     kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
     away = Happening(
         MOST_STEPS, 5.0, kind, dice.choice(AT_WORK), seconds=30.0, count=dice.randrange(3), pinned=True

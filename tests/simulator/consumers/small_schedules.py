@@ -1,4 +1,4 @@
-"""Small schedules of consumers: one partition or two, two processes, some messages, and one thing that happens."""
+"""Small schedules of consumers: one or two partitions, two processes, some messages, and one event."""
 
 import dataclasses
 import random
@@ -11,12 +11,12 @@ from tests.simulator.schedules import CALM, MOST_STEPS, Happening, Kind, belated
 
 AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
-"""How long dead letters are."""
+"""Seconds for which dead letters are refused."""
 LONG_S: Final = 30.0
 
 
 def clocks(dice: random.Random) -> list[Happening]:
-    """Perhaps it is another time of day for somebody."""
+    """Perhaps set another time of day on some processes."""
     return [
         Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
         for process in range(2)
@@ -25,7 +25,7 @@ def clocks(dice: random.Random) -> list[Happening]:
 
 
 def taken_over(dice: random.Random) -> list[Happening]:
-    """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else."""
+    """A process is away in the middle of its work, and returns while another one opens the partition."""
     kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
     away = Happening(
         MOST_STEPS, 5.0, kind, dice.choice(AWAY_AT), seconds=30.0, count=dice.randrange(3), pinned=True
@@ -34,7 +34,7 @@ def taken_over(dice: random.Random) -> list[Happening]:
 
 
 def stopped(dice: random.Random) -> list[Happening]:
-    """The holder ends in order, or loses the partition, in the middle of a long message; who comes next reads slowly."""
+    """The holder ends in order, or loses the partition, during a long message; the next holder reads slowly."""
     lost = Happening(
         MOST_STEPS, dice.choice((0.3, 1.0)), dice.choice((Kind.STOP, Kind.REBALANCE)),
         process=dice.randrange(2), seconds=2.0,
@@ -44,7 +44,7 @@ def stopped(dice: random.Random) -> list[Happening]:
 
 
 def killers(dice: random.Random) -> list[Happening]:
-    """Some messages end the process that handles them."""
+    """Send messages, some of which end the process that handles them."""
     several = burst(dice, dice.randint(2, 4), SHORT_S, ("ok", "ok", "fail"))
     deadly = [
         Task(b"g%d" % dice.randrange(GROUPS), dice.choice(SHORT_S), "kill") for _ in range(dice.randint(1, 2))
@@ -55,7 +55,7 @@ def killers(dice: random.Random) -> list[Happening]:
 
 
 def sick(dice: random.Random) -> list[Happening]:
-    """Nothing can be written for a while; then somebody dies of something else."""
+    """Nothing can be written for a while; then a process dies for another reason."""
     kinds = dice.choice((("produce", "end"), ("end", "end"), ("offsets", "end")))
     refused = Happening(MOST_STEPS, 3.0, Kind.REFUSED, kinds[0], count=dice.randint(1, 6))
     died = Happening(MOST_STEPS, 5.0, Kind.CRASH, kinds[1], seconds=0.5)
@@ -63,13 +63,13 @@ def sick(dice: random.Random) -> list[Happening]:
 
 
 def refused_letters(dice: random.Random) -> list[Happening]:
-    """The topic of dead letters takes none for a while."""
+    """The dead-letter topic refuses writes for a while."""
     letters = Happening(*gap(dice), Kind.LETTERS, seconds=REFUSED_S)
     return [letters, burst(dice, dice.randint(3, 5), SHORT_S, ("ok", "ok", "ok", "reject", "hopeless"))]
 
 
 def other_clocks(dice: random.Random) -> list[Happening]:
-    """A message fails, and then it is another one's, whose clock is behind."""
+    """A message fails, and then passes to a process whose clock is behind."""
     skewed = [
         Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
         for process in range(2)
@@ -79,7 +79,7 @@ def other_clocks(dice: random.Random) -> list[Happening]:
 
 
 def calm(dice: random.Random) -> list[Happening]:
-    """Nothing is refused, lost, late or away."""
+    """Return a schedule in which nothing is refused, lost, late or away."""
     moved = Happening(
         *gap(dice), dice.choice(CALM), seconds=dice.choice((0.1, 2.0)), process=dice.randrange(2)
     )
@@ -89,7 +89,7 @@ def calm(dice: random.Random) -> list[Happening]:
 
 
 def slow_readers(dice: random.Random) -> list[Happening]:
-    """Who waits for a lease asks, and is answered late; its holder was away, writes again, and is gone."""
+    """A process waits for a lease, and its requests are answered late. The holder was away, writes again, and dies."""
     begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
     away = Happening(AGES, 3.0, Kind.PAUSE, "end", seconds=dice.uniform(4.2, 6.0), count=3)
     asked = dice.choice(("ends", "ends", "_read"))
@@ -99,7 +99,7 @@ def slow_readers(dice: random.Random) -> list[Happening]:
 
 
 def many_begun(dice: random.Random) -> list[Happening]:
-    """Much comes at once, perhaps while nothing can be written; when it can, its holder dies."""
+    """Many messages come at once, perhaps while nothing can be written; once it can, the holder dies."""
     many = burst(dice, dice.randint(7, 10), (0.3, 0.3, 2.5), ("ok",))
     tasks = tuple(task._replace(group=None) if dice.random() < 0.7 else task for task in many.messages)
     again = dataclasses.replace(many, messages=tasks, steps=AGES, within=1.0)
@@ -114,9 +114,9 @@ def many_begun(dice: random.Random) -> list[Happening]:
 
 
 def eaten(dice: random.Random) -> list[Happening]:
-    """Retention deletes what was not read yet, while a long message runs; members come and go."""
+    """Retention deletes unread messages while a long message runs; members come and go."""
     lasting = dice.choice((0.0, 2.5, LONG_S, LONG_S))
-    # One handler must be able to end them all in the time that a world has.
+    # One handler must be able to finish them all in the time of a world.
     first = dataclasses.replace(
         burst(dice, dice.randint(1, 4 if lasting < LONG_S else 2), (lasting,), ("ok",))
     )
@@ -129,14 +129,14 @@ def eaten(dice: random.Random) -> list[Happening]:
 
 
 def overslept(dice: random.Random) -> list[Happening]:
-    """Somebody is away while a long message runs, and is there again before it ends: another one has it by then."""
+    """A process is away during a long message and returns before it ends; by then another process holds the partition."""
     begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
     away = Happening(AGES, 3.0, Kind.PAUSE, dice.choice(("end", "produce")), seconds=dice.uniform(7.0, 12.0))
     return [burst(dice, 1, (30.0,), ("ok",)), begun, away]
 
 
 def late(dice: random.Random) -> list[Happening]:
-    """One write follows another, and what is late of one arrives in the midst of the next; perhaps somebody else writes by then."""
+    """Writes follow one another, and late requests of one arrive in the midst of the next; perhaps another process writes by then."""
     several = [
         dataclasses.replace(burst(dice, dice.randint(1, 2), (0.0, 0.02, 0.5), ("ok",)), steps=MOST_STEPS, within=dice.random())
         for _ in range(dice.randint(2, 4))
@@ -152,7 +152,7 @@ def late(dice: random.Random) -> list[Happening]:
 
 
 def recreated(dice: random.Random) -> list[Happening]:
-    """The topic is deleted and created again, and gets more messages than the old one had, or fewer; members come and go."""
+    """The topic is deleted and created again, with more messages than before or fewer; members come and go."""
     first = burst(dice, dice.randint(1, 5), BURST_S, ("ok", "ok", "ok", "fail", "reject"))
     again = Happening(
         MOST_STEPS,
@@ -175,7 +175,7 @@ def recreated(dice: random.Random) -> list[Happening]:
 
 
 def tail(dice: random.Random) -> list[Happening]:
-    """All are away while the topic loses its last messages, and gets others."""
+    """All processes are away while the topic loses its last messages and gets others."""
     died = [
         Happening(
             MOST_STEPS,
@@ -204,7 +204,7 @@ THEMES: Final[Mapping[Theme, int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
     overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
-"""What a schedule is about, and how often."""
+"""Themes of schedules, with their weights."""
 FIXED: Final[Mapping[Theme, Mapping[str, Any]]] = {
     slow_readers: LONG,
     many_begun: {"partitions": 1},
@@ -212,4 +212,4 @@ FIXED: Final[Mapping[Theme, Mapping[str, Any]]] = {
     overslept: LONG,
     tail: {"partitions": 1},
 }
-"""What is not diced, of those where each happening says in which partition it is."""
+"""Options that are fixed for themes whose happenings name their partition."""

@@ -24,13 +24,13 @@ PROGRESS = wire_names.progress_topic(APP)
 
 
 class Written(NamedTuple):
-    """A progress record, whatever became of its transaction."""
+    """A progress record, whatever the end of its transaction."""
 
     partition: int
-    """Of the accepted topic."""
+    """Partition of the accepted topic."""
     at: float
     made_at: float
-    """When what it says was known."""
+    """Time when its content was known."""
     progress: Progress
     part: Part
 
@@ -44,28 +44,28 @@ class Written(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A message, as the checker knows it."""
+    """A message, as the checker sees it."""
 
     group: bytes | None
     number: bytes
     task: str
-    """What comes of it."""
+    """Outcome that its handler gives it."""
 
 
 class Input(NamedTuple):
-    """A partition of the accepted topic, or of one of its name that there was before."""
+    """A partition of the accepted topic, or of a former topic of that name."""
 
     topic_id: str
     until: float
-    """When it was deleted."""
+    """Time when it was deleted."""
     messages: dict[int, Accepted]
-    """All that are there, and those that retention deleted, by offset."""
+    """All messages, including those that retention deleted, by offset."""
     eaten: set[int]
-    """Of which retention deleted before the group knew them as finished."""
+    """Offsets that retention deleted before the group knew them as finished."""
 
 
 class ProgressLog(Log):
-    """The progress topic's: what was ever written is known, also when compaction has removed it."""
+    """Log of the progress topic; it remembers every record ever written, even if compaction has removed it."""
 
     def __init__(self, topic: str, now: Callable[[], float]) -> None:
         super().__init__(topic, 0)
@@ -94,12 +94,12 @@ class ProgressLog(Log):
 
 
 class LettersLog(Log):
-    """One of the dead-letter topic's."""
+    """Log of one partition of the dead-letter topic."""
 
     def __init__(self, partition: int, now: Callable[[], float]) -> None:
         super().__init__(LETTERS, partition)
         self.times: dict[int, float] = {}
-        """By offset, when it came."""
+        """Arrival times by offset."""
         self._now = now
 
     def append(
@@ -121,13 +121,13 @@ class ConsumerWorld(World):
         cluster, loops = self.cluster, self.loops
         self.handling = SendingHandling() if plan.sends else Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
-        """By partition, what retention has deleted since."""
+        """By partition, the records that retention has deleted."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
-        """By partition, the offsets of which retention deleted before the group knew them as finished."""
+        """By partition, the offsets that retention deleted before the group knew them as finished."""
         self.former: list[list[Input]] = []
-        """By partition of each, topics of that name that were deleted."""
+        """Deleted topics of that name, each with its partitions."""
         self.held_up: list[str] = []
-        """What waited for dead letters and need not."""
+        """Messages that waited for dead letters without need."""
         cluster.create(ACCEPTED, plan.partitions)
         if plan.sends:
             create_targets(cluster, plan.partitions)
@@ -155,7 +155,7 @@ class ConsumerWorld(World):
         ]
 
     def messages(self, partition: int) -> dict[int, Accepted]:
-        """All that were ever there, by offset."""
+        """Return all messages that were ever in the partition, by offset."""
         records = [*self.kept[partition], *self.cluster.log(ACCEPTED, partition).committed()]
         return {
             record.offset: Accepted(
@@ -165,13 +165,13 @@ class ConsumerWorld(World):
         }
 
     def inputs(self, partition: int) -> list[Input]:
-        """This one, and those that there were before, oldest first."""
+        """Return this partition of all topics that had the name, oldest first."""
         topic_id = self.cluster.topics[ACCEPTED].topic_id
         now = Input(topic_id, math.inf, self.messages(partition), self.eaten[partition])
         return [*(item[partition] for item in self.former), now]
 
     def recreate(self) -> None:
-        """The accepted topic is deleted, and another one is created under its name."""
+        """Delete the accepted topic, and create another one with its name."""
         numbers = range(self.plan.partitions)
         deleted = [self.inputs(number)[-1]._replace(until=self.loops.now) for number in numbers]
         self.former.append(deleted)
@@ -179,17 +179,17 @@ class ConsumerWorld(World):
             self.kept[number], self.eaten[number] = [], set()
             self.cluster.group.committed.pop(
                 Place(ACCEPTED, number), None
-            )  # as Kafka does with those of deleted topics
+            )  # as Kafka does for deleted topics
         self.cluster.create(ACCEPTED, self.plan.partitions)
 
     def committed(self, partition: int) -> list[Written]:
-        """Progress records that count, in order."""
+        """Return the committed progress records, in order."""
         return [item for item in self.progress.written if item.partition == partition and item.committed]
 
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def rests(self) -> bool:
-        """All is handled, written and committed, by one holder of each partition, and nothing is under way."""
+        """Whether each partition has one holder, all messages are handled and committed, and nothing is under way."""
         cluster = self.cluster
         if not self._united() or not cluster.transactions.at_rest:
             return False
@@ -204,7 +204,7 @@ class ConsumerWorld(World):
         )
 
     def _known(self, partition: int) -> bool:
-        """Whether what is written of it is of the topic that there is."""
+        """Whether the last progress record names the present topic."""
         written = self.committed(partition)
         return bool(written) and written[-1].progress.topic_id == self.cluster.topics[ACCEPTED].topic_id
 

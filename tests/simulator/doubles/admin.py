@@ -1,4 +1,4 @@
-"""What stands in for :class:`ringfence_kafka.admin.cluster.Cluster` and :mod:`ringfence_kafka.readers.log_reader`."""
+"""Doubles of :class:`ringfence_kafka.admin.cluster.Cluster` and :mod:`ringfence_kafka.readers.log_reader`."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ from tests.simulator.kafka.network import Network
 from tests.support.cluster_double import ClusterDouble
 
 READ_AT_ONCE: Final = 3
-"""Offsets of one fetch of a restore: few, so that much can happen between two."""
+"""Offsets in one fetch of a restore: few, so that much can happen between two fetches."""
 POLL_S: Final = 0.05
 
 
 class SimulatedQuestions(ClusterDouble):
-    """What a lane asks, of one process."""
+    """Queries that the lanes of one process send."""
 
     def __init__(
         self, kafka: KafkaSettings, group_id: str, cluster: SimulatedCluster, network: Network
@@ -94,9 +94,9 @@ async def read_range(
     consume: Callable[[Sequence[Any]], Awaitable[None]],
     take: Take | None = None,
 ) -> int:
-    """As :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`; what is lost is asked for again, as aiokafka's consumer does.
+    """Double of :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`. It repeats lost requests, as aiokafka's consumer does.
 
-    ``take`` is not asked: records are objects here.
+    ``take`` is not called: records are objects here.
     """
     process = _process()
     tp = TopicPartition(topic, partition)
@@ -127,7 +127,7 @@ async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fet
 async def newest_values(
     _reader: LogReader, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
 ) -> dict[tuple[str, int], bytes]:
-    """As :meth:`ringfence_kafka.readers.log_reader.LogReader.newest_values`."""
+    """Double of :meth:`ringfence_kafka.readers.log_reader.LogReader.newest_values`."""
     process = _process()
     found = {}
     for (topic, partition), (start, end) in ends.items():

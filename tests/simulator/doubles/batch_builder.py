@@ -1,4 +1,4 @@
-"""What stands in for aiokafka's BatchBuilder."""
+"""Double of aiokafka's BatchBuilder."""
 
 import asyncio
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from tests.simulator.kafka.logs import Headers
 
 RECORD_BYTES: Final = 70
-"""That a record costs beside its content."""
+"""Bytes of a record besides its content."""
 
 
 class Builder:
@@ -19,11 +19,11 @@ class Builder:
         self._now_ms = now_ms
         loop: Any = asyncio.get_running_loop()
         self.made_at: float = loop.time()
-        """When what is in it was known, by the world's clock."""
+        """When its content was known, by the world's clock."""
         self.by: Any = None
-        """Whose it is."""
+        """The producer that it belongs to."""
         self.epoch = self.sequence = -1
-        """Where it is the product itself that writes it."""
+        """Set if the product itself writes the batch."""
 
     def __repr__(self) -> str:
         return f"{self.records}"

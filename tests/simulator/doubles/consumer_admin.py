@@ -1,4 +1,4 @@
-"""What stands in for :class:`ringfence_kafka.admin.cluster.Cluster` in a consumer, and for the client that its producers share."""
+"""Double of :class:`ringfence_kafka.admin.cluster.Cluster` in a consumer, and of the client that its producers share."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SimulatedClient(SimulatedQuestions):
-    """What a consumer asks."""
+    """Queries that a consumer sends."""
 
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         loop: Any = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ class SimulatedClient(SimulatedQuestions):
         return {name: topic_description.partitions for name, topic_description in found.items()}
 
     async def static_members(self) -> list[Any]:
-        """Not told: as of brokers before 2.4."""
+        """Return no members: brokers before 2.4 do not report them."""
         return []
 
     async def foreign_members(self, _is_ours: Any) -> list[Any]:
@@ -58,7 +58,7 @@ class SimulatedClient(SimulatedQuestions):
 
 
 class SharedClient:
-    """Below :class:`ringfence_kafka.producer.shared_clients.ClientShare`."""
+    """The client below :class:`ringfence_kafka.producer.shared_clients.ClientShare`."""
 
     def __init__(self, **_: Any) -> None:
         self.shares = 0
@@ -73,7 +73,7 @@ class SharedClient:
 
     @staticmethod
     async def _wait_on_metadata(_topic: str) -> None:
-        """Everything is known."""
+        """Return at once: all metadata is known."""
 
     def end(self) -> "asyncio.Future[None]":
         return _done(None)

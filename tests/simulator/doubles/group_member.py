@@ -1,7 +1,7 @@
-"""What stands in for aiokafka's consumer as a member of a group: it joins, beats, is revoked from and given partitions.
+"""Double of aiokafka's consumer as a member of a group: it joins, sends heartbeats, loses partitions and is assigned new ones.
 
-In the order of aiokafka's coordinator: ``on_partitions_revoked`` is awaited while heartbeats go on, then it joins, then the generation is
-the new one, then ``on_partitions_assigned`` is called; while that lasts ``getmany`` waits. It is called so after a session that was lost as well.
+It keeps the order of aiokafka's coordinator. ``on_partitions_revoked`` is awaited while heartbeats continue; then the member joins and has
+the new generation; then ``on_partitions_assigned`` is called, while ``getmany`` waits. The calls are the same after a lost session.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _CODES: Final = {
 
 
 class _Coordinator:
-    """What the product looks at inside of the member."""
+    """Attributes of the member that the product reads."""
 
     def __init__(self, member: "SimulatedMember", group_id: str) -> None:
         self._member = member
@@ -45,7 +45,7 @@ class _Coordinator:
         return SimpleNamespace(error_code=_CODES[await self._member.ask(self._member.group.confirm)])
 
     def coordinator_dead(self) -> None:
-        """It is asked again."""
+        """Do nothing: the coordinator is asked again."""
 
 
 class SimulatedMember(SimulatedReader):
@@ -58,7 +58,7 @@ class SimulatedMember(SimulatedReader):
         self._topics: list[str] = []
         self._listener: Any = None
         self.joining = False
-        """Everything was revoked, and nothing given yet."""
+        """Whether all partitions were revoked and none is assigned yet."""
         self._rejoin = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 

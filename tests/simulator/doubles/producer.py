@@ -1,7 +1,7 @@
-"""What stands in for aiokafka's producer below the product's own :class:`ringfence_kafka.producer.transactional.TransactionalProducer`.
+"""Double of aiokafka's producer below the product's own :class:`ringfence_kafka.producer.transactional.TransactionalProducer`.
 
-Where the cluster adds by itself what is written, all but its InitProducerId is the product's own
-(:class:`ringfence_kafka.producer.transaction_v2.TransactionV2`), by way of :mod:`tests.simulator.doubles.transaction_client`.
+If the cluster adds written partitions by itself, only InitProducerId is simulated. The rest is the product's own
+(:class:`ringfence_kafka.producer.transaction_v2.TransactionV2`) over :mod:`tests.simulator.doubles.transaction_client`.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from tests.simulator.doubles.transaction_client import ID, Metadata, send
 
 
 class SimulatedProducer:
-    """aiokafka's AIOKafkaProducer, as far as the product goes into it."""
+    """aiokafka's AIOKafkaProducer, as far as the product uses its internals."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class SimulatedProducer:
         self._state = "ready"
         self._opening: asyncio.Task[Any] | None = None
         self._begun_at = -1
-        """Callbacks of the world until then."""
-        # What the product looks at.
+        """Callbacks of the world until the transaction began."""
+        # Attributes that the product reads.
         self.client: Any = SimpleNamespace(
             _metadata_update=None,
             close=self._nothing,
@@ -61,14 +61,14 @@ class SimulatedProducer:
 
     @staticmethod
     async def _nothing() -> None:
-        """Of nothing that is simulated."""
+        """Do nothing: this is not simulated."""
 
     @staticmethod
     async def _find(_kind: int, _key: str) -> int:
         return 0
 
     async def start(self) -> None:
-        """InitProducerId, for as long as it takes."""
+        """Send InitProducerId, and wait as long as it takes."""
         self._opening = self._process.rights.fence(self._id)
         self._process.producers[self] = None
         self._txn_manager.producer_epoch = await self._sent.initialise(self._timeout_s)
@@ -79,7 +79,7 @@ class SimulatedProducer:
         return builder
 
     def begins(self) -> None:
-        """A transaction does: whether it may is asked of the rights."""
+        """Note that a transaction begins, and have the rights checked."""
         if self._begun_at == self._loop.steps:
             return
         self._begun_at = self._loop.steps
@@ -111,7 +111,7 @@ class SimulatedProducer:
         await self._finish(commit=False)
 
     async def stop(self) -> None:
-        """What is still on its way stays so."""
+        """Stop; requests on their way stay there."""
         self._state = "stopped"
         self._process.producers.pop(self, None)
         self._sent.stop()

@@ -1,7 +1,7 @@
-"""What stands in for aiokafka's consumer where it has no group: assigned partitions, seeks, pauses, and fetches ahead.
+"""Double of aiokafka's consumer without a group: assigned partitions, seeks, pauses, and fetches ahead.
 
-What is kept of the real one: positions move when records are taken; what was fetched of a partition that is paused by then, or was
-sought elsewhere, is dropped when it is its turn; errors of a fetch come out of ``getmany``; requests that are lost are made again.
+It behaves as the real one in these points. Positions move when records are taken. Fetched records are dropped at their turn if the
+partition was paused or sought elsewhere. Errors of a fetch come out of ``getmany``. Lost requests are repeated.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPar
 from tests.simulator.kafka.logs import Fetched, Headers
 
 FETCH_OFFSETS: Final = 8
-"""Of one fetch of one partition: few, so that there are many."""
+"""Offsets in one fetch of one partition: few, so that there are many fetches."""
 AGAIN_S: Final = 0.1
 
 
@@ -32,7 +32,7 @@ class Taken(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """What one fetch brought of one partition."""
+    """Records of one partition that one fetch returned."""
 
     begin: int
     end: int
@@ -40,7 +40,7 @@ class _Ahead(NamedTuple):
 
 
 class SimulatedReader:
-    """aiokafka's AIOKafkaConsumer, as far as the product goes into it."""
+    """aiokafka's AIOKafkaConsumer, as far as the product uses its internals."""
 
     def __init__(self, **_: Any) -> None:
         loop: Any = asyncio.get_running_loop()
@@ -53,15 +53,15 @@ class SimulatedReader:
         self._came = asyncio.Event()
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
-        """Set while no partitions are being given out."""
+        """Set while no partitions are being assigned."""
         self._settled.set()
         self._fetching: asyncio.Task[None] | None = None
-        # What the product looks at.
+        # Attributes that the product reads.
         self._client = SimpleNamespace(force_metadata_update=lambda: None, close=self._nothing)
         self._fetcher = self
 
     async def _nothing(self) -> None:
-        """Of nothing that is simulated."""
+        """Do nothing: this is not simulated."""
 
     # -- aiokafka's interface ----------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ class SimulatedReader:
             await asyncio.wait([task])
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """All positions are forgotten, as aiokafka forgets them."""
+        """Assign partitions and forget all positions, as aiokafka does."""
         self._positions = dict.fromkeys(partitions)
         self._paused.clear()
         self._ahead.clear()
@@ -127,13 +127,13 @@ class SimulatedReader:
     # -- what the product looks at inside of it (ringfence_kafka.aiokafka_patches.internals) --------------------------------------
 
     def fetched(self) -> dict[TopicPartition, int]:
-        """Of which partitions something is there that was not taken."""
+        """Return the partitions with fetched records that were not taken."""
         return {
             tp: 100 * len(item.records) if isinstance(item, _Ahead) else 0 for tp, item in self._ahead.items()
         }
 
     def reached(self, tp: TopicPartition) -> int | None:
-        """Up to where it was taken."""
+        """Return the offset up to which records were taken."""
         return self._positions.get(tp)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -144,16 +144,16 @@ class SimulatedReader:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def notice(self, topics: Collection[str]) -> None:
-        """There may be something to be fetched of these."""
+        """Note that these topics may have new records."""
         if any(tp.topic in topics and tp not in self._paused for tp in self._positions):
             self._wanted.set()
 
     @staticmethod
     def _connect() -> None:
-        """In the cluster."""
+        """Connect to the cluster."""
 
     def _failed(self, tp: TopicPartition, error: Exception) -> None:
-        """It comes out of ``getmany``."""
+        """Note an error that comes out of ``getmany``."""
 
     def _require(self, partitions: Iterable[TopicPartition]) -> None:
         missing = [partition for partition in partitions if partition not in self._positions]
@@ -229,7 +229,7 @@ class SimulatedReader:
         got = False
         for tp, found in fetched.items():
             if self._positions.get(tp) != wanted[tp]:
-                got = True  # it was sought elsewhere meanwhile, and is asked for again
+                got = True  # sought elsewhere meanwhile: fetch again
             elif isinstance(found, UnknownTopicOrPartitionError):
                 self._client.force_metadata_update()
                 asyncio.get_running_loop().call_later(AGAIN_S, self._wanted.set)
@@ -240,7 +240,7 @@ class SimulatedReader:
             elif found.end > wanted[tp]:
                 got = True
                 if not found.records:
-                    self._positions[tp] = found.end  # markers, and what was aborted
+                    self._positions[tp] = found.end  # markers, and aborted records
                     self._came.set()
                     continue
                 records = [

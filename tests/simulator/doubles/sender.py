@@ -1,8 +1,8 @@
-"""What stands in for aiokafka's sender: what of a transaction is asked of the cluster, and in which order.
+"""Double of aiokafka's sender: the requests that a transaction sends to the cluster, in their order.
 
-Its coordinator is asked one thing after the other: to add partitions, to add the group, to take its offsets, to end. Only to partitions that
-were added it writes, to each one batch after the other. What was lost it tries again for as long as nobody stops it, and it keeps on sending
-when who asked has given up.
+It asks its coordinator one thing after the other: to add partitions, to add the group, to take its offsets, to end. It writes only to
+partitions that were added, one batch after the other to each. It repeats lost requests until somebody stops it, also when the caller has
+given up.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from tests.simulator.doubles.batch_builder import Builder
 from tests.simulator.kafka.transactions import Who
 
 AGAIN_S: Final = 0.02
-"""Before what was refused for the moment, or lost, is tried again."""
+"""Seconds before a request that was lost, or refused temporarily, is repeated."""
 OF_A_TRANSACTION: Final[Mapping[str, Any]] = {
     "add_partitions": AddPartitionsToTxnRequest,
     "add_offsets": AddOffsetsToTxnRequest,
     "offsets": TxnOffsetCommitRequest,
     "end": EndTxnRequest,
 }
-"""What aiokafka's client is asked to send."""
+"""Requests that aiokafka's client is asked to send."""
 _MOMENTARY: Final = KafkaConnectionError | ConcurrentTransactions | UnknownTopicOrPartitionError
 
 Place = tuple[str, int]
@@ -46,13 +46,13 @@ Answered = Callable[[Any, Exception | None], None]
 
 
 class Sent(NamedTuple):
-    """What a batch's future tells."""
+    """Result of a batch's future."""
 
     offset: int
 
 
 class Waiting(NamedTuple):
-    """A batch that is to be written."""
+    """A batch that waits to be written."""
 
     builder: Builder
     sequence: int
@@ -60,12 +60,15 @@ class Waiting(NamedTuple):
 
 
 class Sender:
-    """Of one producer."""
+    """Sender of one producer."""
 
     def __init__(self, process: Any, name: str, client: Callable[[], Any]) -> None:
-        """``name``: the transactional ID; ``client()`` is what the product has made of aiokafka's client."""
+        """Create the sender.
+
+        ``name``: the transactional ID; ``client()`` returns aiokafka's client as the product has wrapped it.
+        """
         self.failed: BaseException | None = None
-        """Why nothing goes any more."""
+        """Why the sender has stopped working."""
         self.who = Who(name, -1)
         self._process = process
         self._loop: Any = asyncio.get_running_loop()
@@ -74,14 +77,14 @@ class Sender:
         self._coordinator = process.cluster.transactions
         self._client = client
         self._told: dict[asyncio.Future[Any], None] = {}
-        """By what whoever asked is told: all that is not answered."""
+        """Futures of the callers: all requests that are not answered."""
         self._asking = False
-        """The coordinator is asked something."""
+        """Whether a request to the coordinator is under way."""
         self._sequences: dict[Place, int] = {}
         self._to_add: dict[Place, None] = {}
         self._added: set[Place] = set()
         self._batches: dict[Place, deque[Waiting]] = {}
-        """By partition: those that are not acknowledged; the first is on its way if the partition is added."""
+        """By partition: batches that are not acknowledged. The first is on its way if the partition is added."""
         self._on_its_way: set[Place] = set()
         self._group_added = False
         self._offsets: tuple[Mapping[Place, int], asyncio.Future[None]] | None = None
@@ -90,7 +93,7 @@ class Sender:
     # -- what it is given --------------------------------------------------------------------------------------
 
     async def initialise(self, limit_s: float) -> int:
-        """InitProducerId, for as long as it takes: the epoch."""
+        """Send InitProducerId for as long as it takes; return the epoch."""
         told = self._promise()
         self._ask(told, self._coordinator.initialise, (self.who.name, limit_s, self._loop))
         try:
@@ -101,7 +104,7 @@ class Sender:
         return epoch
 
     def begin(self) -> None:
-        """A transaction, of which nobody is told."""
+        """Begin a transaction; no request is sent."""
         self._added.clear()
         self._group_added = False
 
@@ -130,7 +133,7 @@ class Sender:
         return told
 
     def stop(self) -> None:
-        """What is on its way stays so."""
+        """Stop; requests on their way stay there."""
         told, self._told = self._told, {}
         for future in told:
             future.cancel()
@@ -138,7 +141,7 @@ class Sender:
     # -- in the cluster ----------------------------------------------------------------------------------------
 
     def produce(self, who: Who, builder: Builder, topic: str, partition: int, sequence: int) -> int:
-        """The offset of its first record."""
+        """Write a batch; return the offset of its first record."""
         if topic in self._cluster.refused:
             raise TopicAuthorizationFailedError(topic)
         log = self._cluster.log(topic, partition)
@@ -153,7 +156,7 @@ class Sender:
     # -- one thing after the other -----------------------------------------------------------------------------
 
     def _ask_next(self) -> None:
-        """Of the coordinator, if there is anything, and nothing is asked."""
+        """Send the next request to the coordinator, if there is one and none is under way."""
         if self._asking or self.failed is not None:
             return
         if self._to_add:
@@ -192,7 +195,7 @@ class Sender:
         self._tell(told)
 
     def _write(self, place: Place) -> None:
-        """The first of this partition's, if none is on its way."""
+        """Send the first batch of this partition, if none is on its way."""
         if place in self._on_its_way or place not in self._batches:
             return
         self._on_its_way.add(place)
@@ -213,7 +216,7 @@ class Sender:
     # -- asking ------------------------------------------------------------------------------------------------
 
     def _promise(self) -> "asyncio.Future[Any]":
-        """Until it is answered, whoever waits for that, or :meth:`stop`."""
+        """Return a future that is kept until its answer, its waiter's end, or :meth:`stop`."""
         told: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._told[told] = None
         return told
@@ -266,7 +269,7 @@ class Sender:
             then(answer, error)
 
     async def _lose(self, request: Any) -> None:
-        """What the product has put around aiokafka's client learns that there is no answer."""
+        """Report a lost answer to the wrapper that the product has put around aiokafka's client."""
         with contextlib.suppress(KafkaError):
             await self._client().send(0, request)
 
@@ -282,10 +285,10 @@ class Sender:
             told.set_result(answer)
         else:
             told.set_exception(error)
-            told.exception()  # of what nobody asks any more
+            told.exception()  # nobody awaits it any more
 
     def _drop(self, error: BaseException) -> None:
-        """All that waits. Nothing is known of what was added: aiokafka does not end that."""
+        """Fail all requests that wait. Added partitions are forgotten: aiokafka does not end that transaction."""
         ending = None if self.failed is not None or self._end is None else self._end[1]
         for future in [future for future in self._told if future is not ending]:
             self._tell(future, None, error)

@@ -1,4 +1,4 @@
-"""What stands in for a lane's RocksDB: the same contract, in memory of the simulated machine, which outlives its processes."""
+"""Double of a lane's RocksDB: the same contract, in memory of the simulated machine, which outlives its processes."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ _epochs: Final = itertools.count(1)
 
 
 class Disk:
-    """Of one machine: what was written last, by path."""
+    """Disk of one machine: the last writes, by path."""
 
     def __init__(self) -> None:
         self.files: dict[str, Files] = {}
@@ -29,7 +29,7 @@ class Disk:
 
 
 class Files:
-    """Of one store."""
+    """Files of one store."""
 
     def __init__(self) -> None:
         self.state: StoredState | None = None
@@ -38,7 +38,7 @@ class Files:
         self.hops: dict[bytes, bytes] = {}
         self.index: dict[bytes, int] = {}
         self.holder: Any = None
-        """The life of a process that has it open."""
+        """Life of the process that has it open."""
 
 
 def _here() -> Any:
@@ -46,7 +46,7 @@ def _here() -> Any:
 
 
 class MemoryStore:
-    """As :class:`tables.rocksdb.store.Store`. A write is all or nothing, and there after a crash. No disk fails here."""
+    """Double of :class:`tables.rocksdb.store.Store`. A write is all or nothing and survives a crash. The disk never fails."""
 
     def __init__(self, path: Path, *, indexed: bool = False, in_memory: bool = False) -> None:
         assert not in_memory
@@ -139,7 +139,7 @@ class MemoryStore:
         return [self._files.index.get(id_) for id_ in ids]
 
     def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Any], None]") -> None:
-        """All or nothing.
+        """Write all or nothing.
 
         Raises:
             StaleEpochError: the lane has been opened again since ``epoch``.
@@ -162,7 +162,7 @@ class MemoryStore:
 
 
 class _Writes:
-    """As :class:`tables.rocksdb.store.Writes`."""
+    """Double of :class:`tables.rocksdb.store.Writes`."""
 
     def __init__(self) -> None:
         self.all: list[Callable[[Files], object]] = []

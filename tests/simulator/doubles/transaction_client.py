@@ -1,7 +1,7 @@
-"""What stands in for aiokafka's client where the product writes its transactions in requests of its own.
+"""Double of aiokafka's client for transactions that the product writes in requests of its own.
 
-In the place of bytes there is what they say: :class:`Questions` is to :mod:`ringfence_kafka.producer.transaction_v2` what
-:mod:`ringfence_kafka.producer.transaction_v2_requests` is otherwise.
+Requests are objects instead of bytes: :class:`Questions` takes the place of :mod:`ringfence_kafka.producer.transaction_v2_requests` in
+:mod:`ringfence_kafka.producer.transaction_v2`.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from ringfence_kafka.producer.transaction_v2_requests import Ended, Place, Produ
 from tests.simulator.kafka.transactions import Who
 
 ID: Final = 1
-"""Of all producers: they are told apart by their transactional IDs."""
+"""Producer ID of all producers; only their transactional IDs differ."""
 FENCED: Final = 90
-"""PRODUCER_FENCED, where it is the coordinator that says so; partitions say INVALID_PRODUCER_EPOCH, which means the same."""
+"""PRODUCER_FENCED, the coordinator's code; partitions answer INVALID_PRODUCER_EPOCH, which means the same."""
 
 
 class Metadata:
-    """Who leads what."""
+    """Leaders of partitions."""
 
     def __init__(self, brokers: int) -> None:
         self._brokers = brokers
 
     @staticmethod
     def partitions_for_topic(_topic: str) -> None:
-        """Nothing is known of any: aiokafka finds out by itself."""
+        """Return nothing: aiokafka finds out by itself."""
 
     def leader_for_partition(self, place: TopicPartition) -> int:
-        """The group's coordinator leads, where there is one broker only, all."""
+        """Return the leader; a single broker leads everything, the group's coordinator included."""
         return zlib.crc32(f"{place.topic}/{place.partition}".encode()) % self._brokers
 
 
@@ -48,19 +48,19 @@ class Asked(NamedTuple):
     """A request."""
 
     apply: Callable[..., Any]
-    """In the cluster: called with it, and the rest."""
+    """Function of the cluster, called with it and the arguments."""
     args: tuple[Any, ...]
     refused: Callable[[int], Any]
-    """The answer in which all is refused with this error code."""
+    """Makes the answer in which all is refused with this error code."""
 
     @property
     def API_KEY(self) -> int:  # noqa: N802 - Kafka's name
-        """Tells the kinds of requests apart."""
+        """Distinguish the kinds of requests."""
         return hash(self.apply)
 
 
 class Questions:
-    """The requests, by what they say."""
+    """Makers of requests."""
 
     FEATURE, SELF_ADDING = transaction_v2_requests.FEATURE, transaction_v2_requests.SELF_ADDING
 
@@ -86,9 +86,9 @@ class Questions:
 
 
 async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
-    """As aiokafka's client does. An answer in which all is refused is an answer."""
+    """Send a request as aiokafka's client does. An answer in which all is refused is an answer."""
     if not isinstance(asked, Asked):
-        raise KafkaConnectionError("no answer")  # one of aiokafka's own: it is known what became of it
+        raise KafkaConnectionError("no answer")  # a request of aiokafka's own: its fate is known
     loop: Any = asyncio.get_running_loop()
     process = loop.process
     try:
@@ -103,7 +103,7 @@ async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionG
 
 
 def features(cluster: Any) -> transaction_v2_requests.Features:
-    """On which all brokers have agreed, and what they support."""
+    """Return the features that all brokers have agreed on, and those that they support."""
     level = (
         transaction_v2_requests.SELF_ADDING if cluster.implicit else transaction_v2_requests.SELF_ADDING - 1
     )
@@ -114,7 +114,7 @@ def features(cluster: Any) -> transaction_v2_requests.Features:
 
 
 def produce(cluster: Any, name: str, batches: Mapping[Place, Any]) -> dict[Place, tuple[int, int]]:
-    """Error code and base offset of each."""
+    """Write the batches; return error code and base offset of each."""
     answers = {}
     for (topic, partition), builder in batches.items():
         try:
@@ -141,7 +141,7 @@ def offsets(cluster: Any, who: Who, committed: Mapping[Place, int]) -> dict[Plac
 
 
 def end(cluster: Any, who: Who, commit: bool) -> Ended:
-    """Of the transaction that is open, or was."""
+    """End the open transaction, or repeat the end of the last one."""
     return Ended(0, Producer(ID, cluster.transactions.end(who, commit)))
 
 

@@ -1,9 +1,9 @@
-"""What stands in for Faust and aiokafka's consumer: a member of the group that fetches batches for lanes.
+"""Double of Faust and aiokafka's consumer: a member of the group that fetches batches for lanes.
 
-What is kept of the real ones: a rebalance calls ``revoked`` and then, with the new generation, ``assigned``, while heartbeats go on; a
-generation that was lost may bring an assignment without a ``revoked`` before it, and leave fetched batches in their buffers; each partition
-has a buffer of a few batches, and an actor that hands them on one by one and is cancelled at a rebalance; what was fetched before a
-rewind is handed on after it.
+It behaves as the real ones in these points. A rebalance calls ``revoked`` and then, with the new generation, ``assigned``, while heartbeats
+continue. After a lost generation an assignment may come without ``revoked``, and fetched batches may stay in their buffers. Each partition
+has a buffer of a few batches. An actor passes them on one by one, and is cancelled at a rebalance. Batches that were fetched before a
+rewind are passed on after it.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ from tests.simulator.kafka.logs import Fetched
 from tests.simulator.lanes.membership import Rights
 
 HEARTBEAT_S: Final = 1.0
-"""The product's is 0.5 s; the session is shorter here as well, by as much."""
+"""Seconds between heartbeats. The product's are 0.5 s; the session is shorter here as well, by as much."""
 AGAIN_S: Final = 0.1
 TOLD_S: Final = 0.005
-"""Lanes are told of an assignment so much later than the fetcher at most."""
+"""Greatest delay in seconds between the fetcher's assignment and the lanes'."""
 BUFFER_BATCHES: Final = 2
 FETCH_OFFSETS: Final = 4
-"""Of one fetch of one partition: few, so that there are many batches."""
+"""Offsets in one fetch of one partition: few, so that there are many batches."""
 
 
 class Ownership:
-    """As :class:`app.worker.membership.group.GroupOwnership`: of one assignment."""
+    """Double of :class:`app.worker.membership.group.GroupOwnership`, for one assignment."""
 
     def __init__(self, consumer: "SimulatedConsumer", generation: int) -> None:
         self._consumer = consumer
         self._generation = generation
         self.confirmed = False
-        """To somebody, once."""
+        """Whether the group has confirmed it once."""
 
     async def confirm(self) -> bool:
         consumer, generation = self._consumer, self._generation
@@ -60,7 +60,7 @@ class Ownership:
 
 
 class SimulatedConsumer:
-    """Of one life of a process."""
+    """Consumer in one life of a process."""
 
     def __init__(self, process: Any, lanes: Lanes) -> None:
         self._network = process.network
@@ -73,9 +73,9 @@ class SimulatedConsumer:
         self._assigned = False
         self._seeks: Counter[Place] = Counter()
         self.rewound_by: dict[Place, Any] = {}
-        """What the lane was doing that has rewound last."""
+        """The work of the lane at its last rewind."""
         self._rewound: dict[Place, int] = {}
-        """To where, and nothing was fetched since."""
+        """Target of the last rewind, until something is fetched from there."""
         self._positions: dict[Place, int] = {}
         self._buffers: dict[Place, deque[FetchedBatch]] = {}
         self._actors: dict[Place, asyncio.Task[None]] = {}
@@ -86,7 +86,7 @@ class SimulatedConsumer:
         self._leaving = False
 
     async def run(self) -> None:
-        """For ever, or until :meth:`leave`."""
+        """Run for ever, or until :meth:`leave`."""
         loop: Any = asyncio.get_running_loop()
         self._beat(loop)
         fetching = asyncio.create_task(self._fetch())
@@ -105,7 +105,7 @@ class SimulatedConsumer:
         fetching.cancel()
 
     async def leave(self) -> None:
-        """Of a worker that ends in order."""
+        """Leave the group, as a worker that ends in order does."""
         self._leaving = True
         await self._lanes.stop()
         if self.member is not None:
@@ -113,7 +113,7 @@ class SimulatedConsumer:
         self._rejoin.set()
 
     def notice(self, topics: Collection[str]) -> None:
-        """There may be something to be fetched of these."""
+        """Note that these topics may have new records."""
         if any(place.topic in topics for place in self._positions):
             self._wake.set()
 
@@ -123,7 +123,7 @@ class SimulatedConsumer:
         return str(await self._network.call(self._cluster.group.heartbeat, self.member, generation))
 
     def _beat(self, loop: Any) -> None:
-        """Now and then; no task, as it is what a world at rest does most."""
+        """Send heartbeats from a timer, not a task: a world at rest does little else."""
         if self._leaving:
             return
         loop.call_later(HEARTBEAT_S, self._beat, loop)
@@ -232,14 +232,14 @@ class SimulatedConsumer:
                 continue
             got = False
             for place, found in fetched.items():
-                # What a seek or a rebalance overtakes is dropped by aiokafka's fetcher.
+                # aiokafka's fetcher drops records that a seek or a rebalance overtakes.
                 if asked[place] == (self.generation, self._seeks[place]) and place in self._positions:
                     got = self._take(place, found) or got
             if not got:
                 await self._wake.wait()
 
     def _read(self, wanted: Mapping[Place, int]) -> dict[Place, Fetched | int]:
-        """In the cluster. A number: it begins outside the log, and auto.offset.reset is earliest."""
+        """Read in the cluster. A number is the log's start: the position was outside the log, and auto.offset.reset is earliest."""
         fetched: dict[Place, Fetched | int] = {}
         for place, position in wanted.items():
             try:

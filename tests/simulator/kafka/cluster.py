@@ -1,4 +1,4 @@
-"""A Kafka cluster as far as lanes use one: topics, a transaction coordinator, a group coordinator. Requests come through network.py."""
+"""A Kafka cluster as far as lanes use one: topics, a transaction coordinator, a group coordinator. Its requests come through network.py."""
 
 import functools
 import random
@@ -16,7 +16,7 @@ from tests.simulator.kafka.transactions import Coordinator
 from tests.simulator.loop import Loops
 
 MARKER_S: Final = 0.004
-"""How long markers take at most, where nothing holds them up."""
+"""Seconds that markers take at most, unless they are held up."""
 
 _CONFIG: Final = {
     "cleanup.policy": "delete",
@@ -28,7 +28,7 @@ _CONFIG: Final = {
 
 @dataclass
 class Topic:
-    """A topic of this name; one that is created again is another."""
+    """A topic of this name; a topic that is created again is another object."""
 
     name: str
     topic_id: str
@@ -42,7 +42,7 @@ def _description(name: str, partitions: int, config: tuple[tuple[str, str], ...]
 
 
 class SimulatedCluster:
-    """State, and what requests do to it at the moment they arrive."""
+    """State of the cluster, and the effect of each request when it arrives."""
 
     def __init__(self, loops: Loops, dice: random.Random) -> None:
         self.loops = loops
@@ -50,27 +50,29 @@ class SimulatedCluster:
         self.topics: dict[str, Topic] = {}
         self.markers_late_until = 0.0
         self.markers_late_s = 0.0
-        """Until then markers take up to so long."""
+        """Seconds that markers take at most until then."""
         self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
         self.group = Group(lambda: loops.now, loops.after, dice, self.assigned_together)
         self.together: list[tuple[str, ...]] = []
-        """Topics of which partitions are assigned together: those of one number, or with ``lanes`` of one remainder of the first."""
+        """Topics whose partitions are assigned together: those of the same number, or with ``lanes`` those of the same remainder in the
+        first topic.
+        """
         self.lanes = 0
         """Number of lanes of the first of these topics; 0 = each partition is a lane."""
         self.watchers: list[Callable[[Any, str], None]] = []
-        """Told of each request that arrives: whose network it came by, and what it is."""
+        """Called for each request that arrives, with its network and its name."""
         self.implicit = False
-        """It adds by itself what is written in a transaction."""
+        """Whether the cluster adds written partitions to a transaction by itself."""
         self.brokers = 1
-        """How many lead its partitions."""
+        """Number of brokers that lead its partitions."""
         self.dropping: dict[Place, Callable[[], bool]] = {}
-        """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
+        """Partitions that lose one batch on its way to the lane; each function returns whether it is this batch."""
         self.refused: set[str] = set()
-        """Topics that take nothing."""
+        """Topics that refuse all writes."""
         self.went_back: list[str] = []
-        """What the group has committed below what it had."""
+        """Offsets that the group has committed below earlier ones."""
         self.moved: Callable[[str], None] = lambda _: None
-        """Called when there may be something new to be fetched of a topic."""
+        """Called when a topic may have new records to fetch."""
         self._created = 0
 
     def __repr__(self) -> str:
@@ -79,7 +81,7 @@ class SimulatedCluster:
     # -- topics ------------------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int, **config: str) -> Topic:
-        """A new topic, also where there was one of that name."""
+        """Create a topic, and replace one that has that name."""
         self._created += 1
         topic = Topic(
             name,
@@ -93,7 +95,7 @@ class SimulatedCluster:
         return topic
 
     def grow(self, name: str, partitions: int) -> None:
-        """More partitions of a topic; who shares them out hears of it."""
+        """Add partitions to a topic; the group rebalances."""
         topic = self.topics[name]
         for number in range(len(topic.logs), partitions):
             log = Log(name, number)
@@ -117,12 +119,12 @@ class SimulatedCluster:
         return {name: self.topic(name).topic_id for name in names}
 
     def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
-        """Log start, last stable offset, high watermark."""
+        """Return log start, last stable offset and high watermark."""
         log = self.log(topic, partition)
         return log.start, log.stable, log.end
 
     def fetch(self, topic: str, partition: int, begin: int, end: int) -> Fetched:
-        """Committed records of a stretch.
+        """Return the committed records of an offset range.
 
         Raises:
             OffsetOutOfRangeError: it begins outside the log.
@@ -133,7 +135,7 @@ class SimulatedCluster:
         return log.read(begin, end)
 
     def brings(self, topic: str, partition: int, begin: int) -> bool:
-        """Whether a fetch from there on would bring anything, be it an error."""
+        """Whether a fetch from there on would return anything, errors included."""
         found = self.topics.get(topic)
         if found is None:
             return True
@@ -141,7 +143,7 @@ class SimulatedCluster:
         return not log.start <= begin <= log.end or begin < log.stable
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """The group's offset; what a transaction commits shows once its marker is written."""
+        """Return the group's offset; a transaction's offset appears once its marker is written."""
         return self.group.committed.get((topic, partition))
 
     # -- writers that are not lanes ----------------------------------------------------------------------------
@@ -160,7 +162,7 @@ class SimulatedCluster:
         *,
         commit: bool,
     ) -> None:
-        """Of one whose transaction ends so many seconds later."""
+        """Write records in a transaction that ends ``seconds`` later."""
         log = self.log(topic, partition)
         part = log.begin(None)
         log.append(records, part)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 SESSION_S: Final = 4.0
-"""After which a member that is not heard of is one no more. The product's is 10 s; heartbeats are as much further apart in it."""
+"""Seconds of silence after which a member is removed. The product's session is 10 s; its heartbeats are as much further apart."""
 REBALANCE_S: Final = 12.0
-"""How long those that are asked to join again have for that."""
+"""Seconds that members have to join again."""
 
 FIRST_S: Final = 0.01
-"""How long the first generation waits for members."""
+"""Seconds that the first generation waits for members."""
 
 
 class Place(NamedTuple):
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to who joins, once all have."""
+    """Answer to a member, once all have joined."""
 
     member: str
     generation: int
@@ -37,13 +37,13 @@ class _Member:
         self.name = name
         self.heard_at = now
         self.reply: Reply | None = None
-        """It waits for the next generation."""
+        """Set while the member waits for the next generation."""
         self.said: Any = None
-        """For who shares out."""
+        """Metadata for the assignor."""
 
 
 class Group:
-    """One group. JoinGroup and SyncGroup are one request here."""
+    """One consumer group. JoinGroup and SyncGroup are one request here."""
 
     def __init__(
         self,
@@ -52,7 +52,10 @@ class Group:
         dice: random.Random,
         lanes: Callable[[], Collection[tuple[Place, ...]]],
     ) -> None:
-        """``lanes``: what is assigned together."""
+        """Create the group.
+
+        ``lanes``: the partitions that are assigned together.
+        """
         self._now = now
         self._after = after
         self._dice = dice
@@ -66,7 +69,10 @@ class Group:
         self._round = 0
 
     def join(self, member: str | None, process: str, said: Any, reply: Reply) -> None:
-        """A member, or who wants to be one, asks for the next generation. ``said``: to who shares out."""
+        """Ask for the next generation, as a member or as a new one.
+
+        ``said``: metadata for the assignor.
+        """
         if member is None or member not in self.members:
             self._count += 1
             member = f"{process}-{self._count}"
@@ -78,7 +84,7 @@ class Group:
         self._complete()
 
     def heartbeat(self, member: str, generation: int) -> str:
-        """``ok``, ``unknown``, ``old`` (another generation) or ``rebalancing``."""
+        """Note a heartbeat; return ``ok``, ``unknown``, ``old`` (another generation) or ``rebalancing``."""
         found = self.members.get(member)
         if found is None:
             return "unknown"
@@ -88,7 +94,7 @@ class Group:
         return "rebalancing" if self.rebalancing else "ok"
 
     def confirm(self, member: str, generation: int) -> str:
-        """A heartbeat that somebody makes in order to know."""
+        """Answer like a heartbeat, to a process that asks whether it is a member."""
         return self.heartbeat(member, generation)
 
     def leave(self, member: str) -> None:
@@ -123,7 +129,7 @@ class Group:
                 reply(Joined(member.name, self.generation, self.assigned[member.name], dict(self.committed)))
 
     def _assignment(self) -> dict[str, frozenset[Place]]:
-        """Half of the time lanes stay with who had them, else they are dealt out anew."""
+        """Assign the lanes: half of the time they stay with their owners, else they are dealt out again."""
         names = sorted(self.members)
         found: dict[str, set[Place]] = {name: set() for name in names}
         if not names:
@@ -140,7 +146,7 @@ class Group:
         return {name: frozenset(places) for name, places in found.items()}
 
     def _watch(self, member: str) -> None:
-        """One that waits to join is alive as long as its connection is; here: until the rebalance ends."""
+        """Remove a silent member. One that waits to join lives as long as its connection; here: until the rebalance ends."""
         found = self.members.get(member)
         if found is None:
             return

@@ -1,4 +1,4 @@
-"""Partitions as logs: records, markers, what they know of producers, high watermark and last stable offset, retention, compaction."""
+"""Partitions as logs: records, markers, state of producers, high watermark and last stable offset, retention, compaction."""
 
 import itertools
 from bisect import bisect_left
@@ -12,11 +12,11 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 _OFFSET: Final = attrgetter("offset")
 REMEMBERED: Final = 5
-"""Batches of a producer that a log knows again when they come once more, as Kafka does."""
+"""Batches of a producer that a log recognises when they are sent again, as in Kafka."""
 
 
 class Stored(NamedTuple):
-    """A record as it stands in a log; what consumers of it read."""
+    """A record as it stands in a log, and as consumers read it."""
 
     offset: int
     timestamp: int
@@ -24,11 +24,11 @@ class Stored(NamedTuple):
     value: bytes | None
     headers: Headers
     part: "Part | None"
-    """Of which transaction; None = of none."""
+    """Its transaction; None = it is in no transaction."""
 
 
 class Fate(Enum):
-    """Of a transaction, as one partition knows it: markers come one by one."""
+    """State of a transaction in one partition: markers are written one by one."""
 
     OPEN = auto()
     COMMITTED = auto()
@@ -36,7 +36,7 @@ class Fate(Enum):
 
 
 class Part:
-    """What one transaction has written to one partition."""
+    """Writes of one transaction to one partition."""
 
     __slots__ = ("by", "fate", "first", "number", "owner")
 
@@ -46,7 +46,7 @@ class Part:
         self.owner = owner
         """Transactional ID and epoch of the producer."""
         self.number = number
-        """Of the transaction, counted for its ID."""
+        """Number of the transaction, counted for its ID."""
         self.by = by
         """The producer that wrote it: one life of one holder, over all its epochs."""
 
@@ -55,28 +55,28 @@ class Part:
 
 
 class Batch(NamedTuple):
-    """That a producer has written."""
+    """A batch that a producer has written."""
 
     sequence: int
-    """Of its first record."""
+    """Sequence of its first record."""
     records: int
     base: int
-    """The first's offset."""
+    """Offset of its first record."""
 
 
 class Known:
-    """What a log knows of a producer."""
+    """State of one producer in a log."""
 
     __slots__ = ("batches", "epoch", "next", "part")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next = 0
-        """The sequence of the record that comes next."""
+        """Sequence of the next record."""
         self.part: Part | None = None
-        """Of its transaction, as long as there is no marker."""
+        """Its open transaction here, until the marker is written."""
         self.batches: deque[Batch] = deque(maxlen=REMEMBERED)
-        """The last of this epoch."""
+        """The last batches of this epoch."""
 
     def begin(self, epoch: int) -> None:
         self.epoch, self.next = epoch, 0
@@ -84,42 +84,42 @@ class Known:
 
 
 class Fetched(NamedTuple):
-    """Committed records, and up to where they were looked for."""
+    """Committed records, and the offset up to which the log was read."""
 
     records: list[Stored]
     end: int
 
 
 class Log:
-    """One partition."""
+    """Log of one partition."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.start = 0
-        """The first offset that retention left."""
+        """First offset that retention has left."""
         self.end = 0
-        """The high watermark: what the next record gets."""
+        """High watermark: the offset of the next record."""
         self.records: list[Stored] = []
-        """In order of their offsets; markers and what compaction has removed are missing."""
+        """Records in the order of their offsets, without markers and compacted records."""
         self.made_at = 0.0
-        """When the batch was made that comes next."""
+        """Time when the next batch was made."""
         self._open: list[Part] = []
         self.producers: dict[str, Known] = {}
-        """By transactional ID."""
+        """State of producers by transactional ID."""
         self.asked: dict[str, tuple[int, int]] = {}
-        """By transactional ID, while no transaction of it is open here: epoch and lowest sequence of what was to be written."""
+        """By transactional ID, while none of its transactions is open here: epoch and lowest sequence of the attempted writes."""
         self.moved: Callable[[], None] = lambda: None
         """Called when readers of committed data may get further."""
 
     @property
     def stable(self) -> int:
-        return self._open[0].first if self._open else self.end  # they are in the order in which they began
+        return self._open[0].first if self._open else self.end  # in the order of their beginning
 
     def append(
         self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
     ) -> int:
-        """Write timestamp, key, value and headers of records; the offset of the first."""
+        """Write timestamp, key, value and headers of records; return the first offset."""
         base = self.end
         for number, record in enumerate(records, base):
             self.records.append(Stored(number, *record, part))
@@ -129,20 +129,20 @@ class Log:
         return base
 
     def begin(self, owner: tuple[str, int] | None, number: int = 0, by: object = None) -> Part:
-        """A transaction is about to write here."""
+        """Begin a transaction in this partition."""
         part = Part(self.end, owner, number, by)
         self._open.append(part)
         return part
 
     def mark(self, part: Part, fate: Fate) -> None:
-        """Write the marker that ends it."""
+        """Write the marker that ends this part."""
         part.fate = fate
         self._open.remove(part)
         self.end += 1
         self.moved()
 
     def end_of(self, name: str, epoch: int, fate: Fate) -> None:
-        """The marker that ends the transaction of this transactional ID, written or not: from now on this is its epoch here."""
+        """Write the marker of this transactional ID, whether it wrote here or not. Its epoch becomes the current one here."""
         known = self.producers.setdefault(name, Known(epoch))
         part, known.part = known.part, None
         self.asked.pop(name, None)
@@ -155,7 +155,7 @@ class Log:
             self.mark(part, fate)
 
     def read(self, begin: int, end: int) -> Fetched:
-        """What is committed of ``begin <= offset < end``, below the last stable offset."""
+        """Return the committed records of ``begin <= offset < end``, below the last stable offset."""
         end = max(begin, min(end, self.stable))
         low = bisect_left(self.records, begin, key=_OFFSET)
         found = []
@@ -167,7 +167,7 @@ class Log:
         return Fetched(found, end)
 
     def processed_up_to(self, offset: int | None) -> bool:
-        """Whether nothing stands here from this offset on, but for markers and what was aborted."""
+        """Whether only markers and aborted records stand here from this offset on."""
         if self._open:
             return False
         for record in reversed(self.records):
@@ -178,7 +178,7 @@ class Log:
         return True
 
     def committed(self) -> Sequence[Stored]:
-        """All that a reader of committed data finds."""
+        """Return all that a reader of committed data finds."""
         return self.read(self.start, self.end).records
 
     def delete_below(self, offset: int) -> None:
@@ -186,7 +186,10 @@ class Log:
         del self.records[: bisect_left(self.records, self.start, key=_OFFSET)]
 
     def lose_tail(self, offset: int) -> list[Stored]:
-        """As an election of a replica that was behind does; what is gone, of committed records. Not where a transaction is open."""
+        """Lose the tail, as after the election of a replica that was behind; return the lost committed records.
+
+        Do nothing while a transaction is open.
+        """
         if self._open or offset >= self.end:
             return []
         gone = [*self.read(offset, self.end).records]
@@ -195,7 +198,7 @@ class Log:
         return gone
 
     def compact(self) -> None:
-        """As the cleaner may at any time: of each key the last committed record, below the last stable offset; tombstones are kept."""
+        """Compact as the cleaner may at any time: keep each key's last committed record below the last stable offset, and tombstones."""
         stable = self.stable
         last = {
             record.key: record.offset

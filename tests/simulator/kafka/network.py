@@ -1,6 +1,7 @@
 """Requests of a process to the cluster: each takes its time both ways, and may be lost on either.
 
-A request that was lost fails after a while, and whether it happened is not told. One whose process has died meanwhile still happens.
+A lost request fails after a while, and its sender does not learn whether it was executed. A request whose process has died is still
+executed.
 """
 
 import asyncio
@@ -18,30 +19,30 @@ T = TypeVar("T")
 Then = Callable[[Any, Exception | None], None]
 
 WAYS_S: Final = (0.0005, 0.002, 0.02)
-"""The longest that a way takes, where nothing holds it up: one of these for each process, so that one does much while another waits."""
+"""Longest time of one way in seconds, unless it is held up. Each process draws one, so that one does much while another waits."""
 SLOW_ONE_IN: Final = 40
-"""One way in so many is slow ..."""
+"""One of this many ways is slow ..."""
 SLOW_BELOW: Final = 1 / SLOW_ONE_IN
 SLOW_S: Final = 0.1
-"""... and takes up to so long."""
+"""... and takes up to so many seconds."""
 LOST_S: Final = 10.0
-"""After which a request without an answer fails at the latest, as the product's do."""
+"""Seconds after which a request without an answer fails at the latest, as the product's do."""
 JOIN_LIMIT_S: Final = 30.0
 
 
 class _Belated(NamedTuple):
     told_s: float
-    """After which its sender is told that it is lost."""
+    """Seconds until its sender sees it fail."""
     comes_s: float
-    """After which it arrives ..."""
+    """Seconds until it arrives ..."""
     until: str
     """... or sooner, right behind a request of this kind ..."""
     passed: int
-    """... that so many others have gone before: the first may be the same that is asked for again."""
+    """... after ``passed`` others of that kind: the first may be the same request sent again."""
 
 
 class Network:
-    """Of one process, over all its lives."""
+    """Network of one process, over all its lives."""
 
     def __init__(self, loops: Loops, dice: random.Random, name: str, cluster: Any) -> None:
         self._cluster = cluster
@@ -51,30 +52,30 @@ class Network:
         self.name = name
         self._way_s = dice.choice(WAYS_S)
         self.cut = False
-        """Nothing gets through, either way."""
+        """Whether nothing gets through, either way."""
         self.held: list[tuple[Any, ...]] | None = None
-        """Requests that stay on their way until :meth:`release`; None = none do."""
+        """Requests that stay on their way until :meth:`release`; None = nothing is held."""
         self.lose_answers = 0
-        """So many answers will be lost."""
+        """Number of answers that will be lost."""
         self.lose_heartbeats = 0
-        """So many heartbeats will not arrive."""
+        """Number of heartbeats that will not arrive."""
         self.refuse = 0
-        """So many requests will be refused."""
+        """Number of requests that will be refused."""
         self.late: dict[str, list[float]] = {}
-        """By kind of request, how long the next ones are on their way."""
+        """By kind of request, the extra seconds of the next ones."""
         self.belated: dict[str, list[_Belated]] = {}
-        """By kind of request, what becomes of the next ones, of which their sender is told that they are lost."""
+        """By kind of request, the fate of the next ones; their sender sees them fail."""
         self.waiting: dict[Callable[[], None], None] = {}
-        """Those that are to arrive yet: has one arrive."""
+        """Requests that are still to arrive; calling one has it arrive."""
         self.slow_requests = 0
-        """So many requests will take ..."""
+        """Number of requests that will take ..."""
         self.slow_s = 0.0
-        """... up to so long."""
+        """... up to so many seconds."""
         self.trace: list[str] | None = None
-        """What happened, for who reads it."""
+        """Log of all requests for a human reader; None = not kept."""
 
     def belate(self, request: str, told_s: float, comes_s: float, until: str, passed: int) -> None:
-        """The next request of this kind: its sender is told soon that it is lost, and it arrives later."""
+        """Delay the next request of this kind: its sender soon sees it fail, and it arrives later."""
         self.belated.setdefault(request, []).append(_Belated(told_s, comes_s, until, passed))
 
     def bring(self) -> None:
@@ -83,10 +84,10 @@ class Network:
             come()
 
     def call(self, apply: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
-        """To be awaited: the answer.
+        """Send a request; return a future of the answer.
 
         Raises:
-            KafkaConnectionError: it is lost, or the request was.
+            KafkaConnectionError: the answer or the request is lost.
             KafkaError: as the cluster says.
         """
         loop: Any = RUNNING.loop
@@ -95,7 +96,7 @@ class Network:
         return future
 
     def ask(self, loop: Any, then: Then, apply: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """``then`` is told the answer, or an error, as long as the process lives that the loop is of."""
+        """Send a request; call ``then`` with the answer or an error, if the process of the loop still lives."""
         if self.held is None:
             if self.belated and self.belated.get(apply.__name__):
                 self._postpone(then, loop, apply, partial(self._arrive, _nobody, loop, apply, args))
@@ -113,7 +114,7 @@ class Network:
             self._loops.after(self._way(), self._arrive, *item)
 
     async def join(self, apply: Callable[..., None], *args: Any) -> Joined:
-        """A request that is answered when others have made theirs: its last argument is what answers it."""
+        """Send a request that is answered when other members have sent theirs; its last argument receives the answer."""
         loop: Any = asyncio.get_running_loop()
         future: asyncio.Future[Joined] = asyncio.Future(loop=loop)
 
@@ -155,7 +156,7 @@ class Network:
         self.waiting[come] = None
         self._loops.after(comes_s, come)
         if until:
-            # Not what is sent before it is asked for again.
+            # Requests before the retry do not count.
             self._loops.after(told_s, watchers.append, arrived)
 
     def _way(self) -> float:
@@ -247,7 +248,7 @@ def _answer(future: "asyncio.Future[Any]", answer: Any, error: Exception | None)
 
 
 def _nobody(_answer: Any, _error: Exception | None) -> None:
-    """Waits for it any more."""
+    """Ignore an answer that nobody waits for."""
 
 
 def _shown(what: object) -> str:

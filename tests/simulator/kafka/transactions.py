@@ -1,9 +1,9 @@
-"""The transaction coordinator, and what partitions and the group check by themselves: epochs, fences, and markers that come late.
+"""The transaction coordinator, and the checks of partitions and the group: epochs, fences, and late markers.
 
-A request may arrive long after its sender was told that it is lost, in the midst of whatever has come since. So each is judged as Kafka
-judges it. Partitions, and the group, look at the coordinator only where they know of no transaction of this epoch that is open with them:
-until its marker is written they take what comes for it, also when its end is decided. The coordinator takes requests of the present epoch.
-The same epoch goes on from one transaction to the next, unless the end is of the kind that raises it (KIP-890).
+A request may arrive long after its sender saw it fail, in the midst of later requests. Each is judged as Kafka judges it. Partitions, and
+the group, ask the coordinator only if no transaction of this epoch is open with them. Until its marker is written they accept its requests,
+even after its end is decided. The coordinator accepts requests of the current epoch. The epoch stays the same from one transaction to the
+next, unless the end raises it (KIP-890).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ from aiokafka.errors import (
 from tests.simulator.kafka.logs import Batch, Fate, Headers, Known, Log, Part
 
 TRANSACTION_LIMIT_S: Final = 60.0
-"""After which the coordinator aborts a transaction that nobody ends, where its producer does not say."""
+"""Seconds after which the coordinator aborts an open transaction, unless the producer sets another limit."""
 
 
 class State(Enum):
-    """Of a transactional ID."""
+    """State of a transactional ID."""
 
     EMPTY = auto()
     ONGOING = auto()
     ENDING = auto()
-    """Decided; markers are still to be written."""
+    """The end is decided; markers are still to be written."""
     ENDED = auto()
 
 
@@ -41,45 +41,45 @@ class Who(NamedTuple):
     """The transactional ID."""
     epoch: int
     implicit: bool = False
-    """What it writes adds itself to its transaction, and each end raises the epoch."""
+    """Whether a write adds itself to its transaction, and each end raises the epoch."""
     by: object = None
-    """Whose requests these are."""
+    """The sender of these requests."""
 
     def __repr__(self) -> str:
         return f"{self.name} {self.epoch}"
 
 
 class Pending(NamedTuple):
-    """Offsets that a transaction is to commit for the group, as the group knows them until it has the marker."""
+    """Offsets that a transaction is to commit for the group, kept until the marker is written."""
 
     epoch: int
     offsets: dict[tuple[str, int], int]
 
 
 class Transactional:
-    """One transactional ID."""
+    """State of one transactional ID."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.epoch = -1
         self.state = State.EMPTY
         self.committed = False
-        """Of the last that was ended: how."""
+        """Whether the last transaction that ended was committed."""
         self.logs: dict[Log, None] = {}
-        """That are in the transaction."""
+        """Partitions in the transaction."""
         self.group = False
-        """Whether the group is."""
+        """Whether the group is in the transaction."""
         self.count = 0
-        """Of transactions: which one a time-out was set for."""
+        """Number of transactions: shows which one a time-out was set for."""
         self.limit_s = TRANSACTION_LIMIT_S
         self.by: object = None
-        """The life of a process that has taken it last."""
+        """Life of the process that has taken it over last."""
         self.missing = 0
         """Markers that are not written yet."""
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is open, and nothing decided that does not show yet."""
+        """Whether no transaction is open, and all decided ends are visible."""
         return self.state is State.EMPTY or self.state is State.ENDED
 
 
@@ -87,7 +87,7 @@ After = Callable[..., Any]
 
 
 class Coordinator:
-    """Of all transactional IDs."""
+    """Coordinator of all transactional IDs."""
 
     def __init__(
         self,
@@ -95,23 +95,26 @@ class Coordinator:
         marker_delay: Callable[[], float],
         commit_offsets: Callable[[Mapping[tuple[str, int], int]], None],
     ) -> None:
-        """``after(seconds, call, *args)`` is the cluster's timer; ``marker_delay`` says how long the next marker takes."""
+        """Create the coordinator.
+
+        ``after(seconds, call, *args)`` is the cluster's timer; ``marker_delay`` returns the seconds until the next marker.
+        """
         self._after = after
         self._marker_delay = marker_delay
         self._commit_offsets = commit_offsets
         self._pending: dict[str, Pending] = {}
-        """Of the group, by transactional ID."""
+        """Offsets of the group, by transactional ID."""
         self.known: dict[str, Transactional] = {}
         self.aborted: list[str] = []
-        """Transactional IDs, once for each transaction of theirs that was."""
+        """Transactional IDs, once for each of their aborted transactions."""
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def initialise(self, name: str, limit_s: float = TRANSACTION_LIMIT_S, by: object = None) -> int:
-        """InitProducerId: the epoch; aborts what is under way, and has the caller come again meanwhile."""
+        """Answer InitProducerId with the epoch. An open transaction is aborted, and the caller must retry meanwhile."""
         found = self.known.setdefault(name, Transactional(name))
         if found.state is State.ONGOING:
-            found.epoch += 1  # at once: the former holder begins nothing any more
+            found.epoch += 1  # at once: the former holder begins nothing now
             self._end(found, commit=False)
         if found.state is State.ENDING:
             raise ConcurrentTransactions(name)
@@ -120,7 +123,7 @@ class Coordinator:
         return found.epoch
 
     def add_partitions(self, who: Who, logs: Iterable[Log]) -> None:
-        """AddPartitionsToTxn; begins a transaction where none is open."""
+        """Add partitions to the transaction; begin one if none is open."""
         self._begun(who).logs |= dict.fromkeys(logs)
 
     def add_offsets(self, who: Who) -> None:
@@ -133,7 +136,7 @@ class Coordinator:
         log: Log,
         records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
     ) -> int:
-        """The base offset of the batch."""
+        """Write a batch; return its base offset."""
         known = log.producers.get(who.name)
         if known is None or known.part is None or known.epoch != who.epoch:
             _note(log, who, sequence)
@@ -157,7 +160,7 @@ class Coordinator:
         pending.offsets.update(offsets)
 
     def end(self, who: Who, commit: bool) -> int:
-        """EndTxn: the epoch that follows. It is acknowledged once it is decided: before any marker is written."""
+        """End the transaction; return the next epoch. The answer comes once the end is decided, before any marker is written."""
         found = self.known[who.name]
         again = who.implicit and who.epoch == found.epoch - 1 and found.state in {State.ENDING, State.ENDED}
         if not again:
@@ -167,9 +170,7 @@ class Coordinator:
         if found.state is State.ONGOING:
             found.epoch += who.implicit
             self._end(found, commit=commit)
-        elif (
-            who.implicit and not commit and not again
-        ):  # of nothing: it has its epoch for itself all the same
+        elif who.implicit and not commit and not again:  # an abort of nothing has its own epoch, too
             found.epoch += 1
             found.state, found.committed = State.ENDED, False
         elif found.state is State.EMPTY or found.committed is not commit or (who.implicit and not again):
@@ -182,14 +183,14 @@ class Coordinator:
 
     @property
     def at_rest(self) -> bool:
-        """Whether none is open, and none decided that does not show yet."""
+        """Whether no transaction is open, and all decided ends are visible."""
         for value in self.known.values():  # noqa: SIM110 - asked often, and this is what costs least
             if not value.at_rest:
                 return False
         return True
 
     def committed(self, part: Part) -> bool:
-        """Whether that is decided for the transaction that a part is of."""
+        """Whether a commit is decided for the transaction of this part."""
         if part.fate is not Fate.OPEN or part.owner is None:
             return part.fate is Fate.COMMITTED
         found = self.known[part.owner[0]]
@@ -221,7 +222,7 @@ class Coordinator:
 
     @staticmethod
     def _refuse(found: Transactional) -> None:
-        """What is not in a transaction; for the moment, as long as the last one's markers are to come."""
+        """Refuse a request outside its transaction; temporarily, while markers of the last one are missing."""
         raise (ConcurrentTransactions if found.state is State.ENDING else InvalidTxnState)(found.name)
 
     def _time_out(self, found: Transactional, count: int) -> None:
@@ -258,7 +259,10 @@ class Coordinator:
 
 
 def _note(log: Log, who: Who, sequence: int) -> None:
-    """The partition asks the coordinator about it. Whatever becomes of that, what has a higher number is not the first of its transaction."""
+    """Note a write that the partition checks with the coordinator.
+
+    Even if it is refused, a higher sequence is not the first of its transaction.
+    """
     epoch, lowest = log.asked.get(who.name, (who.epoch, sequence))
     if who.epoch > epoch:
         epoch, lowest = who.epoch, sequence
@@ -275,7 +279,7 @@ def _append(
     records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
     number: int,
 ) -> int:
-    """As a partition does: what it has already it does not write again."""
+    """Append as a partition does: a batch that is already there is not written again."""
     if known.epoch == who.epoch:
         for batch in known.batches:
             if (batch.sequence, batch.records) == (sequence, len(records)):

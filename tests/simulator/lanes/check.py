@@ -1,4 +1,4 @@
-"""What must hold of a world of lanes that has settled."""
+"""Invariants of a settled world of lanes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -32,7 +32,7 @@ ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 
 
 def faults(world: LaneWorld) -> list[str]:
-    """A line each; none if all is well."""
+    """Return a line for each violation; none if all is well."""
     violations = [said for process in world.processes for said in process.rights.violations]
     return [
         *violations,
@@ -47,7 +47,7 @@ def faults(world: LaneWorld) -> list[str]:
 
 
 def _leaked(world: LaneWorld) -> Iterable[str]:
-    """Producers are as many as lanes that are open."""
+    """Check that no process has more producers than open lanes."""
     for process in world.processes:
         opened = (
             []
@@ -65,7 +65,7 @@ def _gaps_in_vain(world: LaneWorld) -> Iterable[str]:
 
 
 def _gone(world: LaneWorld, found: Finding) -> bool:
-    """Whether an input was deleted before it was processed, and somebody has said so: the one loss that nobody can prevent."""
+    """Whether an input was deleted before it was processed, and a log line reports it: nobody can prevent that loss."""
     topic, number, offset = found.places[0]
     return offset in world.eaten[number] and any(
         gap.names(topic, number, offset) for process in world.processes for gap in process.gaps
@@ -73,13 +73,13 @@ def _gone(world: LaneWorld, found: Finding) -> bool:
 
 
 def _in_vain(world: LaneWorld) -> Iterable[str]:
-    """Where nothing is refused, lost, late or away, each transaction that is begun is committed, whatever moves."""
+    """Check that each transaction is committed if nothing is refused, lost, late or away, even while lanes move."""
     if world.plan.calm and world.cluster.transactions.aborted:
         yield f"ABORTED in vain: transactions of {world.cluster.transactions.aborted}"
 
 
 def history(world: LaneWorld) -> History:
-    """What the topics hold, as the fault checker judges it."""
+    """Return the contents of the topics in the form that the fault checker judges."""
     if world.recreated:
         return _told_apart(world)
     return History(
@@ -94,13 +94,13 @@ def history(world: LaneWorld) -> History:
         quarantined=_records(world, QUARANTINE),
         divert=world.plan.divert,
         others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
-        # A ring that is begun anew counts anew, so its numbers say nothing.
+        # A new ring counts from 0 again, so its numbers prove nothing.
         lanes=0 if world.forgetful else world.plan.lanes,
     )
 
 
 def _told_apart(world: LaneWorld) -> History:
-    """Where the input was created again: what came after that as if it stood far behind what came before. Known by the messages' tokens."""
+    """Shift records of a recreated input far behind those of the former topic. The messages' tokens show which topic they belong to."""
     world.generations, generations, world.recreated = {}, world.generations, 0
     told = history(world)
     world.generations, world.recreated = generations, 1
@@ -116,7 +116,7 @@ def _told_apart(world: LaneWorld) -> History:
 
     outputs = [*told.accepted, *told.diverted, *told.quarantined]
     shown = {output.token for output in outputs}
-    # Of the topic that is gone nobody had to process all: what shows nowhere is left out.
+    # Not all of a deleted topic had to be processed: inputs without an output are left out.
     inputs = [moved(input_) for input_ in told.inputs if input_.token in generations or input_.token in shown]
     return replace(
         told,
@@ -133,7 +133,7 @@ def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes
     place, _, number = value.rpartition(b"/")
     offset = int(number)
     if name == wire_names.HEADER_ORIGINAL:
-        # The old one had messages from its beginning on up to its end, and the new one has none there.
+        # Only the old topic has messages between its beginning and its end.
         old = BEGINNING <= offset < world.old_ends[int(place.rpartition(b"/")[2])]
         far = 0 if old else _FAR
     return b"%b/%d" % (place, offset + far)
@@ -160,7 +160,7 @@ def _anomalies(world: LaneWorld) -> Iterable[str]:
 
 
 def _numbers(world: LaneWorld) -> Iterable[str]:
-    """Accepted records of lanes that the address sets are counted; of transactions not all IDs are shown."""
+    """Check sequence numbers of accepted records if the address sets lanes. Transactions do not show all of their IDs."""
     lanes, evidence = world.plan.lanes, Evidence(history(world))
     found: dict[int, list[int]] = {number: [] for number in range(lanes)}
     for item in evidence.lines:
@@ -196,7 +196,7 @@ def _states(world: LaneWorld) -> Iterable[str]:
 
 
 def _interleaved(log: Log, records: Iterable[Stored]) -> Iterable[str]:
-    """Whoever has written after another one does so for good: two owners never take turns."""
+    """Check that owners never take turns: once a later owner has written, the former writes no more."""
     owners = [record.part.by for record in records if record.part is not None]
     turns = [owner for number, owner in enumerate(owners) if not number or owners[number - 1] != owner]
     if len(turns) != len(set(turns)):
@@ -213,7 +213,7 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
 
 
 def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
-    """What came over bridges, as its changelog has it and as its lane knows it."""
+    """Compare the hops in the changelog with those that the lane knows."""
     hops = {
         record.key: record.value
         for record in records
@@ -228,12 +228,12 @@ def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> I
 
 
 def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
-    """Of each way its floor and what lies above."""
+    """Return the floor of each route, and the hops above it."""
     return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
 
 
 def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
-    """What the owner of a lane knows, and what its changelog says."""
+    """Compare the state of a lane's owner with its changelog."""
     (lane,) = world.owners(number)
     table, told = lane.opening.table, f"{CHANGELOG}/{number}"
     slots: dict[bytes, Slot] = {}

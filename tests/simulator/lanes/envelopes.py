@@ -1,6 +1,6 @@
 """Worlds of lanes in which some messages are transactions with parts for two addresses, and some came over a bridge.
 
-Made of the schedules of lanes: what happens is the same, but for inputs that are created again, and what comes is another thing.
+The schedules are those of lanes with other messages, but without inputs that are created again.
 """
 
 import dataclasses
@@ -17,15 +17,16 @@ from tests.simulator.schedules import Happening, Kind, Message, Schedule, gap
 
 Headers = list[tuple[str, bytes | None]]
 SOURCE: Final = b"far/AAAAAAAAAAAAAAAAAAAAAA/0"
-"""Of the bridge: its name, the topic's ID and the partition."""
+"""Source of the bridge: its name, the topic's ID and the partition."""
 ENVELOPES_SHARE: Final = 0.5
 BRIDGED_SHARE: Final = 0.6
-"""Of schedules."""
+"""Share of schedules with a bridge."""
 SOURCE_MAX: Final = 9
 """Messages of a bridge's source."""
 BEYOND: Final = frozenset({Kind.RECREATED, Kind.REPLACED, Kind.EATEN})
-"""Inputs that are created again are told apart by tokens, which parts do not have; what retention deleted counts as come before to who checks
-hops."""
+"""Happenings that are left out. Recreated inputs are recognised by tokens, which parts do not have. The checker of hops takes inputs that
+retention deleted for records that came before.
+"""
 
 
 class Piece(NamedTuple):
@@ -34,7 +35,7 @@ class Piece(NamedTuple):
     id: bytes | None
     group: bytes | None
     elsewhere: bool
-    """For the other address."""
+    """Whether it is for the other address."""
 
 
 class Envelope(NamedTuple):
@@ -42,7 +43,7 @@ class Envelope(NamedTuple):
 
     id: bytes | None
     group: bytes | None
-    """Its key."""
+    """Key of the envelope."""
     parts: tuple[Piece, ...]
 
     def __str__(self) -> str:
@@ -53,13 +54,13 @@ class Envelope(NamedTuple):
 
 
 class Bridged(NamedTuple):
-    """A message, or a transaction, that a bridge brings, perhaps once more."""
+    """A message or transaction that a bridge sends, perhaps again."""
 
     message: "Message | Envelope"
     offset: int
-    """In its source."""
+    """Offset in its source."""
     confirmed: int
-    """All below was acknowledged when it was sent."""
+    """Offset below which all was acknowledged when it was sent."""
     ids_ignored: bool
 
     def __str__(self) -> str:
@@ -67,7 +68,7 @@ class Bridged(NamedTuple):
 
 
 def envelope_schedule(seed: int) -> Schedule:
-    """That of lanes with this seed, and other messages."""
+    """Return the lane schedule of this seed with other messages."""
     plan, dice = schedule(seed), random.Random(f"envelopes {seed}")
     happenings = [
         dataclasses.replace(
@@ -85,7 +86,7 @@ def envelope_schedule(seed: int) -> Schedule:
 
 
 def record(what: "Message | Envelope | Bridged", number: bytes) -> tuple[bytes | None, bytes, Headers]:
-    """Key, value and headers, but for those of who tests; ``number`` tells values apart, but not those of what is sent again by a bridge."""
+    """Return key, value and headers, except those of the test. ``number`` distinguishes values, but a bridge repeats its own."""
     if isinstance(what, Bridged):
         key, value, headers = record(what.message, b"from %d" % what.offset)
         hop = (wire_names.HEADER_HOP, b"%b/%d" % (SOURCE, what.offset))
@@ -120,7 +121,7 @@ def _one(dice: random.Random, letter: bytes, count: int, none: float) -> bytes |
 
 
 def _bridge(dice: random.Random, partitions: int) -> Iterable[Happening]:
-    """It brings its source in order, and begins anew from what is confirmed, or from before that is known to it.
+    """Yield the messages of a bridge: in order, with restarts anywhere between the confirmed and the reached offset.
 
     Each message goes to a partition of its own, always the same: a lane gets some of its messages directly, and some by a detour.
     """

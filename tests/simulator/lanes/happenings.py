@@ -1,4 +1,4 @@
-"""What happens in a world of lanes."""
+"""Execution of the happenings in a world of lanes."""
 
 import dataclasses
 import zlib
@@ -23,7 +23,7 @@ AGAIN: Final = 3
 
 
 class LaneHappenings(Happenings):
-    """Of one world of lanes."""
+    """Happenings of one world of lanes."""
 
     first_request = "describe"
     settles_first = True
@@ -71,7 +71,7 @@ class LaneHappenings(Happenings):
                 Record(*place, found.offset, found.key, found.value, found.headers, found.timestamp)
                 for found in world.cluster.log(*place).committed()
             ]
-            del world.cluster.group.committed[place]  # as Kafka does with those of deleted topics
+            del world.cluster.group.committed[place]  # as Kafka does for deleted topics
         world.recreated += 1
         world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
         world.cluster.create(ADDRESS, world.partitions)
@@ -102,7 +102,7 @@ class LaneHappenings(Happenings):
         world.cluster.watchers.append(arrived)
 
     def _drop(self, what: Happening, _: Process) -> None:
-        """One of the next batches: there are some at once, so that others wait before it and come behind it."""
+        """Drop one of the next batches. Several are sent at once, so that others wait before it and come behind it."""
         message, left = Message(None, b"g0"), self._world.loops.dice.randrange(4)
         sent = Happening(0, 0, Kind.SEND, partition=what.partition, messages=(message,) * FETCH_OFFSETS * 3)
 
@@ -110,7 +110,7 @@ class LaneHappenings(Happenings):
             nonlocal left
             left -= 1
             if left < 0:
-                self.send(dataclasses.replace(sent, messages=(message,)))  # by this it is seen
+                self.send(dataclasses.replace(sent, messages=(message,)))  # reveals the loss
             return left < 0
 
         self.send(sent)
@@ -140,7 +140,7 @@ class LaneHappenings(Happenings):
 
     @staticmethod
     def _has_fetched(lane: Lane, consumer: SimulatedConsumer, partition: int) -> bool:
-        """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
+        """Whether a lane may hold records that the log loses: it is open, or its opening has had them fetched."""
         doing = lane._doing
         fetched = doing is not None and consumer.rewound_by.get(Place(ADDRESS, partition)) is doing
         return lane.state in AT_WORK or lane._opened is not None or fetched
@@ -154,7 +154,7 @@ class LaneHappenings(Happenings):
         )
 
     def _eat(self, partition: int) -> None:
-        """Not where the lane never processed anything: then it begins at the log's start, wherever that is."""
+        """Delete unprocessed records, unless the lane never processed any: then it begins at the log's start, wherever that is."""
         log, done = (
             self._world.cluster.log(ADDRESS, partition),
             self._world.cluster.committed(ADDRESS, partition),
@@ -198,7 +198,7 @@ class LaneHappenings(Happenings):
         return now_ms, key, value, (("t", token), *headers)
 
     def last(self, partition: int) -> Happening:
-        """Something new for this lane, and some of what there was."""
+        """Return a new message for this lane, and some earlier ones."""
         world = self._world
         home = next(
             group

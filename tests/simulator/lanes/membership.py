@@ -1,4 +1,4 @@
-"""What lanes must have asked of their group before they fence, and again before they write: DESIGN's order of opening, as seen from outside."""
+"""Checks that lanes ask their group before they fence, and again before they write: DESIGN's order of opening, as seen from outside."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -8,24 +8,24 @@ from agents.lane.lane import Lane
 
 
 class Rights:
-    """Of one process. An opening is one task: what is confirmed in it is known by that."""
+    """Checks of one process. Each opening is one task, so its confirmations are known by the task."""
 
     def __init__(self) -> None:
         self.confirmed: set[asyncio.Task[Any] | None] = set()
-        """In which membership was confirmed since the last fence in it."""
+        """Tasks in which membership was confirmed since their last fence."""
         self.violations: list[str] = []
         self.decided: Callable[[int], float] | None = None
-        """How many IDs the changelog of a lane knows, by all transactions that are decided."""
+        """Returns the number of IDs that a lane's changelog knows, by all decided transactions."""
 
     def begin(self) -> None:
-        """A new life: nothing of the former one runs any more."""
+        """Begin a new life: nothing of the former one runs any more."""
         self.confirmed.clear()
 
     def confirm(self) -> None:
         self.confirmed.add(asyncio.current_task())
 
     def fence(self, transactional_id: str) -> "asyncio.Task[Any] | None":
-        """Somebody is about to be fenced; the task in which membership must be confirmed again."""
+        """Check that membership is confirmed before a fence; return the task that must confirm it again."""
         task = asyncio.current_task()
         if task not in self.confirmed:
             self.violations.append(f"UNCONFIRMED fence of {transactional_id}")
@@ -35,7 +35,7 @@ class Rights:
     def write(
         self, transactional_id: str, opening: "asyncio.Task[Any] | None", lanes: Iterable[Lane]
     ) -> None:
-        """A transaction begins behind that fence; of the lanes, one has that ID."""
+        """Check that membership is confirmed before a transaction behind this fence; one of the lanes has this ID."""
         for lane in lanes:
             right: Any = lane._tenure.right
             if (
@@ -48,6 +48,6 @@ class Rights:
             self.violations.append(f"UNCONFIRMED transaction of {transactional_id}")
 
     def store(self, lane: str, head: int) -> None:
-        """A lane has written its state to disk, which never leads what is committed."""
+        """Check that a lane's state on disk is not ahead of the committed state."""
         if self.decided is not None and (known := self.decided(int(lane.rpartition("-")[2]))) < head:
             self.violations.append(f"LED {lane}: its store knows {head} IDs, its changelog {known}")

@@ -1,4 +1,4 @@
-"""What happens in a world of lanes, made from a seed."""
+"""Happenings of a world of lanes, made from a seed."""
 
 import dataclasses
 import random
@@ -32,37 +32,37 @@ THEMES: Final = (
     + ("belated",) * 4
     + ("", "", "", "calm", "calm", "dropped", "tail", "replaced", "eaten")
 )
-"""Of small schedules: what they are about; with none, faults of all kinds."""
+"""Themes of small schedules; without one, faults of all kinds."""
 REQUESTS: Final = (
     "produce", "produce", "offsets", "end", "initialise", "describe", "fetch", "committed", "ends", "heartbeat", "join", "_read", "_read",
 )  # fmt: skip
 AT_WORK: Final = ("_read", "_read", "_read", "produce", "offsets", "end")
 PASSED_BY_SHARE: Final = 0.03
-"""Of small schedules, diced apart: what the rest is about stays as it is."""
+"""Share of small schedules about :func:`passed_by`; separate dice keep the others as they are."""
 AGES: Final = 10_000
-"""Callbacks: it is the time that counts."""
+"""Callbacks that no wait reaches: its seconds decide."""
 TAKEN_OVER_SHARE: Final = 0.4
-"""Of schedules that have :func:`_awakening`."""
+"""Share of schedules that have :func:`_awakening`."""
 KINDS: Final = tuple(_WEIGHTS)
 LANES_SHARE: Final = 0.3
-"""The share of schedules whose address sets its lanes."""
+"""Share of schedules whose address sets its lanes."""
 GROWN_SHARE: Final = 0.2
-"""The share of these in which the input grows, if no group moves by it."""
+"""Share of these in which the input grows, if no group moves by it."""
 
 
 def schedule(seed: int, *, faults: int | None = None) -> Schedule:
-    """The schedule of a seed; with so many faults, if it is said."""
+    """Return the schedule of a seed, with ``faults`` faults if that is given."""
     return in_its_way(in_lanes(_schedule(seed, faults)))
 
 
 def in_lanes(plan: Schedule) -> Schedule:
-    """The same in an address that sets its lanes, of more partitions, by dice apart; most schedules stay as they are."""
+    """Give some schedules an address that sets its lanes and has more partitions. Separate dice keep most schedules as they are."""
     dice = random.Random(f"lanes {plan.seed}")
     if dice.random() >= LANES_SHARE:
         return plan
     partitions = dice.choice((2, 2, 3, 4))
     lanes = dice.choice((1, 1, dice.randint(1, partitions)))
-    # Of a row that is about one partition it must go on being about one.
+    # A row about one partition must stay about one.
     kinds = {happening.kind for happening in plan.happenings}
     moved = {number: dice.randrange(partitions) for number in range(plan.partitions)}
     together = Kind.EATEN in kinds or dice.random() < 0.3
@@ -111,7 +111,7 @@ def _schedule(seed: int, faults: int | None) -> Schedule:
 
 
 def _small(seed: int, dice: random.Random) -> Schedule:
-    """Some messages, one fault or two, and one thing that is asked: whether it matters who was away when."""
+    """Return a schedule with some messages, one or two faults, and one theme."""
     apart = random.Random(f"passed {seed}")
     if apart.random() < PASSED_BY_SHARE:
         return Schedule(seed, 1, 2, 8, divert=False, happenings=tuple(passed_by(apart)), small=True)
@@ -140,7 +140,10 @@ def _small(seed: int, dice: random.Random) -> Schedule:
 
 
 def passed_by(dice: random.Random) -> list[Happening]:
-    """Somebody is away for longer than a session; what another one has processed by then is deleted, and there is more when they come back."""
+    """A process is away for longer than a session.
+
+    Records that another one has processed by then are deleted, and new ones come when it returns.
+    """
     away = Happening(
         MOST_STEPS, 2.0, Kind.PAUSE, dice.choice(("_read", "_read", "end")),
         seconds=dice.uniform(5.0, 8.0), count=dice.randint(1, 3),
@@ -153,7 +156,7 @@ def passed_by(dice: random.Random) -> list[Happening]:
 
 
 def _with_belated(dice: random.Random, partitions: int) -> list[Happening]:
-    """One transaction follows another, and what is late of one arrives in the midst of the next; perhaps it is another owner's by then."""
+    """Transactions follow one another, and late requests of one arrive in the midst of the next, perhaps under another owner."""
     partition = dice.randrange(partitions)
     several = [_sending(dice, partitions, most=2, partition=partition) for _ in range(dice.randint(2, 4))]
     several.insert(dice.randint(0, 2), belated(dice))
@@ -168,7 +171,7 @@ def _with_belated(dice: random.Random, partitions: int) -> list[Happening]:
 def _with_extra(
     dice: random.Random, happenings: list[Happening], partitions: int, processes: int
 ) -> list[Happening]:
-    """With what comes in a row of its own; or without what is not calm."""
+    """Add a row of happenings about one thing, or replace all faults by calm ones."""
     extra = dice.choice(EXTRAS)
     if extra == "calm":
         return [
@@ -206,11 +209,11 @@ def _with_row(
 
 
 _ONCE: Final = frozenset({Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED})
-"""With two of them nobody knows what was processed."""
+"""Kinds of which a schedule has one at most: after two, nobody knows what was processed."""
 
 
 def _awakening(dice: random.Random) -> Happening:
-    """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else."""
+    """A process is away in the middle of its work, and returns while another one opens the lane."""
     kind = dice.choice((Kind.PAUSE, Kind.HELD, Kind.CUT))
     return Happening(
         MOST_STEPS, 5.0, kind, dice.choice(AT_WORK), seconds=30.0, count=dice.randrange(3), pinned=True

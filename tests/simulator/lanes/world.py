@@ -26,8 +26,9 @@ from tests.simulator.schedules import Kind, Schedule
 from tests.simulator.world import World
 
 BEGINNING: Final = 60
-"""Offsets that an input begins with which will be created again: no topic comes to have as many after that, so that its offsets tell
-(a topic that was filled beyond the old position while nobody looked is not told from the old one: docs/reliability.md)."""
+"""Offsets that an input has at first if it will be created again. No recreated topic reaches as many, so offsets show which topic a record
+is of. (A topic that was filled beyond the old position unnoticed cannot be distinguished from the old one: docs/reliability.md.)
+"""
 
 
 class LaneWorld(World):
@@ -38,19 +39,19 @@ class LaneWorld(World):
     def __init__(self, plan: Schedule) -> None:
         super().__init__(plan)
         self.expired = False
-        """The group's offsets have, once."""
+        """Whether the group's offsets have expired once."""
         self.forgetful = False
-        """The changelogs were lost, once."""
+        """Whether the changelogs were lost once."""
         self.kept: list[Record] = []
-        """Inputs that retention has deleted since."""
+        """Inputs that retention has deleted."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
-        """By partition, the offsets of which retention deleted before the group knew them as processed."""
+        """By partition, the offsets that retention deleted before the group knew them as processed."""
         self.generations: dict[bytes, int] = {}
-        """Token of a message → in which of the topics of the input's name it was, where that was not the first."""
+        """Generation of the input topic by a message's token; the first generation is left out."""
         self.recreated = 0
-        """How often the input was created again."""
+        """Number of times that the input was created again."""
         self.old_ends: list[int] = []
-        """By partition, where the input ended that is gone."""
+        """By partition, the end of the deleted input."""
         self.lane_count = plan.lanes or plan.partitions
         self.inputs = (ADDRESS,) if plan.lanes == 1 else (ADDRESS, FORWARD)
         """Topics that lanes read. One lane forwards nothing."""
@@ -83,25 +84,25 @@ class LaneWorld(World):
                 self.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
 
     def home(self, key: bytes) -> int:
-        """The partition of a group, or of an ID without one."""
+        """Return the partition of a group, or of an ID without one."""
         return zlib.crc32(key) % self.partitions
 
     def lane_at_home(self, key: bytes) -> int:
-        """The lane that owns it."""
+        """Return the lane that owns it."""
         return self.home(key) % self.lane_count
 
     def lane_of(self, topic: str, partition: int) -> int:
-        """The lane that reads a partition."""
+        """Return the lane that reads a partition."""
         return partition % self.lane_count if topic == ADDRESS else partition
 
     def grow(self, partitions: int) -> None:
-        """The input gets more partitions."""
+        """Give the input more partitions."""
         self.eaten += [set() for _ in range(self.partitions, partitions)]
         self.partitions = partitions
         self.cluster.grow(ADDRESS, partitions)
 
     def _decided(self, partition: int) -> float:
-        """The head of a lane, also where markers are still to be written. Any, once a changelog was lost."""
+        """Return the head of a lane, even before its markers are written; infinity once a changelog was lost."""
         transactions = self.cluster.transactions
         for record in () if self.forgetful else reversed(self.cluster.log(CHANGELOG, partition).records):
             if (
@@ -116,7 +117,7 @@ class LaneWorld(World):
     # -- whether it has settled --------------------------------------------------------------------------------
 
     def owners(self, number: int) -> list[Lane]:
-        """Lanes of this number that are open, of members of the present generation."""
+        """Return the open lanes of this number, of members of the present generation."""
         generation = self.cluster.group.generation
         return [
             lane
@@ -129,7 +130,7 @@ class LaneWorld(World):
         ]
 
     def rests(self) -> bool:
-        """All is processed and committed, by one owner of each lane, and nothing is under way."""
+        """Whether all is processed and committed, by one owner of each lane, and nothing is under way."""
         cluster = self.cluster
         if not self._united() or not cluster.transactions.at_rest:
             return False
@@ -141,18 +142,18 @@ class LaneWorld(World):
 
     @staticmethod
     def _next(lane: Lane, topic: str, partition: int) -> int:
-        """How far it is in one of its inputs."""
+        """Return the lane's next offset in one of its inputs."""
         cursor = lane.cursors.get((topic, partition))
         return 0 if cursor is None else cursor.next
 
     def _reached(self, lane: Lane, partition: int) -> int:
-        """How far it is in the input that there is now."""
+        """Return the lane's next offset in the present input; 0 if it still knows the former one."""
         opened = lane._opened
         known = opened is not None and opened.topic_ids[ADDRESS] == self.cluster.topics[ADDRESS].topic_id
         return self._next(lane, ADDRESS, partition) if known else 0
 
     def _processed(self, topic: str, partition: int) -> int:
-        """As the group knows it, or where its offsets have expired since, as the owner does."""
+        """Return the offset that the group knows, or the owner's if the group's offsets have expired."""
         owners = self.owners(self.lane_of(topic, partition))
         if self.recreated and topic == ADDRESS:
             return min((self._reached(lane, partition) for lane in owners), default=0)
@@ -188,7 +189,7 @@ class LaneWorld(World):
 
 
 def newest_meta(world: LaneWorld, number: int) -> Meta | None:
-    """What the changelog of a lane says last."""
+    """Return the newest meta record in a lane's changelog; None = there is none."""
     metas = (
         item
         for item in reversed(world.cluster.log(CHANGELOG, number).committed())

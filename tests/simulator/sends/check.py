@@ -24,16 +24,16 @@ Place = tuple[int, Stored]
 
 
 class _Sends:
-    """Those of one world, judged partition by partition."""
+    """Sends of one world, judged partition by partition."""
 
     def __init__(self, world: ConsumerWorld, letters: Mapping[bytes, list[Letter]]) -> None:
         self._world = world
         self._letters = letters
         self._sent = {topic: sent(world.cluster, topic) for topic in TARGETS}
         self._last: dict[tuple[str, bytes], Place] = {}
-        """By topic and group."""
+        """Last send by topic and group."""
         self.states: dict[bytes, bytes | None] = {}
-        """Of groups, after all acknowledged messages."""
+        """States of groups after all acknowledged messages."""
 
     def judge(self, partition: int) -> Iterable[str]:
         written = self._world.committed(partition)
@@ -99,7 +99,7 @@ def _states(world: ConsumerWorld, expected: Mapping[bytes, bytes | None]) -> Ite
 
 
 def _ids(world: ConsumerWorld) -> Iterable[str]:
-    """Of all that was ever written, committed or not."""
+    """Check the duplicate IDs of all sends ever written, committed or not."""
     by_number: dict[bytes, bytes | None] = {}
     numbers: dict[bytes | None, bytes] = {}
     for log in world.cluster.topics[LEDGER].logs:
@@ -113,11 +113,11 @@ def _ids(world: ConsumerWorld) -> Iterable[str]:
 
 
 def first_here(of: Evidence) -> Iterable[str]:
-    """Of each holding: true until a message of the group is acknowledged; messages of a batch are alike."""
+    """Check ``first_here`` in each holding: true until a message of the group is acknowledged; messages of a batch are alike."""
     for runs in of.by_token.values():
         known: set[bytes | None] = set()
         first: dict[object, bool] = {}
-        """By batch, of its first message."""
+        """By batch, the value of its first message."""
         for run in runs:
             expected = run.group is None or run.group not in known
             if run.batch is not None:

@@ -14,7 +14,7 @@ from tests.simulator.loop import ProcessLoop
 from tests.simulator.names import OTHER
 
 PLAIN: Final = "billed"
-"""A topic that is no address's."""
+"""A topic that belongs to no address."""
 LEDGER: Final = OTHER
 """The input topic of an address."""
 NOWHERE: Final = 99
@@ -49,7 +49,7 @@ class SendingHandling(Handling):
         self.lost = self._lost
 
     async def _lost(self, groups: Collection[bytes]) -> None:
-        """Note of which groups a process is told that it does not have them any more."""
+        """Note the groups that a process hears it has lost."""
         loop: Any = asyncio.get_running_loop()
         self.told.append(Told(loop, loop.time(), frozenset(groups)))
 
@@ -94,7 +94,7 @@ _resolve_at_once: Final = PartitionSends.resolve_at_once
 
 
 def resolve_at_once(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord] | None:
-    """As the product does; the world is told of failures."""
+    """Resolve as the product does; report failures to the world."""
     try:
         return _resolve_at_once(sends, effects)
     except SendError:
@@ -104,7 +104,7 @@ def resolve_at_once(sends: PartitionSends, effects: Effects) -> list[OutgoingRec
 
 
 async def resolve(sends: PartitionSends, effects: Effects) -> list[OutgoingRecord]:
-    """As the product does; the world is told."""
+    """Resolve as the product does; report the result to the world."""
     loop: Any = asyncio.get_running_loop()
     found: list[OutgoingRecord] = await loop.process.handling.resolved(effects, _resolve(sends, effects))
     return found

@@ -11,20 +11,20 @@ from tests.simulator.sends.handlers import LEDGER, PLAIN
 from tests.simulator.sends.world import STATE
 
 LEFT_OUT: Final = frozenset({Kind.RECREATED, Kind.TAIL})
-"""Where another topic takes the place of the accepted one, its messages may be handled twice, and states are of both."""
+"""Kinds that are left out: if another topic replaces the accepted one, messages may be handled twice, and states are of both."""
 REFUSED_SHARE: Final = 0.2
 MORE_SHARE: Final = 0.6
 MORE_S: Final = (0.0, 0.0, 0.02, 0.3)
 MORE_OUTCOMES: Final = ("ok",) * 8 + ("fail", "release", "retry", "reject", "unsendable")
 LONGEST_IN_BATCH_S: Final = 3.0
-"""A batch takes as long as all of its messages, twice if it fails."""
+"""Seconds of the longest handler in a batch. A batch takes as long as all of its messages, twice if it fails."""
 TINY_CACHE_BYTES: Final = 300
-"""Of one state or none."""
+"""Size for one state or none."""
 LARGE_CACHE_BYTES: Final = 2**20
 
 
 def sends_schedule(seed: int) -> ConsumerSchedule:
-    """The schedule of a seed."""
+    """Return the schedule of a seed."""
     plan, dice = consumer_schedule(seed), random.Random(f"sends {seed}")
     happenings = [item for item in plan.happenings if item.kind not in LEFT_OUT]
     if dice.random() < MORE_SHARE:
@@ -48,7 +48,7 @@ def sends_schedule(seed: int) -> ConsumerSchedule:
 
 
 def _more(dice: random.Random, partitions: int) -> Happening:
-    """Several messages of few groups."""
+    """Return several messages of few groups."""
     tasks = tuple(
         Task(b"g%d" % dice.randrange(GROUPS - 1), dice.choice(MORE_S), dice.choice(MORE_OUTCOMES))
         for _ in range(dice.randint(3, 8))

@@ -1,4 +1,4 @@
-"""The parts that a world of consumers has where their handlers send."""
+"""Parts of a world of consumers whose handlers send."""
 
 from collections import defaultdict
 from typing import Any, Final
@@ -17,11 +17,11 @@ READERS: Final = "readers"
 """The consumer group."""
 STATE: Final = wire_names.state_topic(APP, READERS, ACCEPTED)
 TARGETS: Final = (PLAIN, LEDGER)
-"""In the order of the sends of a message."""
+"""Target topics, in the order of a message's sends."""
 
 
 class WorldsCache(StateCache):
-    """Of as many bytes as the world says."""
+    """A state cache of the size that the world sets."""
 
     def __init__(self) -> None:
         loop: Any = RUNNING.loop
@@ -40,7 +40,7 @@ def home_of(group: bytes, partitions: int) -> int:
 
 
 def sent(cluster: SimulatedCluster, topic: str) -> dict[bytes, list[tuple[int, Stored]]]:
-    """Return what readers of committed data find, with its partition, by the number of the message that sent it."""
+    """Return the records that readers of committed data find, with their partitions, by the number of the sending message."""
     found: dict[bytes, list[tuple[int, Stored]]] = defaultdict(list)
     for log in cluster.topics[topic].logs:
         for record in log.committed():

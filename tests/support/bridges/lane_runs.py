@@ -1,7 +1,7 @@
-"""Random runs of one address into which bridges lead: the real path and emitter, in lanes that take turns, crash and forward.
+"""Random runs of one address that bridges lead to: the real path and emitter, in lanes that take turns, crash and forward.
 
-What comes in is more than any bridge sends: hops of any order, confirmed at random, by any partition; beside them messages of the
-address's own producers, envelopes, and what cannot be read. Of one hop the content is the same, whenever it comes. A seed is a run.
+The input is more than any bridge sends: hops of any order, confirmed at random, in any partition. Beside them come messages of the
+address's own producers, envelopes, and unreadable records. The content of a hop is the same, whenever it comes. A seed is a run.
 """
 
 import json
@@ -32,7 +32,7 @@ _TOPIC_ID: Final = b"A" * 22
 _SOURCES: Final = (b"to-paris/%b/0" % _TOPIC_ID, b"to-paris/%b/1" % _TOPIC_ID, b"other/%b/0" % _TOPIC_ID)
 _OFFSETS: Final = 10
 _LARGE_ARE: Final = 8
-"""One in so many."""
+"""One record of this many is large."""
 _MALFORMED: Final[tuple[Headers, ...]] = (
     (("_RF_BRIDGE_DUPL_ID", b"nonsense"),),
     (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_CONFIRMED", b"4")),
@@ -41,12 +41,12 @@ _MALFORMED: Final[tuple[Headers, ...]] = (
 
 
 def java(key: bytes, count: int) -> int:
-    """Where the Java client sends a key."""
+    """Return the partition to which the Java client sends a key."""
     return int(murmur2(key) & 0x7FFFFFFF) % count
 
 
 class BridgedRun:
-    """One address, from its first record to its last. ``history`` is what it leaves behind."""
+    """One address, from its first record to its last; ``history`` holds its records."""
 
     def __init__(self, name: str, seed: int, length: int = 40) -> None:
         self.dice = random.Random(seed)
@@ -67,14 +67,14 @@ class BridgedRun:
         self._tables = [Table(self.capacity) for _ in self._paths]
         self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.next: dict[tuple[str, int], int] = defaultdict(int)
-        """What the lanes have committed."""
+        """Next offsets that the lanes have committed."""
         self.outputs: dict[tuple[str, int], list[Given]] = defaultdict(list)
         self.history = History(name, LANES, self.capacity, lambda key: java(key, LANES), divert=self.divert)
         for _ in range(length):
             self._arrive()
 
     def keys(self) -> dict[str, Any]:
-        """Of the address, as a file has them."""
+        """Return the configuration keys of the address."""
         duplicates = "divert" if self.divert else "drop"
         return {
             "name": self.name,
@@ -103,7 +103,7 @@ class BridgedRun:
         self.history.inputs.append(_record(self.name, partition, log[-1]))
 
     def run(self, turns: int | None = None) -> None:
-        """So many turns of lanes; None = until nothing is left."""
+        """Run ``turns`` turns of lanes; None = until nothing is left."""
         while turns is None or turns > 0:
             ready = [place for place, log in self.logs.items() if self.next[place] < len(log)]
             if not ready:
@@ -112,7 +112,7 @@ class BridgedRun:
             turns = None if turns is None else turns - 1
 
     def _turn(self, topic: str, lane: int) -> None:
-        """One batch: decided, written, and committed or not."""
+        """Decide and write one batch, and commit it or not."""
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 6)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
@@ -127,7 +127,7 @@ class BridgedRun:
             outcome = path.decide(
                 [DueRecords(batch, records)], table, {(lane, record.offset): "too large" for record in large}
             )
-        if self.dice.random() < 0.2:  # a crash: nothing of it ever was
+        if self.dice.random() < 0.2:  # a crash: nothing is written
             return
         written = self._written(lane, outcome)
         self._tables[lane].apply(outcome)
@@ -162,12 +162,12 @@ class BridgedRun:
 
 
 def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
-    """Whether the accepted topic does not take it: the same of all that is sent again."""
+    """Whether the accepted topic refuses the record; the same for all copies of a message."""
     return any(name == "t" and int(value or b"0") % _LARGE_ARE == 0 for name, value in headers)
 
 
 def _content(dice: random.Random) -> tuple[bytes | None, bytes, Headers, int]:
-    """Key, value, headers, and the partition that producers choose."""
+    """Return key, value, headers, and the partition that producers choose."""
     key = dice.choice([None, b"a", b"b", b"c", b"d"])
     headers: Headers = (("t", b"%d" % dice.randrange(10**6)),)
     if dice.random() < 0.6:

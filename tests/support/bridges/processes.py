@@ -1,4 +1,4 @@
-"""Bridges between embedded brokers, as their operator runs them; and what their target has got."""
+"""Bridges between embedded brokers, as their operator runs them, and the records of their target."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,9 @@ CONFIRMED = "_RF_BRIDGE_CONFIRMED"
 
 
 PARTITIONS = 3
-"""Of the target's topics."""
+"""Partitions of the target's topics."""
 FOREVER = {"log.retention.ms": "-1"}
-"""Of a broker: messages here carry timestamps of long ago."""
+"""Settings of a broker: messages here carry timestamps of long ago."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Set:
         return kafka.end_offsets(self.two.target, self.address, PARTITIONS)
 
     def settled(self, ends: list[int], limit_s: float = 60.0) -> list[Got]:
-        """The same once all is confirmed up to there."""
+        """Return the records of the target once the bridge has confirmed up to ``ends``."""
         confirmed_at(self.two.source, self.group, self.topic, ends, limit_s)
         return self.got()
 
@@ -73,7 +73,7 @@ def prepare(
     settings: Mapping[str, str] | None = None,
     **keys: Any,
 ) -> Set:
-    """Topics and a configuration; the bridge reaches its target at ``target``, if that is another way in."""
+    """Create topics and a configuration; ``target``: other bootstrap servers by which the bridge reaches its target."""
     name = kafka.unique("bridge")
     topic, address = f"{name}-source", f"{name}-address"
     kafka.create_topics(two.source, {topic: (source_partitions, {})})
@@ -90,7 +90,7 @@ def numbers(got: Iterable[Got]) -> list[int]:
 
 
 def table(heading: str, keys: Mapping[str, Any]) -> str:
-    """A table of a configuration file."""
+    """Return a table of a configuration file."""
     return "\n".join([heading, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
 
 
@@ -111,7 +111,7 @@ def configure(
     address: str,
     **keys: Any,
 ) -> Path:
-    """A configuration file with one bridge; the target topic is the address's."""
+    """Write a configuration file with one bridge; the target topic is the address's."""
     own = {"name": name, "source_topic": source_topic, "target_address": address, **keys}
     config = folder / f"{name}.toml"
     config.write_text(
@@ -134,7 +134,7 @@ class BridgeProcess(RingfenceProcess):
 
 @contextlib.contextmanager
 def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iterator[BridgeProcess]:
-    """A process of bridges that is ready, and ends in order, if it has not ended yet."""
+    """Run a process of bridges until the block ends; it is ready at first, and ends in order if it has not ended yet."""
     process = BridgeProcess(config, name, *arguments, environment=environment)
     try:
         process.start()
@@ -151,7 +151,10 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
 
 @contextlib.asynccontextmanager
 async def in_this_process(*configs: Path, first: int = 0) -> AsyncIterator[list[Bridge]]:
-    """The bridges of these configurations, where a test can act at their fail points; they end in order. ``first``: their first number."""
+    """Run the bridges of these configurations in the test's process, where it can act at their fail points.
+
+    They end in order. ``first``: number of the first one.
+    """
     found = [
         Bridge(plan, f"instance-{number}")
         for number, config in enumerate(configs, first)
@@ -168,7 +171,7 @@ async def in_this_process(*configs: Path, first: int = 0) -> AsyncIterator[list[
 
 @contextlib.contextmanager
 def quick(config: Path) -> Iterator[list[Bridge]]:
-    """The bridges of a configuration in a thread, which starts sooner than a process; ready at first, ended in order at last."""
+    """Run the bridges of a configuration in a thread, which starts sooner than a process; ready at first, ended in order at last."""
     ready, over = threading.Event(), threading.Event()
     found: list[Bridge] = []
 
@@ -215,7 +218,7 @@ def status(config: Path, code: int | None = None) -> dict[str, Any]:
 
 
 def wait_values(bootstrap: str, topic: str, values: int, partitions: int, limit_s: float = 60.0) -> list[Got]:
-    """Wait until so many distinct values are there; returns all records."""
+    """Wait until so many distinct values are there; return all records."""
     got: list[Got] = []
 
     def enough() -> bool:
@@ -236,14 +239,14 @@ def confirmed_at(bootstrap: str, group: str, topic: str, ends: list[int], limit_
 
 
 def hop_of(record: Got) -> hop.Hop:
-    """The hop that a record carries."""
+    """Return the hop that a record carries."""
     found = hop.decode(dict(record.headers)[HOP])
     assert found is not None, record
     return found
 
 
 def passed(got: list[Got]) -> list[Got]:
-    """What a lane's hop memory lets pass of these records of an input, in order: written here by the rule alone, and not as the lane has it.
+    """Return the records of an input that a lane's hop memory lets pass, in order. It is written by the rule alone, not as the lane has it.
 
     A hop is known that stood before in the same partition, or lies below a confirmed offset that stood before.
     """

@@ -1,6 +1,6 @@
-"""Instances of a bridge that live, fail, are frozen and die, before a target that loses batches, answers, or gets both late.
+"""Instances of a bridge that live, fail, are frozen and die, before a target that loses batches and answers, or gets them late.
 
-The real window, loader, producer's life and flow; the source, the target's log and the group's offsets are simulated.
+Window, loader, producer session and flow are real; the source, the target's log and the group's offsets are simulated.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ class Builder:
         return record
 
     def size(self) -> int:
-        """In bytes; what is too large is only known at the target."""
+        """Return the size in bytes; only the target finds a batch too large."""
         return 100
 
 
 @dataclass
 class Outstanding:
-    """A batch that somebody has handed over."""
+    """A batch that an instance has sent."""
 
     topic: str
     partition: int
@@ -61,23 +61,23 @@ class Outstanding:
 
 
 class Producer:
-    """In place of aiokafka's."""
+    """Double of the product's producer."""
 
     def __init__(self) -> None:
         self.outstanding: list[Outstanding] = []
 
     async def send(self, topic: str, partition: int, builder: Builder) -> None:
-        """Until the simulation says what became of it."""
+        """Send a batch, and wait until the simulation decides its fate."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.outstanding.append(Outstanding(topic, partition, builder, answer))
         await answer
 
     async def discard(self) -> None:
-        """Nothing is connected."""
+        """Do nothing: nothing is connected."""
 
 
 class Instance:
-    """One process."""
+    """One process of the bridge."""
 
     def __init__(self, system: "System") -> None:
         self.plan = system.chance.choice(system.plans)
@@ -95,7 +95,7 @@ class Instance:
         )
 
     async def read(self, count: int) -> None:
-        """One cycle, if the window lets."""
+        """Read and send once, if the window has room."""
         window = self.flow.window
         wanted = {} if window.full else self.flow.wanted()
         found = Read()
@@ -111,7 +111,7 @@ class Instance:
         return self.system.target
 
     async def settle(self) -> None:
-        """What was acknowledged, or that it has ended."""
+        """Take acknowledgements, or begin again if the producer's session has ended."""
         await self.flow.settle()
         try:
             self.life.check()
@@ -122,14 +122,14 @@ class Instance:
             self.begin()
 
     async def end(self) -> None:
-        """What is out may still arrive."""
+        """End the instance; its batches on the way may still arrive."""
         self.system.late += [
             outstanding for outstanding in self.producer.outstanding if not outstanding.answer.done()
         ]
         await self.life.discard()
 
     def commit(self) -> None:
-        """What is confirmed, whatever others have committed."""
+        """Commit the confirmed offsets, whatever others have committed."""
         for partition, place in self.flow.window.places.items():
             self.system.committed[partition] = place.confirmed
 
@@ -143,7 +143,7 @@ class System:
     """Source, target and group of one run."""
 
     def __init__(self, chance: random.Random, partitioners: Sequence[str] = ("murmur2",)) -> None:
-        """``partitioners``: as instances are configured, each with one of them."""
+        """``partitioners``: each instance is configured with one of them."""
         self.chance = chance
         self.partitions = chance.randint(1, 3)
         window, user_ids = chance.choice([2, 3, 6, 12, 40]), chance.choice(["check", "ignore"])
@@ -155,10 +155,10 @@ class System:
         self.logs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         self.late: list[Outstanding] = []
         self.refuses = True
-        """Whether poison is too large: somebody may raise the limit."""
+        """Whether the target refuses poison as too large: somebody may raise the limit."""
 
     def arrive(self, batch: Outstanding) -> bool:
-        """Append a batch; False: the target does not take it."""
+        """Append a batch; return whether the target accepts it."""
         poisoned = batch.topic == self.plan.target_topic and any(
             record["value"] == b"poison" for record in batch.builder.records
         )
@@ -168,7 +168,7 @@ class System:
         return taken
 
     def answer(self, batch: Outstanding) -> None:
-        """One of the things that may become of a batch."""
+        """Choose the fate of a batch, and answer it."""
         fate = self.chance.random()
         if fate < 0.1:
             batch.answer.set_exception(KafkaTimeoutError("lost"))
@@ -204,7 +204,7 @@ def _source(chance: random.Random, count: int) -> list[Message]:
 
 
 async def run(system: System) -> System:
-    """Whatever happens, and then one instance that does the rest. What is late arrives at the end."""
+    """Run random events, and then one instance that does the rest. Late batches arrive at the end."""
     chance = system.chance
     instances = [Instance(system)]
     for _ in range(chance.randint(50, 400)):
@@ -250,7 +250,7 @@ async def _step(instance: Instance, chance: random.Random) -> None:
 
 
 async def serve(instance: Instance, topics: Sequence[str]) -> None:
-    """Nothing happens to what goes to these topics but refusals; what goes to others stays on its way."""
+    """Serve an instance: batches for these topics meet only refusals; batches for others stay on their way."""
     await instance.read(6)
     await asyncio.sleep(0)
     for outstanding in instance.producer.outstanding:
@@ -265,7 +265,7 @@ async def serve(instance: Instance, topics: Sequence[str]) -> None:
 
 
 async def finish(system: System) -> None:
-    """One that nothing happens to but refusals."""
+    """Finish with one instance that meets only refusals."""
     last = Instance(system)
     for _ in range(STEPS_MAX):
         await serve(last, [system.plan.target_topic, system.plan.quarantine_topic])

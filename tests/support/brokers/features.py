@@ -23,7 +23,7 @@ NEEDED: Final = {
 
 
 def levels(bootstrap: str) -> dict[str, int]:
-    """Level of each feature, as the broker says now; one that is not named is at 0."""
+    """Return the level of each feature, as the broker reports it now; a feature that it does not name is at 0."""
     found: transaction_v2_requests.Features = _ask(
         bootstrap, transaction_v2_requests.api_versions("ringfence-tests", "1")
     )
@@ -31,12 +31,12 @@ def levels(bootstrap: str) -> dict[str, int]:
 
 
 def lower(bootstrap: str, feature: str, level: int) -> None:
-    """As ``kafka-features.sh downgrade`` does."""
+    """Lower a feature as ``kafka-features.sh downgrade`` does."""
     _set(bootstrap, feature, level, _SAFE_DOWNGRADE)
 
 
 def upgrade(bootstrap: str, feature: str, level: int) -> None:
-    """As ``kafka-features.sh upgrade`` does."""
+    """Raise a feature as ``kafka-features.sh upgrade`` does."""
     _set(bootstrap, feature, level, _UPGRADE)
 
 
@@ -80,7 +80,7 @@ def _ask(bootstrap: str, question: Question) -> Any:
 
 
 def require(bootstrap: str, feature: str) -> None:
-    """Skip a test on a cluster that does not have what the test is about."""
+    """Skip a test on a cluster that does not have the feature."""
     needed, what = NEEDED[feature]
     level = levels(bootstrap).get(feature, 0)
     if level < needed:

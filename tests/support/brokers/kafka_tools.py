@@ -22,15 +22,15 @@ class Standing(NamedTuple):
     topic: str
     partition: int
     offset: int | None
-    """None = the group has none there."""
+    """None = the group has no offset there."""
     end: int
     lag: int | None
     member: str
-    """The client ID; ``-`` = nobody has the partition."""
+    """Client ID; ``-`` = the partition has no member."""
 
 
 def standings(bootstrap: str, *groups: str) -> list[Standing]:
-    """What ``kafka-consumer-groups.sh --describe`` says of these groups."""
+    """Return the rows of ``kafka-consumer-groups.sh --describe`` for these groups."""
     named = [word for group in groups for word in ("--group", group)]
     done = subprocess.run(
         [

@@ -1,7 +1,7 @@
-"""A broker that clients reach through links which can be disturbed, one by one.
+"""A broker that clients reach through links, each of which can be disturbed.
 
-A Kafka client follows the address that the broker advertises, so each link has a listener of its own that
-advertises the link's port. Tests look on through the direct listener, which nothing disturbs.
+A Kafka client follows the address that the broker advertises, so each link has a listener of its own that advertises the link's port. Tests
+use the direct listener, which nothing disturbs.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ class LinkedBroker:
 def linked_broker(
     folder: Path, links: int = 2, properties: Mapping[str, str] | None = None
 ) -> Iterator[LinkedBroker]:
-    """A broker that runs, with so many open links.
+    """Run a broker with so many open links.
 
     Args:
-        folder: The broker's.
-        links: How many.
-        properties: Of the broker, over Ringfence's own.
+        folder: Folder of the broker.
+        links: Number of links.
+        properties: Properties of the broker, over Ringfence's own.
     """
     plain, controller, *rest = ports.choose_several(HOST, 2 + 2 * links)
     inner, outer = rest[:links], rest[links:]

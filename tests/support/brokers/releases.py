@@ -1,4 +1,4 @@
-"""Releases: their code out of the history, and a cluster that each has worked on, as bytes."""
+"""Releases: their code out of the history, and the bytes of a cluster that each has worked on."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def commit(version: str) -> str:
 
 
 def code(version: str, folder: Path) -> Path:
-    """Its code, in a new folder; skips where the history does not reach back to it, as in a shallow clone."""
+    """Unpack the code of a release into a new folder. Skip the test if the history does not reach back to it, as in a shallow clone."""
     done = subprocess.run(["git", "archive", commit(version)], cwd=ROOT, capture_output=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"the code of {version} is not in this history: git fetch --unshallow")
@@ -54,10 +54,10 @@ FOR_EVER: Final = {
     "transactional.id.expiration.ms": "2147483647",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    # An index takes as much room as it may ever need.
+    # An index is preallocated in full.
     "log.index.size.max.bytes": "65536",
 }
-"""Of a broker that goes on with it, however long ago it was recorded."""
+"""Settings of a broker that continues with the cluster, however long ago it was recorded."""
 _TEN_YEARS_MS: Final = "315360000000"
 _CONFIGURATION: Final = """
 [kafka]
@@ -85,14 +85,14 @@ target_address = "archive"
 
 
 def configured(folder: Path, bootstrap: str) -> Path:
-    """The configuration of all that works there, in any release."""
+    """Write the configuration of all processes, for any release."""
     config = folder / "release.toml"
     config.write_text(_CONFIGURATION.format(bootstrap=bootstrap, folder=folder))
     return config
 
 
 def message(number: int) -> Sent:
-    """The n-th that is sent; the same for ever."""
+    """Return the n-th message that is sent; it never changes."""
     return Sent(b"m%d" % number, b"g%d" % (number % 7), b"%d" % number)
 
 
@@ -102,7 +102,7 @@ def home(record: Sent) -> int:
 
 
 def send(bootstrap: str, records: Sequence[Sent]) -> None:
-    """Each to its home, in order."""
+    """Send each record to its home, in order."""
     for partition in range(PARTITIONS):
         kafka.send(
             bootstrap, "orders", [record for record in records if home(record) == partition], partition
@@ -177,7 +177,7 @@ def _main(version: str) -> None:
         with EmbeddedBroker(folder / "broker", properties=FOR_EVER) as broker:
             config = configured(folder, broker.bootstrap_servers)
             run_verb("topics", "create", "--config", str(config), tree=tree)
-            for address in ("orders", "archive"):  # else no RocksDB is reused half a day later
+            for address in ("orders", "archive"):  # else RocksDB is not reused half a day later
                 kafka.alter_topic(
                     broker.bootstrap_servers,
                     f"{APP}-{address}-changelog",

@@ -1,4 +1,4 @@
-"""A broker that clients may only enter in one of six secured ways, and the configurations that get them in.
+"""A broker with six secured listeners, and the configurations that they accept.
 
 The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
 """
@@ -44,7 +44,7 @@ USER: Final = "ringfence-user"
 PASSWORD: Final = "correct horse, battery; staple"
 WRONG_PASSWORD: Final = "not-the-horse-at-all"
 PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"
-"""With the prefix of the settings: the name that comes to mind first must work."""
+"""Environment variable with the prefix of the settings: the most obvious name must work."""
 
 LONG_AGO: Final = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 SCRAM_ITERATIONS: Final = 4096
@@ -57,17 +57,17 @@ _PROTOCOLS: Final = {
     "ISSUED": "SASL_PLAINTEXT",
     "BRIEF": "SASL_PLAINTEXT",
 }
-"""By listener."""
+"""Security protocols by listener."""
 SESSION_MS: Final = 3_000
-"""Of the last one: then a broker closes the connection of who cannot log in again on it (KIP-368)."""
+"""Session of the last listener in ms: then the broker closes the connection of a client that cannot log in again on it (KIP-368)."""
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
-"""What a principal may do to what."""
+"""A resource, and the operation that a principal may do on it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """One way into the broker, as a person would configure it."""
+    """One way to access the broker, as a person would configure it."""
 
     bootstrap: str
     options: Mapping[str, str]
@@ -75,7 +75,7 @@ class Access:
     environment: Mapping[str, str]
 
     def but(self, *without: str, **options: str) -> "Access":
-        """The same with other options, and without some."""
+        """Return the same access with other options, and without some."""
         kept = {key: value for key, value in self.options.items() if key not in without}
         return dataclasses.replace(self, options=kept | options)
 
@@ -87,7 +87,7 @@ class Access:
 
     @property
     def section(self) -> dict[str, str]:
-        """All of ``[kafka]``."""
+        """Return all of ``[kafka]``."""
         return {"bootstrap_servers": self.bootstrap, **self.options}
 
     def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
@@ -102,7 +102,7 @@ class Access:
 
 
 class Certificates:
-    """An authority, and PEM files of what it signed, as brokers and clients want them."""
+    """An authority, and PEM files that it signed, in the form that brokers and clients need."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -119,7 +119,7 @@ class Certificates:
         self.client_key = self._write("client.key", client.private_key_pem.bytes())
 
     def expired(self) -> dict[str, str]:
-        """A client's that was good until :data:`LONG_AGO`, and its key, by their keys of ``[kafka]``."""
+        """Return a client's certificate that expired at :data:`LONG_AGO`, and its key, by their keys of ``[kafka]``."""
         begun = LONG_AGO - timedelta(days=1)
         issued = self._authority.issue_cert(
             "client.test", common_name=USER, not_before=begun, not_after=LONG_AGO
@@ -129,11 +129,11 @@ class Certificates:
         return {"ssl_certfile": str(self._write("client-expired.pem", chain)), "ssl_keyfile": str(key)}
 
     def stranger(self) -> Path:
-        """Another authority, which signed nothing of this broker."""
+        """Write the certificate of another authority, which signed nothing of this broker."""
         return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
 
     def locked_key(self) -> Path:
-        """The client's, encrypted with :data:`PASSWORD`."""
+        """Write the client's key, encrypted with :data:`PASSWORD`."""
         key = load_pem_private_key(self.client_key.read_bytes(), password=None)
         locked = BestAvailableEncryption(PASSWORD.encode())
         return self._write("locked.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
@@ -162,7 +162,7 @@ class SecuredBroker:
 
     def start(self) -> None:
         """Start it, and give :data:`USER` its SCRAM password."""
-        # Kafka fetches keys from where it was told on its command line only.
+        # Kafka fetches keys only from URLs that its command line allows.
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.issuer.keys.as_uri()}"
         with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": allowed}):
             self.broker.start()
@@ -187,12 +187,12 @@ class SecuredBroker:
 
     @property
     def expired(self) -> Access:
-        """The same with a certificate that has expired."""
+        """The TLS access with a certificate that has expired."""
         return self.tls.but(**self.certificates.expired())
 
     @property
     def locked(self) -> Access:
-        """The same with a key that is encrypted."""
+        """The TLS access with a key that is encrypted."""
         files = {
             "ssl_keyfile": str(self.certificates.locked_key()),
             "ssl_key_password_env": PASSWORD_VARIABLE,
@@ -210,7 +210,7 @@ class SecuredBroker:
 
     @property
     def issued(self) -> Access:
-        """With tokens of the identity provider's, by client credentials."""
+        """Access with tokens of the identity provider, by client credentials."""
         options = {
             "security_protocol": "SASL_PLAINTEXT",
             "sasl_mechanism": "OAUTHBEARER",
@@ -226,16 +226,16 @@ class SecuredBroker:
 
     @property
     def scram(self) -> Access:
-        """With a password that does not travel."""
+        """Access with a password that does not travel."""
         return self._sasl("SCRAM", "SASL_PLAINTEXT", "SCRAM-SHA-512")
 
     @property
     def brief(self) -> Access:
-        """The same, for :data:`SESSION_MS` at a time."""
+        """The SCRAM access, for :data:`SESSION_MS` at a time."""
         return dataclasses.replace(self.scram, bootstrap=self._address("BRIEF"))
 
     def add_user(self, name: str, rights: Iterable[Right] = (), password: str = PASSWORD) -> None:
-        """A user who logs in by SCRAM; one that there is gets that password, and these rights as well."""
+        """Add a user who logs in by SCRAM. An existing user gets the password, and these rights as well."""
         admin = AdminClient({"bootstrap.servers": self.plaintext})
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
         added = UserScramCredentialUpsertion(name, credential, password.encode())

@@ -1,4 +1,4 @@
-"""An identity provider: tokens by client credentials, signed, and the keys by which a broker knows them."""
+"""An identity provider: signed tokens by client credentials, and the keys by which a broker verifies them."""
 
 import base64
 import json
@@ -20,10 +20,10 @@ _KEY: Final = "first"
 
 
 class Issuer(ThreadingHTTPServer):
-    """Runs from its making until :meth:`close`."""
+    """Runs from its creation until :meth:`close`."""
 
     def __init__(self, folder: Path, client: str, secret: str) -> None:
-        """``client``: the only one, and what its tokens name."""
+        """``client``: the only client, and the subject of its tokens."""
         super().__init__(("127.0.0.1", 0), _Handler)
         self._key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
         self.client = client
@@ -43,7 +43,7 @@ class Issuer(ThreadingHTTPServer):
         self.server_close()
 
     def knows(self, header: str) -> bool:
-        """Whether it has ID and secret, each in the form of a URL's (RFC 6749, 2.3.1), and not as they are."""
+        """Whether the header has ID and secret, each encoded as in a URL (RFC 6749, 2.3.1), and not as they are."""
         given = base64.b64decode(header.removeprefix("Basic ")).decode().split(":")
         safe = all(re.fullmatch(r"[\w.~*+%-]*", name, re.ASCII) for name in given)
         return safe and [urllib.parse.unquote_plus(name) for name in given] == self._login
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Issuer
 
     def do_POST(self) -> None:
-        """Client credentials, as RFC 6749 has them."""
+        """Answer client credentials as RFC 6749 requires."""
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         asked = "grant_type=client_credentials" in form
         granted = asked and self.server.knows(self.headers.get("Authorization", ""))
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(answer).encode())
 
     def log_message(self, *_: object) -> None:
-        """Tests print what they need."""
+        """Log nothing: tests print what they need."""
 
 
 def _base64(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Tokens that a broker with Kafka's own unsecured validator takes, as a user's function makes them."""
+"""Tokens that Kafka's own unsecured validator accepts, as a user's function makes them."""
 
 import base64
 import json
@@ -9,11 +9,11 @@ from typing import Final
 SUBJECT_VARIABLE: Final = "TOKEN_SUBJECT"
 LIFE_S: Final = 3600
 ISSUED_AGO_S: Final = 1.0
-"""A broker's clock knows milliseconds: what was issued less than one ago is not valid yet."""
+"""Seconds. A broker's clock counts milliseconds: a token that was issued less than one ago is not valid yet."""
 
 
 def token() -> tuple[str, float]:
-    """An unsecured JWS, and when it expires."""
+    """Return an unsecured JWS, and its expiry time."""
     now = time.time()
     claims = {"sub": os.environ[SUBJECT_VARIABLE], "iat": now - ISSUED_AGO_S, "exp": now + LIFE_S}
     parts = (

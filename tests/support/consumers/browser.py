@@ -12,7 +12,7 @@ from tests.support.consumers.in_process import Running
 
 
 class Pages:
-    """Asks, and reads JSON."""
+    """Sends requests, and reads JSON."""
 
     def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
         self._base = base

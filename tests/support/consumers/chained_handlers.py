@@ -12,17 +12,17 @@ PREFIX = os.environ.get("CHAIN", "")
 
 
 async def bill(message: Message) -> None:
-    """Of orders."""
+    """Handle a message of orders."""
     await _pass_on(message, f"{PREFIX}-billing")
 
 
 async def book(message: Message) -> None:
-    """Of billing."""
+    """Handle a message of billing."""
     await _pass_on(message, f"{PREFIX}-ledger")
 
 
 async def close(message: Message) -> None:
-    """Of the ledger."""
+    """Handle a message of the ledger."""
     await _pass_on(message, f"{PREFIX}-final")
 
 

@@ -20,12 +20,12 @@ class Foreigner:
     def __init__(
         self, bootstrap: str, group: str, topic: str, protocol: str = "consumer", *, epochs: bool = True
     ) -> None:
-        """Nothing happens yet.
+        """Create a member that has not started.
 
         Args:
-            bootstrap: Of the broker.
-            group: Joined.
-            topic: Read.
+            bootstrap: Bootstrap servers.
+            group: Group to join.
+            topic: Topic to read.
             protocol: ``consumer`` (KIP-848; skips the test where the cluster does not have it), or an assignor of the classic protocol.
             epochs: Whether it commits the leader epoch of what it read. A consumer that names offsets itself does not.
         """
@@ -86,7 +86,7 @@ class Foreigner:
 
 @contextmanager
 def foreigner(*arguments: str, epochs: bool = True) -> Iterator[Foreigner]:
-    """A foreign member for as long as the block runs; ``arguments`` as :class:`Foreigner` has them."""
+    """Run a foreign member until the block ends; ``arguments`` as for :class:`Foreigner`."""
     made = Foreigner(*arguments, epochs=epochs)
     made.start()
     try:
@@ -96,7 +96,7 @@ def foreigner(*arguments: str, epochs: bool = True) -> Iterator[Foreigner]:
 
 
 def wait_until(done: Callable[[], bool], seen: Callable[[], object]) -> None:
-    """Until a condition holds, within :data:`LIMIT_S`."""
+    """Wait until a condition holds, within :data:`LIMIT_S`."""
     deadline = time.monotonic() + LIMIT_S
     while not done():
         assert time.monotonic() < deadline, seen()

@@ -1,4 +1,4 @@
-"""A handler that is held in the middle of a message, and ends as it was told to, or does not."""
+"""A handler that is held in the middle of a message, and ends when it is cancelled, or does not."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from tests.support.lanes import LIMIT_S
 
 
 class Held:
-    """A handler that is held in the first message of each partition the first time, until it is let go."""
+    """A handler that is held in the first message of each partition, the first time, until it is released."""
 
     def __init__(self, kind: str) -> None:
         """``kind``: "async" ends when it is cancelled, "stubborn" does not, "thread" cannot."""

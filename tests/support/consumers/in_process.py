@@ -21,22 +21,22 @@ Behaviour = Callable[[Message], Awaitable[None]]
 
 
 async def _returns(message: Message) -> None:
-    """Does its work between two turns of the event loop."""
+    """Return after one turn of the event loop."""
     await asyncio.sleep(0)
 
 
 class Recorder:
-    """A handler that knows what ran, when, beside what; and sees at once what never may be."""
+    """A handler that records its runs: time, order, and others beside them. It notes forbidden runs at once."""
 
     def __init__(self, behaviour: Behaviour = _returns) -> None:
         self.behaviour = behaviour
         self.begun: list[tuple[int, int, int]] = []
         """Partition, offset, attempt, in order."""
         self.done: list[tuple[int, int]] = []
-        """Partition and offset of what returned, in order."""
+        """Partition and offset of each finished run, in order."""
         self.messages: list[Message] = []
         self.running: Counter[tuple[int, bytes | None]] = Counter()
-        """By partition and group."""
+        """Running messages by partition and group."""
         self.most = 0
         self.wrong: list[str] = []
         self._last: dict[tuple[int, bytes], int] = {}
@@ -71,11 +71,11 @@ class Recorder:
         return [offset for _, offset in self.done]
 
     def attempts(self, offset: int) -> list[int]:
-        """The attempts of one message, in order."""
+        """Return the attempts of one message, in order."""
         return [attempt for _, number, attempt in self.begun if number == offset]
 
     def by_group(self) -> dict[bytes | None, list[int]]:
-        """What returned, in order, by group."""
+        """Return the offsets of finished runs in order, by group."""
         groups = {(message.partition, message.offset): message.group for message in self.messages}
         found: dict[bytes | None, list[int]] = defaultdict(list)
         for item in self.done:
@@ -92,7 +92,7 @@ class Running:
         self._task = asyncio.create_task(consumer.run())
 
     async def ready(self, partitions: int | None = None) -> None:
-        """Until it holds what it was assigned, and so many where that is given."""
+        """Wait until it holds its assignment; with ``partitions``, until it holds so many."""
 
         def held() -> bool:
             self.check()
@@ -127,7 +127,7 @@ class Bench:
     """One accepted topic, and any number of consumers of one group."""
 
     def __init__(self, bootstrap: str, partitions: int, others: Sequence[dict[str, Any]] = ()) -> None:
-        """``others``: addresses of the configuration beside the one that is consumed; their topics are the test's to make."""
+        """``others``: further addresses of the configuration; the test makes their topics."""
         self.bootstrap = bootstrap
         self.partitions = partitions
         self.name = kafka.unique("consuming")
@@ -144,7 +144,7 @@ class Bench:
         self.running: list[Running] = []
 
     def lease_name(self, partition: int = 0) -> str:
-        """How fail points call who holds a partition."""
+        """Return the name that fail points use for the holder of a partition."""
         return f"{self.group}/{self.accepted}/{partition}"
 
     def send(self, *records: Sent, partition: int = 0) -> None:
@@ -153,7 +153,7 @@ class Bench:
     def launch(self, handler: Any, **options: Any) -> Running:
         """Start a consumer; it is not ready yet.
 
-        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is; ``lost``: called with lost groups.
+        ``through``: other bootstrap servers; ``app_id``: app of its progress topic; ``lost``: called with lost groups.
         """
         through: str = options.pop("through", self.bootstrap)
         lost = options.pop("lost", None)
@@ -168,13 +168,13 @@ class Bench:
         return self.running[-1]
 
     async def start(self, handler: Any, **options: Any) -> Running:
-        """Start a consumer; it holds every partition that is its own."""
+        """Start a consumer, and wait until it holds every partition that is its own."""
         running = self.launch(handler, **options)
         await running.ready()
         return running
 
     async def progress(self, partition: int = 0) -> Progress | None:
-        """The last record that was committed."""
+        """Return the last record that was committed."""
         key = progress_record.encode_key(self.group, self.accepted, partition)
         topic = f"{self.name}-app-progress"
         got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
@@ -187,14 +187,14 @@ class Bench:
         return None if value is None else progress_record.decode(value, find)
 
     async def committed(self, partition: int = 0) -> int:
-        """The group's committed offset; -1001 = none."""
+        """Return the group's committed offset; -1001 = none."""
         got = await asyncio.to_thread(
             kafka.committed, self.bootstrap, self.group, self.accepted, self.partitions
         )
         return got[partition]
 
     async def agreed(self, partition: int = 0) -> Progress:
-        """The record, as soon as the committed offset is what it says: between the two reads it may be written anew."""
+        """Return the record, as soon as it states the committed offset: between the two reads it may be written again."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             progress, committed = await self.progress(partition), await self.committed(partition)
@@ -204,7 +204,7 @@ class Bench:
             await asyncio.sleep(0.05)
 
     async def until_committed(self, offset: int, partition: int = 0) -> None:
-        """Until the group's committed offset is so far: all below it is acknowledged for good."""
+        """Wait until the group's committed offset is so far: all below it is acknowledged for good."""
         deadline = time.monotonic() + LIMIT_S
         while (committed := await self.committed(partition)) < offset:
             assert time.monotonic() < deadline, f"{committed} is committed instead of {offset}"
@@ -214,11 +214,11 @@ class Bench:
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
 
     async def read(self, topic: str, partitions: int = 1) -> list[Got]:
-        """All committed records of another topic."""
+        """Return all committed records of another topic."""
         return await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, partitions)
 
     async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:
-        """Until the window of a partition is finished up to an offset."""
+        """Wait until the window of a partition is finished up to an offset."""
 
         def reached() -> bool:
             running.check()
@@ -239,7 +239,7 @@ async def consuming(
     config: dict[str, str] | None = None,
     others: Sequence[dict[str, Any]] = (),
 ) -> AsyncIterator[Bench]:
-    """The topic and the consumers of one test."""
+    """Create the topic and the consumers of one test."""
     made = Bench(bootstrap, partitions, others)
     kafka.create_topics(bootstrap, {made.accepted: (partitions, config or {})})
     try:
@@ -249,10 +249,10 @@ async def consuming(
 
 
 def numbered(group: bytes | None, count: int) -> list[Sent]:
-    """So many messages of a group."""
+    """Return ``count`` messages of a group."""
     return [Sent(None, group, b"%d" % index) for index in range(count)]
 
 
 def interleaved(groups: int, each: int) -> list[Sent]:
-    """``each`` messages of ``groups`` groups, by turns."""
+    """Return ``each`` messages of ``groups`` groups, by turns."""
     return [Sent(None, b"group-%d" % group, b"%d" % turn) for turn in range(each) for group in range(groups)]

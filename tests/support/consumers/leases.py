@@ -1,4 +1,4 @@
-"""Leases as somebody else writes them, and what the handlers of several consumers do under theirs."""
+"""Leases that an outsider writes, and the runs of handlers in several consumers."""
 
 import dataclasses
 import time
@@ -24,11 +24,11 @@ TRIES = 20
 
 
 class Outsider:
-    """Somebody of the consumer group who is no process: writes as a holder does, and says nothing when it is told to."""
+    """A holder of the consumer group without a process: it writes only when the test calls :meth:`write`."""
 
     def __init__(self, bench: Bench, partition: int = 0) -> None:
         self.lease = Progress(0, holder="outsider", state=HELD, token=1)
-        """What it wrote last."""
+        """The last lease that it wrote."""
         self._bench = bench
         self._partition = partition
         self._producer: TransactionalProducer
@@ -45,10 +45,10 @@ class Outsider:
         self.lease = dataclasses.replace(self.lease, topic_id=topic_id)
 
     async def write(self, *, commit: bool = False, **changes: Any) -> None:
-        """A record like the last one but for this; ``commit``: with the group's offset.
+        """Write a record like the last one with these changes; ``commit``: with the group's offset.
 
         Raises:
-            FencedError: somebody else has the partition now.
+            FencedError: another holder has the partition now.
         """
         bench = self._bench
         self.lease = dataclasses.replace(self.lease, beat=self.lease.beat + 1, **changes)
@@ -70,9 +70,9 @@ class Outsider:
 
 
 async def take(bench: Bench) -> None:
-    """As somebody who takes the partition by its lease, and leaves at once.
+    """Take the partition by its lease, and leave at once.
 
-    Its holder takes it back where it can, so this has to be quicker.
+    Its holder takes it back if it can, so this has to be quicker.
     """
     last = await bench.progress()
     assert last is not None
@@ -91,7 +91,7 @@ async def take(bench: Bench) -> None:
 
 
 class JumpingClock:
-    """Wall time as somebody sets it: each look at it finds it an hour later, or earlier. Nothing may depend on it."""
+    """Wall clock that somebody sets: each look finds it an hour later, or earlier. Nothing may depend on it."""
 
     CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
     clock_gettime = staticmethod(time.clock_gettime)
@@ -106,7 +106,7 @@ class JumpingClock:
 
 
 class SleepingClock:
-    """A machine that sleeps: its boot time goes on by so many seconds more; all other clocks stand still meanwhile."""
+    """Clock of a machine that sleeps: its boot time advances by the time slept, while all other clocks pause."""
 
     CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
 
@@ -117,12 +117,12 @@ class SleepingClock:
         self._slept += seconds
 
     def clock_gettime(self, clock: int) -> float:
-        """As it is, and what was slept."""
+        """Return the clock's time; boot time includes the time slept."""
         return time.clock_gettime(clock) + (self._slept if clock == time.CLOCK_BOOTTIME else 0.0)
 
 
 class Journal:
-    """What the handlers of several consumers do, as the checker takes it."""
+    """Runs of the handlers in several consumers, in the form that the checker takes."""
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
@@ -130,7 +130,7 @@ class Journal:
     def handler(
         self, number: int, behaviour: Callable[[Message], Awaitable[None]]
     ) -> Callable[[Message], Awaitable[None]]:
-        """Of the consumer of this number; its messages are :func:`values`."""
+        """Return the handler of the consumer with this number; its messages are :func:`values`."""
 
         async def handle(message: Message) -> None:
             label, sequence, _ = (message.value or b"").decode().split()
@@ -144,7 +144,7 @@ class Journal:
 
     @property
     def ended(self) -> set[tuple[int, int]]:
-        """Partition and offset of what came to its end."""
+        """Partition and offset of each message that came to its end."""
         return {(run.partition, run.offset) for run in self.runs if run.end is not None}
 
 

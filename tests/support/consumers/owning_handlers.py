@@ -1,4 +1,4 @@
-"""A handler's module with a function `lost`."""
+"""A handler module with a function `lost`."""
 
 import json
 from collections.abc import Collection
@@ -13,5 +13,5 @@ async def handle(message: Message) -> None:
 
 
 def lost(groups: Collection[bytes]) -> None:
-    """Note them."""
+    """Note the lost groups."""
     append(json.dumps({"lost": sorted(group.decode() for group in groups)}))

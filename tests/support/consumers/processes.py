@@ -1,4 +1,4 @@
-"""Consumer processes, and what they wrote down of their progress."""
+"""Consumer processes, and the progress records that they wrote."""
 
 import contextlib
 import signal
@@ -27,7 +27,7 @@ class ConsumerProcess(RingfenceProcess):
         handler: str = "record",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``handler``: its name there, or ``MODULE:FUNCTION``; ``options``: of the verb."""
+        """``handler``: its name there, or ``MODULE:FUNCTION``; ``options``: options of the verb."""
         path = handler if ":" in handler else f"tests.support.handlers:{handler}"
         where = ["--handler", path, "--consumer-group", group]
         super().__init__(config, name, ["consume", address, *where, *options], dict(environment or {}))
@@ -35,13 +35,13 @@ class ConsumerProcess(RingfenceProcess):
         self._environment.setdefault("HANDLED_FILE", str(self.handled))
 
     def freeze(self) -> float:
-        """SIGSTOP; returns when, by the monotonic clock."""
+        """Send SIGSTOP; return the time by the monotonic clock."""
         self.signal(signal.SIGSTOP)
         wait_for(lambda: self.frozen, self.log)
         return time.monotonic()
 
     def thaw(self) -> float:
-        """SIGCONT; returns when, by the monotonic clock."""
+        """Send SIGCONT; return the time by the monotonic clock."""
         thawed = time.monotonic()
         self.signal(signal.SIGCONT)
         return thawed
@@ -51,18 +51,18 @@ class ConsumerProcess(RingfenceProcess):
 
     @property
     def held(self) -> set[int]:
-        """The partitions that it holds; none while it does not answer."""
+        """Partitions that it holds; none while it does not answer."""
         return {int(item) for item in self.health()[1].get("partitions", {})}
 
 
 def noted(file: Path) -> list[str]:
-    """The lines that handlers appended, without one that is being written: a reader may see a part of it."""
+    """Return the lines that handlers appended, without one that is being written: a reader may see a part of it."""
     return file.read_text().split("\n")[:-1] if file.exists() else []
 
 
 @contextlib.contextmanager
 def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()) -> Iterator[None]:
-    """Started here, ready together, and gone at the end; so is what is started ``later``."""
+    """Start processes, wait until all are ready, and destroy them at the end, together with those of ``later``."""
     try:
         for process in processes:
             process.start()
@@ -74,7 +74,7 @@ def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()
 
 
 def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
-    """Until all are ready; with a number, until they hold so many partitions, each one some."""
+    """Wait until all are ready; with a number, until they hold so many partitions, each one some."""
 
     def state() -> str:
         return "\n".join(
@@ -95,18 +95,18 @@ class Written(NamedTuple):
     """A progress record, in the order of the log."""
 
     partition: int
-    """Of the accepted topic."""
+    """Partition of the accepted topic."""
     progress: Progress
 
     def finished(self, offset: int) -> bool:
-        """Whether it says that this offset is."""
+        """Whether the record lists this offset as finished."""
         return offset < self.progress.next or any(
             begin <= offset < end for begin, end in self.progress.finished
         )
 
 
 def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> list[Written]:
-    """All committed progress records of a consumer group at a topic that compaction left."""
+    """Return all committed progress records of a consumer group at a topic that compaction has left."""
     found = []
     for item in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
         if item.key is not None and item.value is not None:
@@ -117,5 +117,5 @@ def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> lis
 
 
 def latest_written(bootstrap: str, app_id: str, group: str, topic: str) -> dict[int, Written]:
-    """The last of them, by partition."""
+    """Return the last of these records by partition."""
     return {item.partition: item for item in progress_written(bootstrap, app_id, group, topic)}

@@ -1,10 +1,10 @@
-"""What a consumer's window is given, without a broker."""
+"""Input for a consumer's window, without a broker."""
 
 from typing import NamedTuple
 
 
 class Fetched(NamedTuple):
-    """What of aiokafka's record a window looks at."""
+    """Fields of aiokafka's record that a window reads."""
 
     offset: int
     key: bytes | None = b"group"

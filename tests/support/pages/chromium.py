@@ -16,7 +16,7 @@ LIMIT_S = 180.0
 
 
 def program() -> str:
-    """Chromium; the test is skipped where there is none."""
+    """Return the path of Chromium; skip the test if there is none."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
@@ -24,13 +24,13 @@ def program() -> str:
 
 
 class Tab:
-    """One page of it."""
+    """One page of the browser."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._number = 0
         self.complaints: list[str] = []
-        """What the page was refused, or threw."""
+        """Errors of the page: refused requests, and exceptions."""
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -45,7 +45,7 @@ class Tab:
                     return dict(answer["result"])
 
     async def run(self, script: str) -> Any:
-        """The value of an expression; a promise is awaited."""
+        """Return the value of an expression; a promise is awaited."""
         done = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
@@ -56,12 +56,12 @@ class Tab:
                 await asyncio.sleep(0.1)
 
     async def open(self, url: str) -> None:
-        """Until all of it is there."""
+        """Open a page, and wait until all of it is there."""
         await self.call("Page.navigate", url=url)
         await self.until(f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'")
 
     async def show_as(self, width: int, height: int, *, dark: bool = False) -> None:
-        """On a screen of that size, in that scheme."""
+        """Show the page on a screen of that size, in that colour scheme."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )  # fmt: skip
@@ -76,14 +76,14 @@ class Tab:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **shared)
 
     async def picture(self, path: Path) -> None:
-        """All of the page, as PNG."""
+        """Save all of the page as PNG."""
         found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
         await asyncio.to_thread(path.write_bytes, base64.b64decode(found["data"]))
 
 
 @contextlib.asynccontextmanager
 async def tab(folder: Path) -> AsyncIterator[Tab]:
-    """An empty page of a browser of its own; ``folder`` keeps its profile, and is new."""
+    """Open an empty page of a browser of its own; ``folder`` keeps its profile, and is new."""
     process = await asyncio.create_subprocess_exec(
         program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
         "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank",

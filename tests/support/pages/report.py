@@ -14,14 +14,14 @@ from tests.support.reconcile import figures
 VOID: Final = {"meta", "br", "hr", "img", "input", "link"}
 IMAGE: Final = re.compile(r'src="data:image/svg\+xml;base64,([^"]*)"')
 PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
-"""Of which nothing is known."""
+"""An address of which nothing is known."""
 RUN: Final = figures.run()
 RENDERED: Final = document.render(RUN)
 RING: Final = Ring(2000, 3914, 0.999, 15_072, 0, 7, 12, 1480, 61_440)
 
 
 class Read(HTMLParser):
-    """What a browser would make of it: elements with attributes, text, headings; each tag closed in its order."""
+    """Reads a page as a browser does: elements with attributes, text, headings; each tag closed in its order."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Read(HTMLParser):
 
     @property
     def said(self) -> str:
-        """All of its text, with single spaces."""
+        """Return all of its text, with single spaces."""
         return " ".join("".join(self.text).split())
 
     def having(self, name: str) -> list[str]:

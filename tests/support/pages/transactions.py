@@ -1,4 +1,4 @@
-"""The page on transactions, as its readers have it: programs, settings and the test vector are taken from it."""
+"""Content of the page on transactions: programs, settings and the test vector are taken from it."""
 
 import re
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ HEADERS: Final = [("_RF_TX", "json/1"), ("_AMQ_DUPL_ID", "pay-4711")]
 
 
 class Sent(NamedTuple):
-    """What a program hands to its Kafka client."""
+    """Record that a program gives to its Kafka client."""
 
     topic: str
     key: str
@@ -20,17 +20,17 @@ class Sent(NamedTuple):
 
 
 def blocks(language: str, text: str = TEXT) -> list[str]:
-    """All of one language, in their order."""
+    """Return all code blocks of one language, in their order."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def block(language: str, text: str = TEXT) -> str:
-    """The only one of its language."""
+    """Return the only code block of a language."""
     [found] = blocks(language, text)
     return found
 
 
 def vector(text: str = TEXT) -> str:
-    """The value of the envelope that all producers of the page write."""
+    """Return the value of the envelope that all producers of the page write."""
     [found] = blocks("json", text.split("## The test vector")[1])
     return found.rstrip("\n")

@@ -1,4 +1,4 @@
-"""Figures as a run has them: a day of traffic with its curve, resends with a long tail, some anomalies. Seeded."""
+"""Figures of a run: a day of traffic with its curve, duplicate sends with a long tail, some anomalies. Seeded."""
 
 import math
 import random
@@ -27,7 +27,7 @@ NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
 
 
 def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figures:
-    """A run of so many addresses; the first has anomalies if the verdict says so."""
+    """Return a run of so many addresses; the first has anomalies if the verdict says so."""
     chance = random.Random(seed)
     made = [
         address(_name(at), chance, scale=1 / (at + 1), faulty=verdict == "anomalies" and at == 0)
@@ -92,7 +92,7 @@ def _moment(at: int, chance: random.Random, scale: float) -> Moment:
 
 
 def _distances(total: int) -> list[Bin]:
-    """Most come soon; a few very late."""
+    """Return distances of duplicates: most are short, a few very long."""
     weights = [math.exp(-((at - 3.5) ** 2) / 10) + 0.0012 * (at > 8) for at in range(17)]
     return [Bin(2.0**at, round(total * weight / sum(weights))) for at, weight in enumerate(weights)]
 
@@ -104,7 +104,7 @@ def _groups(records: int) -> list[GroupBin]:
 
 
 def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders") -> Finding:
-    """One anomaly, with all places that it can have."""
+    """Return one anomaly, with all places that it can have."""
     lost = anomaly in {"LOST", "GAP"}
     return Finding(
         anomaly, topic, chance.randrange(4), 30_000 + at, None if lost else f"{topic}.accepted",
@@ -115,6 +115,6 @@ def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders")
 
 
 def nothing(name: str = "empty", verdict: str = "clean") -> Figures:
-    """Of an address to which nothing came."""
+    """Return figures of an address without traffic."""
     empty = AddressFigures(name, {"input": 0, "accepted": 0}, NO_RING, STEP_MS)
     return Figures("Night of 21 November 2026", "nothing came", verdict, "kafka-1:9092", [empty])

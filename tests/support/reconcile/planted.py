@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class In(NamedTuple):
-    """An input record that is there."""
+    """An input record that is in its topic."""
 
     address: str
     partition: int
@@ -36,37 +36,37 @@ class In(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """Its place, as outputs name it."""
+        """Return its place, as outputs name it."""
         return f"{self.address}/{self.partition}/{self.offset}".encode()
 
 
 class Part(NamedTuple):
-    """Of a transaction, as its producer writes it."""
+    """Part of a transaction, as its producer writes it."""
 
     key: str | None = "g"
     value: str = "value"
     address: str | None = None
-    """What the test calls it; None = the envelope's own."""
+    """Address, by the test's name for it; None = the envelope's own."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
 class Transaction(NamedTuple):
-    """An envelope that is there."""
+    """An envelope that is in its topic."""
 
     name: str
-    """What the test calls its address."""
+    """Address, by the test's name for it."""
     record: In
     parts: tuple[Part, ...]
 
 
 SOURCE: Final = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
-"""What a bridge reads: one partition of a topic."""
+"""Source of a bridge: one partition of a topic."""
 SENT_AT: Final = 1_795_219_200_000
-"""When transactions are sent: an output says the same."""
+"""Time of all transactions in ms: an output has the same."""
 
 
 class World:
-    """Topics of some addresses, and what is planted in them. Offsets are counted, so nobody else may write here."""
+    """Topics of some addresses, and the records planted in them. Offsets are counted, so nobody else may write here."""
 
     def __init__(
         self, bootstrap: str, folder: Path, addresses: dict[str, dict[str, Any]], partitions: int = 2
@@ -75,7 +75,7 @@ class World:
         self.partitions = partitions
         self.app_id = kafka.unique("planted")
         self.names = {address: f"{self.app_id}-{address}" for address in addresses}
-        """By what the test calls it: the address."""
+        """Address by the test's name for it."""
         entries = [
             {"name": self.names[name], "partitions": partitions, **self._keys(keys)}
             for name, keys in addresses.items()
@@ -97,7 +97,9 @@ class World:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
         self._next: Counter[tuple[str, int]] = Counter()
         self._sequences: Counter[str] = Counter()
-        """By address: what its ring has accepted. Addresses that set `lanes` have one lane here, unless a test says something else."""
+        """By address, the number of IDs that its ring has accepted. Addresses that set `lanes` have one lane here, unless a test chooses
+        otherwise.
+        """
 
     def arrive(
         self,
@@ -109,7 +111,7 @@ class World:
         headers: Headers = (("trace", b"1"), ("empty", None)),
         timestamp: int = 0,
     ) -> In:
-        """A record comes in; ``timestamp``: ms, 0 = now."""
+        """Write an input record; ``timestamp``: ms, 0 = now."""
         address = self.names[name]
         timestamp = timestamp or round(time.time() * 1000)
         kafka.produce(self._producer, address, Sent(id, key, value, headers, timestamp), partition)
@@ -130,7 +132,7 @@ class World:
         more: Headers = (),
         **kept: Any,
     ) -> In:
-        """A record comes in over a bridge: that of this offset of its source. ``ids``, ``passed``: headers, None = they are not there."""
+        """Write an input record that came over a bridge, with this offset of its source. ``ids``, ``passed``: headers; None = left out."""
         told = {
             "_RF_BRIDGE_DUPL_ID": b"%b/%d" % (source, offset),
             "_RF_BRIDGE_CONFIRMED": None if confirmed is None else b"%d" % confirmed,
@@ -149,7 +151,7 @@ class World:
         partition: int = 0,
         more: Headers = (),
     ) -> Transaction:
-        """An envelope comes in; ``more``: headers."""
+        """Write an envelope; ``more``: headers."""
         written = [
             {
                 "key": part.key,
@@ -164,7 +166,7 @@ class World:
         return Transaction(name, self.arrive(name, id, key, partition, value, headers, SENT_AT), parts)
 
     def accept_parts(self, transaction: Transaction, *numbers: int, **changes: Any) -> None:
-        """All parts, or those with these numbers, as a worker writes them, but for the changes."""
+        """Write all accepted parts, or those with these numbers, as a worker does, but for the changes."""
         told = self._told(transaction)
         for number in numbers or range(1, len(transaction.parts) + 1):
             part = transaction.parts[number - 1]
@@ -185,7 +187,7 @@ class World:
             self._out(f"{self.names[kept['to']]}.accepted", kept["partition"], sent)
 
     def _keys(self, keys: dict[str, Any]) -> dict[str, Any]:
-        """Of an address; others are named as the test calls them. ``feeder``: the address whose accepted topic is its input."""
+        """Return the keys of an address, with the names of others resolved. ``feeder``: the address whose accepted topic is its input."""
         found = dict(keys)
         if "transaction_addresses" in keys:
             found["transaction_addresses"] = [self.names[key] for key in keys["transaction_addresses"]]
@@ -195,7 +197,7 @@ class World:
         return found
 
     def _told(self, transaction: Transaction) -> list[Headers]:
-        """The sequence numbers of its parts: a ring takes the envelope's own ID first, and each ID once."""
+        """Return the sequence numbers of its parts: a ring takes the envelope's own ID first, and each ID once."""
         ids = [
             next((value.encode() for name, value in part.headers if name == "_AMQ_DUPL_ID"), None)
             for part in transaction.parts
@@ -210,7 +212,7 @@ class World:
         return [() if item is None else numbers[item] for item in leading]
 
     def _sequence(self, record: In) -> Headers:
-        """The header of the next ID that its lane accepts; none, where its address does not set `lanes`."""
+        """Return the header of the next ID that its lane accepts; no header if its address does not set `lanes`."""
         addresses = self.settings.addresses
         if not any(item.lanes for item in addresses if record.address in {item.name, item.input_topic}):
             return ()
@@ -218,7 +220,7 @@ class World:
         return (("_RF_SEQ", b"%d" % self._sequences[record.address]),)
 
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
-        """As a worker writes it, but for the changes."""
+        """Write accepted records as a worker does, but for the changes."""
         for record in records:
             left = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
             told = () if record.id is None else self._sequence(record)
@@ -235,7 +237,7 @@ class World:
         )
 
     def forward(self, record: In, lane: int) -> None:
-        """On its way to its home lane."""
+        """Write a record on its way to its home lane."""
         topic = f"{self.app_id}-{record.address}-forward"
         came = record.timestamp.to_bytes(8, "big", signed=True)
         self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", came),), {}))
@@ -251,7 +253,7 @@ class World:
         of: str = "",
         event: str = "cleared",
     ) -> None:
-        """The journal's record of what happened to a ring; ``of``: what stands before the name of its address."""
+        """Write the journal's record of a ring's event; ``of``: prefix of its address's name."""
         address = self.names[name]
         following = {address: offset, f"{self.app_id}-{address}-forward": forward}
         told = {
@@ -263,7 +265,7 @@ class World:
     def tell_lanes(
         self, name: str, event: str, before: int, after: int, offsets: tuple[int, ...], *, lane: int = 0
     ) -> None:
-        """The journal's record on a lane of an address with one lane; ``offsets``: by partition."""
+        """Write the journal's record on a lane of an address with one lane; ``offsets``: by partition."""
         address = self.names[name]
         told = {
             "format": 3, "event": event, "address": address, "lane": lane, "before": before, "after": after, "lanes": 1,
@@ -272,12 +274,12 @@ class World:
         self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
 
     def abort(self, topic: str, count: int, partition: int = 0) -> None:
-        """A transaction that comes to nothing, with its marker."""
+        """Write a transaction that is aborted, with its marker."""
         self.flush()
         records = [Sent(b"aborted-%d" % index, b"g") for index in range(count)]
         kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=partition)
         self._next[topic, partition] += count + 1
-        wait_for(  # it is acknowledged before its marker is written
+        wait_for(  # acknowledged before its marker is written
             lambda: (
                 kafka.end_offsets(self.bootstrap, topic, partition + 1)[partition]
                 == self._next[topic, partition]
@@ -286,7 +288,7 @@ class World:
         )
 
     def commit(self, *names: str, forward: int | None = None) -> None:
-        """The workers have consumed all that came in so far; of the forward topic so much, or all, in each lane."""
+        """Commit the workers' offsets behind all input so far, and behind so much of the forward topic, or all of it, in each lane."""
         self.flush()
         for name in names or tuple(self.names):
             address = self.names[name]
@@ -314,7 +316,7 @@ class World:
         assert self._producer.flush(kafka.WAIT_S) == 0
 
     def config(self, folder: Path) -> Path:
-        """The same as a file, for the command line."""
+        """Write the settings to a file, for the command line."""
         lines = []
         for section in ("kafka", "app", "reconcile"):
             entries: Any = self.document[section]
@@ -344,7 +346,7 @@ class World:
 
 
 def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int]]:
-    """What was found, zeros left out, by what the test calls the addresses."""
+    """Return the anomalies of a run, without zeros, by the test's names for the addresses."""
     return {
         item: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
         for item, name in world.names.items()
@@ -352,7 +354,7 @@ def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int
 
 
 def judged_run(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
-    """The document of one run that keeps its results in ``out``, and the anomalies there."""
+    """Return the document of one run that keeps its results in ``out``, and the anomalies there."""
     runs = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
     document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(out)))
     return document, spark.read.parquet(str(out / "anomalies"))

@@ -39,7 +39,7 @@ class Daemon:
         return text in self._log.read_text()
 
     def port(self, service: str) -> int:
-        """Where a service of it listens, as soon as it does."""
+        """Return the port of one of its services, as soon as it listens."""
         ports: dict[str, str] = {}
 
         def bound() -> bool:
@@ -57,7 +57,7 @@ class Daemon:
 
 
 class Standalone:
-    """The cluster."""
+    """A standalone Spark cluster."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class Standalone:
         return f"spark://{_HOST}:{self._master.port('sparkMaster')}"
 
     def add_worker(self, memory: str, cores: int = 2) -> Daemon:
-        """One that the master knows when this returns."""
+        """Start a worker, and return once the master knows it."""
         number = len(self._workers)
         worker = Daemon(
             self._folder / f"worker-{number}.log",
@@ -95,7 +95,7 @@ class Standalone:
 
 @contextlib.contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
-    """A master without workers; all is gone at the end."""
+    """Run a master without workers; all processes are gone at the end."""
     cluster = Standalone(folder)
     try:
         yield cluster

@@ -1,1 +1,1 @@
-"""Records and batches as unusual clients write them."""
+"""Records and batches that unusual clients write."""

@@ -1,4 +1,4 @@
-"""Transactions as producers write them, and addresses whose transactions are sent, awaited and judged."""
+"""Transactions that producers write, and addresses whose transactions are sent, awaited and judged."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ Part = dict[str, Any]
 
 
 def part(address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str) -> Part:
-    """One part; the header ``ID`` is the duplicate ID's."""
+    """Return one part; the header ``ID`` becomes the duplicate ID's."""
     named = {"address": address} if address is not None else {}
     listed = [
         {"name": name.replace("ID", "_AMQ_DUPL_ID"), "value": header} for name, header in headers.items()
@@ -30,7 +30,7 @@ def part(address: str | None = None, key: str | None = None, value: str | None =
 def envelope(
     *parts: Any, key: bytes | None = b"k", known: bytes | None = None, timestamp: int = 0, **more: bytes
 ) -> Sent:
-    """A record that is a transaction."""
+    """Return a record that is a transaction."""
     return enveloped(json.dumps({"parts": parts}).encode(), key, known, timestamp, **more)
 
 
@@ -41,12 +41,12 @@ def enveloped(
     timestamp: int = 0,
     **more: bytes,
 ) -> Sent:
-    """A record that says it is one, whatever its value."""
+    """Return a record that calls itself a transaction, whatever its value."""
     return Sent(known, key, value, (("_RF_TX", b"json/1"), *more.items()), timestamp)
 
 
 def scatter(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
-    """Send as librdkafka does where nobody says which partition: null keys go anywhere."""
+    """Send as librdkafka does without a given partition: null keys go anywhere."""
     producer = Producer({"bootstrap.servers": bootstrap, "sticky.partitioning.linger.ms": 0})
     for record in records:
         kafka.produce(producer, topic, record, -1)
@@ -62,18 +62,18 @@ class Addresses:
     partitions: dict[str, int]
     home: Callable[[bytes, int], int]
     others: dict[str, list[str]] = field(default_factory=dict)
-    """Whose parts an address's transactions may have."""
+    """By address, the addresses that parts of its transactions may go to."""
     targets: dict[str, Target] = field(default_factory=dict)
-    """Those whose rules are not the usual ones."""
+    """Targets whose rules are not the default ones."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Of the accepted topics that have another count than their input."""
+    """Partition counts of accepted topics that differ from their input's."""
     lanes: dict[str, int] = field(default_factory=dict)
-    """The key of the addresses that set it."""
+    """Lanes of the addresses that set them."""
     divert: frozenset[str] = frozenset()
     capacity: int = 20_000
 
     def settle(self, otherwise: Callable[[], str]) -> None:
-        """Until the lanes have committed all that is there, what was forwarded included."""
+        """Wait until the lanes have committed all that is there, forwarded records included."""
         topics = dict(self.partitions)
         for name, count in self.partitions.items():
             if (lanes := self.lanes.get(name, count)) > 1 or name not in self.lanes:
@@ -87,13 +87,13 @@ class Addresses:
             done = [max(0, topic_partition.offset) for topic_partition in consumer.committed(places, WAIT_S)]
             if done == ends:
                 return True
-            # Markers at the end are nobody's.
+            # Nobody commits markers at the end.
             if topic not in seen or seen[topic][0] != ends:
                 seen[topic] = ends, kafka.data_ends(self.bootstrap, topic, topics[topic])
             return all(number >= end for number, end in zip(done, seen[topic][1], strict=True))
 
         try:
-            # In this order: what is forwarded comes of what is in the input.
+            # In this order: forwarded records come from the input.
             for topic in topics:
                 wait_for(
                     lambda topic=topic: through(topic),  # type: ignore[misc]
@@ -109,15 +109,15 @@ class Addresses:
         )
 
     def read(self, name: str, kind: str) -> list[Got]:
-        """Of another topic of an address."""
+        """Return the records of another topic of an address."""
         return kafka.read_all(self.bootstrap, f"{name}.{kind}", self.partitions[name])
 
     def histories(self) -> list[History]:
-        """All that there is to judge."""
+        """Return all histories that are to be judged."""
         return attributed([self._history(partition) for partition in self.partitions])
 
     def findings(self) -> list[Finding]:
-        """What is wrong with all of them."""
+        """Return the anomalies of all addresses."""
         histories = self.histories()
         return [*(finding for history in histories for finding in check(history)), *apart(histories)]
 

@@ -11,9 +11,9 @@ from tests.support.records.stored_batches import Stored, raw_records
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
-    """Have :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range` pass on those that there are when it is called.
+    """Have :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range` pass on the records that exist when it is called.
 
-    Who takes what was fetched in its own way gets two of three parts so, and one as aiokafka has it.
+    A caller that passes ``take`` gets two of three parts as the core reads them, and one part as aiokafka does.
     """
 
     async def read_range(*arguments: Any) -> int:
@@ -29,6 +29,6 @@ def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]])
 
 
 def raw(records: Sequence[Any]) -> Sequence[Any]:
-    """As the core reads them, where there is one."""
+    """Return records as the native core reads them, if there is one."""
     found = raw_records(Stored(record.offset, key=record.key, value=record.value) for record in records)
     return records if found is None else RawRecords(found.core)

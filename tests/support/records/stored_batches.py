@@ -1,4 +1,4 @@
-"""Record batches as a broker stores them, made for tests."""
+"""Record batches in the form that a broker stores, made for tests."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ def stored(
     more_attributes: int = 0,
     end: int | None = None,
 ) -> bytes:
-    """One record batch; ``end``: the next batch's first offset, where that is not the one after the last record."""
+    """Return one record batch; ``end``: the next batch's first offset, if that is not the one after the last record."""
     base = records[0].offset
     transactional = int(bool(more_attributes & TRANSACTIONAL))
     builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 2**30)
@@ -50,7 +50,7 @@ def stored(
 
 
 def checked(batch: bytearray) -> bytes:
-    """The batch with the checksum of what stands in it now."""
+    """Return the batch with a checksum of its present content."""
     struct.pack_into(">I", batch, 17, calc_crc32c(bytes(batch[21:])))
     return bytes(batch)
 
@@ -61,7 +61,7 @@ def marker(offset: int, producer_id: int, *, abort: bool) -> bytes:
 
 
 def noted(end: bytes) -> bytes:
-    """A marker of which the cleaner has noted when it may go, 64 ms after its time: in place of the batch's first time."""
+    """Return a marker with the cleaner's delete horizon, 64 ms after its time, in place of the batch's first time."""
     batch = bytearray(end)
     (attributes,), (time,) = struct.unpack_from(">h", batch, 21), struct.unpack_from(">q", batch, 27)
     struct.pack_into(">h", batch, 21, attributes | DELETE_HORIZON)
@@ -71,7 +71,7 @@ def noted(end: bytes) -> bytes:
 
 
 def emptied(end: bytes) -> bytes:
-    """A marker of which the cleaner has left the batch, and no record."""
+    """Return a marker's batch from which the cleaner has removed the record."""
     batch = bytearray(end[:HEADER_BYTES])
     struct.pack_into(">i", batch, 8, HEADER_BYTES - 12)
     struct.pack_into(">i", batch, 57, 0)
@@ -79,19 +79,19 @@ def emptied(end: bytes) -> bytes:
 
 
 def as_stored(record: Any) -> Stored:
-    """A consumed record, as the log has it."""
+    """Return a consumed record in the form of the log."""
     return Stored(record.offset, record.timestamp, record.key, record.value, record.headers)
 
 
 def raw_records(records: Iterable[Any]) -> RawRecords | None:
-    """Consumed records as the core has them; None = there is no core, or it does not read these."""
+    """Return consumed records as the native core has them; None = the core is missing, or cannot read them."""
     those = [as_stored(record) for record in records]
     found = native_records.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
     return None if found is None else found[0]
 
 
 def parsed_changelog(records: Sequence[tuple[bytes, bytes | None]]) -> Any:
-    """Changelog records, key and value, as the core has them."""
+    """Return changelog records, given by key and value, as the core has them."""
     found = raw_records(Stored(number, key=key, value=value) for number, (key, value) in enumerate(records))
     assert found is not None
     return found.core

@@ -19,17 +19,17 @@ BYTES_MAX: Final = 1_000_000
 
 
 class Latin1(str):
-    """A header name as such a client writes it."""
+    """A header name of a client that does not use UTF-8."""
 
     __slots__ = ()
 
     def encode(self, encoding: str = "", errors: str = "") -> bytes:
-        """Not UTF-8, if there is more than ASCII in it."""
+        """Encode as Latin-1: not UTF-8, if there is more than ASCII in it."""
         return super().encode("latin-1")
 
 
 class Raw(NamedTuple):
-    """A record, as it is to be written."""
+    """A record to be written."""
 
     value: bytes
     headers: Sequence[tuple[str, bytes]] = ()
@@ -43,7 +43,7 @@ MALFORMED: Final = Raw(b"bad", [("a", b"0"), (Latin1("größe"), b"1"), ("_AMQ_D
 def batch(
     records: Sequence[Raw], compression: int = 0, transactional: bool = False, producer: int = -1
 ) -> Any:
-    """The builder of one record batch; all records have the key ``g``."""
+    """Return the builder of one record batch; all records have the key ``g``."""
     builder = _DefaultRecordBatchBuilderPy(2, compression, int(transactional), producer, -1, -1, BYTES_MAX)
     for offset, record in enumerate(records):
         timestamp = record.timestamp or int(time.time() * 1000)
@@ -62,7 +62,7 @@ async def send(
         builder = producer.create_batch()
         written = batch(records, compression, abort)
         builder._builder, builder._relative_offset = written, len(records)
-        builder._set_producer_state = written.set_producer_state  # it insists on the builder that we replaced
+        builder._set_producer_state = written.set_producer_state  # aiokafka insists on the replaced builder
         await (await producer.send_batch(builder, topic, partition=0))
         if abort:
             await producer.abort_transaction()
@@ -72,7 +72,7 @@ _BYTES_MAX: Final = 2**20
 
 
 class Old(NamedTuple):
-    """A record of such a log: it has no headers, and in format 0 no timestamp."""
+    """A record of an old log: it has no headers, and in format 0 no timestamp."""
 
     offset: int
     timestamp: int = NO_TIMESTAMP
@@ -81,7 +81,10 @@ class Old(NamedTuple):
 
 
 def old(records: Sequence[Old], magic: Literal[0, 1], codec: int = 0) -> bytes:
-    """Their bytes; with a codec within one message, numbered as a broker did: by its last offset, in format 1 from 0 inside."""
+    """Return the bytes of old records.
+
+    With a codec they are within one message, numbered as a broker did: by its last offset, in format 1 from 0 inside.
+    """
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=codec, batch_size=_BYTES_MAX)
     for number, record in enumerate(records):
         offset = number if codec and magic else record.offset
