@@ -12,7 +12,7 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import ring_numbers
 from reconcile.run.history.rings import Regrouped, Rings, regroups
 from reconcile.run.verdict import anomaly_search
-from tests.reconcile.rows import Frames, named
+from tests.reconcile.rows import Frames, cut, named
 
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
@@ -296,9 +296,9 @@ def judged(
     """``rings``: of an address that sets `lanes`."""
     item = rings or Rings.of(0, 1)
     regrouped = bool(item.regroups)
-    several = repeated_ids.repeated(ids, 1, ring_numbers.settled([item]) if regrouped else None)
+    several = cut(repeated_ids.repeated(ids, 1, ring_numbers.settled([item]) if regrouped else None))
     lanes = several.select("address", "lane").distinct()
     ranked = ring_ranks.ranks(ids, lanes, events, sequenced=item.fixed)
-    pairs = lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, [item])
-    between = repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped))
+    pairs = cut(lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, [item]))
+    between = cut(repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped)))
     return repeated_ids.remembered(repeated_ids.promised(between, events, rules, F.lit(capacity)))
