@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_BATCHES: Final = "agents/output/topic_batches.py"
 _EMITTER: Final = "agents/output/build.py"
 _PATH: Final = "agents/decision/decide.py"
 _VERDICT: Final = "agents/decision/ids_and_groups.py"
@@ -108,5 +109,11 @@ MUTANTS: Final = (
             ),
         ),
         f"{_EMITTER_TESTS}::test_changelog_without_new_ids",
+    ),
+    Mutant(
+        "young-batches-called-aged",
+        "A batch that retention would delete at once is taken for a young one.",
+        (Patch(_BATCHES, "batch.young = timestamp >= self._aged_before", "batch.young = True"),),
+        "tests/unit/agents/output/test_build.py::test_aged",
     ),
 )

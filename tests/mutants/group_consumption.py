@@ -157,4 +157,28 @@ MUTANTS: Final = (
         ),
         f"{_GROUP_HANGS_TESTS}::test_cancelled_and_returned",
     ),
+    Mutant(
+        "parked-group-goes-on",
+        "The group of a dead letter does not wait for it, although the consumer promises that.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "(unblocked := held.unblocked(offset)) is not None:",
+                "(unblocked := held.unblocked(offset)) is not None and False:",
+            ),
+        ),
+        "tests/integration/test_dlq.py::test_parked_group",
+    ),
+    Mutant(
+        "group-in-place-of-the-key",
+        "A handler gets the group as the key, and not the key that the producer sent.",
+        (
+            Patch(
+                "ringfence_client/handlers/message.py",
+                "key = own.get(wire_names.HEADER_KEY, record.key)",
+                "key = record.key",
+            ),
+        ),
+        "tests/unit/ringfence_client/handlers/test_message.py::test_null_key",
+    ),
 )

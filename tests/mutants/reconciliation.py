@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_FATES: Final = "reconcile/anomalies/finders/fates.py"
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
 _ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
 _PLACES_TESTS: Final = "tests/reconcile/finders/test_id_positions.py"
@@ -122,5 +123,59 @@ MUTANTS: Final = (
             ),
         ),
         "tests/reconcile/finders/test_originals.py::test_what_lanes_have_handed_on",
+    ),
+    Mutant(
+        "run-second-output-passed",
+        "An input that was accepted twice is called clean.",
+        (Patch(_FATES, '"has_input and nth = 2"', '"has_input and nth = 4"'),),
+        "tests/reconcile/finders/test_functions.py::test_fates",
+    ),
+    Mutant(
+        "run-changed-value-passed",
+        "An accepted record with another value than its input is called clean.",
+        (Patch(_FATES, '("key", "value", "headers",', '("key", "headers",'),),
+        "tests/reconcile/finders/test_functions.py::test_fates",
+    ),
+    Mutant(
+        "run-output-from-before-the-first-run-passed",
+        "Nobody knows the fate of an input that is older than all evidence, and the run does not say so.",
+        (Patch(_FATES, "offset < origin and begin > origin", "offset < origin and begin < origin"),),
+        "tests/reconcile/finders/test_functions.py::test_fates",
+    ),
+    Mutant(
+        "run-ring-holds-one-more",
+        "An ID that the ring had to forget is called FORGOTTEN, and not OVERRUN.",
+        (
+            Patch(
+                "reconcile/anomalies/finders/repeated_ids.py",
+                'F.col("between") >= F.col("capacity")',
+                'F.col("between") > F.col("capacity")',
+            ),
+        ),
+        "tests/reconcile/finders/test_repeated.py::test_distance",
+    ),
+    Mutant(
+        "run-two-homes-passed",
+        "An ID that two lanes accepted is called clean.",
+        (
+            Patch(
+                "reconcile/anomalies/finders/repeated_ids.py",
+                '(F.col("homes") > 1) & (F.col("last_run") == run)',
+                '(F.col("homes") > 2) & (F.col("last_run") == run)',
+            ),
+        ),
+        "tests/reconcile/finders/test_repeated.py::test_cross_lane",
+    ),
+    Mutant(
+        "run-diverted-orphan-passed",
+        "A message that was called a duplicate, and repeats nothing, is called clean.",
+        (
+            Patch(
+                "reconcile/anomalies/finders/lost_inputs.py",
+                'diverted = orphans.where(F.col("fate") == DIVERTED)',
+                'diverted = orphans.where(F.col("fate") > DIVERTED)',
+            ),
+        ),
+        "tests/reconcile/finders/test_originals.py::test_originals",
     ),
 )

@@ -134,4 +134,54 @@ MUTANTS: Final = (
         ),
         f"{_TESTS}::test_batches_that_fail",
     ),
+    Mutant(
+        "sends-in-reverse",
+        "A reader sees the sends of a group in another order than its messages.",
+        (
+            Patch(
+                "ringfence_client/sends/outbox.py",
+                "            self.records.append(record)\n",
+                "            self.records.insert(0, record)\n",
+            ),
+        ),
+        "tests/integration/test_sends.py::test_sends_of_a_group_are_in_its_order",
+    ),
+    Mutant(
+        "rejected-attempts-send",
+        "A message is a dead letter and has sent a record too.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "            case Reject():\n                self._count_success(turn)\n",
+                "            case Reject():\n                self._count_success(turn)\n"
+                "                found = turn.held.sends.resolve_at_once(effects)\n"
+                "                turn.held.acknowledge(record.key, found or (), effects)\n",
+            ),
+        ),
+        "tests/integration/test_sends.py::test_a_dead_letter_and_a_send_exclude_each_other",
+    ),
+    Mutant(
+        "sends-named-by-offset-alone",
+        "Sends of an input that was created again are dropped as duplicates of former ones.",
+        (
+            Patch(
+                "ringfence_client/handlers/effects.py",
+                'return crc32(self.value or b"", self.timestamp & 0xFFFFFFFF)',
+                "return 0",
+            ),
+        ),
+        "tests/unit/ringfence_client/sends/test_destinations.py::test_ids_are_bounded_and_distinct",
+    ),
+    Mutant(
+        "grown-state-topic-taken",
+        "A state topic with more partitions is read as if groups had no states, and totals begin at 0.",
+        (
+            Patch(
+                "ringfence_client/sends/state_layout.py",
+                "if partitions > 1 and partitions != self._checked:",
+                "if partitions < 0:",
+            ),
+        ),
+        "tests/unit/ringfence_client/sends/test_state_store.py::test_more_partitions_are_refused",
+    ),
 )
