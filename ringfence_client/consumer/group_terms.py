@@ -68,7 +68,7 @@ def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, i
     They come from the members that hold most partitions, then from those that were assigned most, so a newcomer does not push out a holder.
 
     Args:
-        stated: What each member that reads a topic states.
+        stated: User data of each member that reads a topic.
         owned: The fencing tokens by partition that each member states.
     """
     weights: dict[str, tuple[int, int]] = {}

@@ -46,7 +46,7 @@ class Dispatcher:
     ) -> None:
         """``handler``: a coroutine function, or a plain one, which runs in threads."""
         self._options = options
-        self._clock = clock or RetryClock()
+        clock = clock or RetryClock()
         self.concurrency = options.concurrency
         self.counts: Counter[str] = Counter()
         self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
@@ -55,7 +55,7 @@ class Dispatcher:
         self.refusing = asyncio.Event()
         """Set when :attr:`refused` is."""
         self.runs = HandlerRuns(handler, options.concurrency, batches=options.batch > 0)
-        self._resting = RestingTurns(self.wake, self._clock)
+        self._resting = RestingTurns(self.wake, clock)
         self._attempts = Attempts(
             self.runs,
             factory,
@@ -65,10 +65,10 @@ class Dispatcher:
             self.counts,
             self._cut_short,
             self._refuse,
-            self._clock,
+            clock,
         )
         self._choice = TurnChoice(
-            options, self.breaker, self._resting, self._attempts.suspects, self._clock, self._wake_later
+            options, self.breaker, self._resting, self._attempts.suspects, clock, self._wake_later
         )
         self._slots = 0
         """How many there are; 0 before the start."""

@@ -58,8 +58,8 @@ class ConsumerOptions:
         lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
         lease_idle: The same where nothing that it was delivered is unacknowledged.
         records_max: Records of a partition that are kept in memory.
-        memory_max: Bytes of messages that are kept in memory, of all partitions together: values, keys, headers, what it costs
-            to keep them, and what was fetched and not taken yet. The process needs some 100 MiB beside that.
+        memory_max: Bytes of messages in memory, of all partitions together: values, keys, headers, overhead, and fetched messages that are
+        not taken yet. The process needs some 100 MiB beside that.
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
         start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
             consumed before continues where it is.

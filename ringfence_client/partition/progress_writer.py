@@ -73,8 +73,8 @@ class ProgressWriter:
             producer: Has fenced.
             destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
-            take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
-                what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not,
+            take_back: Called after a failure, with a function that says whether the partition is draining. Returns a producer that has
+            fenced again, and the last committed progress. Raises :class:`LostError` if it is not,
                 and any other error where that is not known yet.
             explain: Explains a write that failed, in words; empty = no explanation.
             sends: Records and states of acknowledged messages; written with the progress that calls them finished.
@@ -183,7 +183,7 @@ class ProgressWriter:
         # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
         self._outlived = not released
         self._closing.set()
-        self._schedule.close()
+        self.hurry()
         if self._task is not None:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
@@ -226,7 +226,7 @@ class ProgressWriter:
             except Exception as error:
                 attempt += 1
                 self._broken = True
-                self._schedule.rest()
+                self.hurry()
                 self._parts.forget()
                 shown = await self.sends.explained(error, self._destination())
                 refusing = refusing_topics(shown)

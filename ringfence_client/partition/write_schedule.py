@@ -60,10 +60,6 @@ class WriteSchedule:
         self._urgent = True
         self._wake.set()
 
-    def close(self) -> None:
-        """Look at ``closing`` again, which is set."""
-        self._wake.set()
-
     def covers(self) -> bool:
         """Return whether a message may begin without a new record before it, because nobody may take the lease yet.
 
@@ -112,10 +108,6 @@ class WriteSchedule:
     def failed(self, begun: Begun) -> None:
         """Note that a write is not known to be committed."""
         self._changes += begun.changes
-
-    def rest(self) -> None:
-        """Write again when it is tried again, and at once then."""
-        self._urgent = True
 
     def written(self, begun: Begun, *, running: bool, size: int, built_s: float) -> None:
         """Note that a write is committed.

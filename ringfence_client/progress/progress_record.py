@@ -40,7 +40,7 @@ class MissingPartsError(ProgressFormatError):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a successor must know.
+    """Facts for a successor.
 
     Attributes:
         next: Everything below is finished. It is the consumer group's committed offset too.

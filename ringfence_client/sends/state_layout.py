@@ -20,6 +20,11 @@ HEAD: Final = 500
 """Offsets of each partition that are looked at before any state counts as absent."""
 
 
+def home_of(group: bytes, partitions: int) -> int:
+    """Return the partition that has the state of a group."""
+    return key_hash(group) % partitions
+
+
 class StateLayout:
     """Checks of one consumer."""
 
@@ -65,7 +70,7 @@ class StateLayout:
             SendError: one is in another.
         """
         for record in records:
-            home = key_hash(record.key or b"") % partitions
+            home = home_of(record.key or b"", partitions)
             if home != partition:
                 raise SendError(
                     f"{self._destinations.state_topic}/{partition} has a state of group {shown(record.key or b'')}, which belongs into "

@@ -18,10 +18,9 @@ from aiokafka.errors import KafkaError
 from ringfence_client.sends.destinations import Destinations
 from ringfence_client.sends.outbox import Outbox
 from ringfence_client.sends.outgoing_record import RECORD_BYTES, OutgoingRecord
-from ringfence_client.sends.state_layout import StateLayout
+from ringfence_client.sends.state_layout import StateLayout, home_of
 from ringfence_client.sends.target_topics import FRESH_S, HiddenTopicError, SendError
 from ringfence_kafka.admin.cluster import Cluster
-from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.readers.log_reader import LogReader
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -284,7 +283,7 @@ class StateStore:
     def _partition(self, group: bytes) -> int:
         if not self._partitions:
             raise AssertionError(f"the partitions of {self._reader.destinations.state_topic} are not known")
-        return key_hash(group) % self._partitions
+        return home_of(group, self._partitions)
 
     async def _scan(self, partition: int) -> None:
         """Read a partition of the topic to its end."""

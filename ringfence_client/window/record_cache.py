@@ -2,7 +2,7 @@
 
 A *parked* message keeps only its offset in memory. It is read again from the log before its turn. Memory is shared by dynamic
 thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
-1998): a group may keep as much as is free. So a group that grows without end gets half, and two such groups get a third each. The others
+1998): a group may keep as much as is free. A group that grows without end gets half, and two such groups get a third each. The others
 always have room, and a lone group has no further limit.
 
 The partition itself has no more than a part of what the process has (:mod:`ringfence_client.window.memory_budget`).

@@ -70,16 +70,17 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         )
     with reading("what is unfinished"):
         unfinished = asyncio.run(group_inventory.read(settings, group))
-    states = _state_topics(settings, group)
+    admin = AdminClient(confluent_options(settings.kafka))
+    states = _state_topics(admin, settings, group)
     of_states = f", the states that its handlers keep ({', '.join(states)})" if states else ""
     confirmed(
         f"Forget consumer group {group}: its progress in {len(kept)} records{of_states}, and its offsets? It has {unfinished}. The dead letters "
         "stay. A consumer of that name begins as a new one",
         yes=yes,
     )
-    _delete_topics(settings, states)
+    _delete_topics(admin, states)
     _write_tombstones(settings, kept)
-    offsets = _delete_group(settings, group)
+    offsets = _delete_group(admin, group)
     if not kept and not offsets and not states:
         click.echo(f"nothing is kept of consumer group {group}: check the name (ringfence consumers show)")
         return NOTHING_KEPT
@@ -143,21 +144,20 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
         )
 
 
-def _state_topics(settings: Settings, group: str) -> list[str]:
+def _state_topics(admin: AdminClient, settings: Settings, group: str) -> list[str]:
     """Return the state topics of the group that exist: a new group of its name would go on with old totals."""
     names = {
         wire_names.state_topic(settings.app.id, group, address.accepted_topic)
         for address in settings.addresses
     }
-    there = AdminClient(confluent_options(settings.kafka)).list_topics(timeout=DELIVERY_LIMIT_S).topics
+    there = admin.list_topics(timeout=DELIVERY_LIMIT_S).topics
     return sorted(names & there.keys())
 
 
-def _delete_topics(settings: Settings, topics: Sequence[str]) -> None:
+def _delete_topics(admin: AdminClient, topics: Sequence[str]) -> None:
     """Delete them before anything else, so that a refusal leaves everything as it was."""
     if not topics:
         return
-    admin = AdminClient(confluent_options(settings.kafka))
     for topic, deletion in admin.delete_topics([*topics]).items():
         try:
             deletion.result()
@@ -168,8 +168,7 @@ def _delete_topics(settings: Settings, topics: Sequence[str]) -> None:
                 ) from error
 
 
-def _delete_group(settings: Settings, group: str) -> bool:
-    admin = AdminClient(confluent_options(settings.kafka))
+def _delete_group(admin: AdminClient, group: str) -> bool:
     (deletion,) = admin.delete_consumer_groups([group]).values()
     try:
         deletion.result()
