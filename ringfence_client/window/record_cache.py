@@ -95,6 +95,9 @@ class RecordCache:
         if record is not None and offset not in self._aside:
             self._aside[offset] = group
             self._aside_bytes += size(record)
+        # A message that is read again for its turn is kept without room for it.
+        while self._aside and (len(self._records) > self._records_max or self.bytes > self._bytes_max):
+            self._evict(*next(iter(self._aside.items())))
 
     def recall(self, offset: int) -> None:
         """Note that a message waits no longer."""

@@ -305,6 +305,20 @@ def test_what_waits_makes_room_for_fresh_groups() -> None:
     assert (kept.bytes, len(kept), len(kept.parked)) == (0, 0, 0)
 
 
+def test_waiting_records_give_up_room_that_they_do_not_have() -> None:
+    """A message that is read again for its turn, and then waits, keeps no more records in memory than allowed."""
+    groups = [b"g%d" % index for index in range(30)]
+    kept = _kept(10, *(Fetched(index, group) for index, group in enumerate(groups)))
+    for index, group in enumerate(groups):
+        if kept.record(index) is None:
+            kept.unpark([Fetched(index, group)], always=True)
+        kept.set_aside(index, group)
+
+    assert _there(kept, range(30)) == list(range(20, 30))
+    assert kept.backlog == 0
+    assert len(kept.parked) == 20
+
+
 def test_what_is_set_aside_does_not_count_as_backlog() -> None:
     """The log is read on while only those that wait fill the room."""
     kept = _kept(10, *(Fetched(index, b"g%d" % index) for index in range(10)))
