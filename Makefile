@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
+# Keeps compiled modules, whatever the environment says: tests start hundreds of programs, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Another version of Kafka than the usual one, for all brokers of tests, the demo and the soak: make integration KAFKA=3.9.1
 ifeq ($(origin KAFKA),command line)
 export RINGFENCE_KAFKA_VERSION := $(KAFKA)
