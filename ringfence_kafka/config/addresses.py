@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
+from ringfence_kafka.config.durations import Seconds
 from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
 from ringfence_kafka.protocol import wire_names
 
@@ -34,7 +35,7 @@ class AddressDefaults(Section):
     """Duplicate IDs that each lane remembers; 0 = no detection (ActiveMQ Artemis: id-cache-size)."""
     duplicate_id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
     """The first of these that is present with a value is the duplicate ID."""
-    id_max_age: float = Field(default=0, ge=0, allow_inf_nan=False)
+    id_max_age: Seconds = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
     persist_id_cache: bool = True
     """False = the ring is in memory only: forgotten whenever a lane opens: restart, failure, move to another worker."""

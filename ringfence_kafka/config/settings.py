@@ -29,6 +29,7 @@ from ringfence_kafka.config.addresses import (
     upstream,
 )
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
+from ringfence_kafka.config.durations import Days, Milliseconds, Seconds, WholeSeconds
 from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
 from ringfence_kafka.config.section import Section, TopicName, listed
 from ringfence_kafka.config.validation import (
@@ -65,7 +66,7 @@ class AppSettings(Section):
     static_membership: bool = False
     """The instance is this worker's name in the consumer group too: back within the session time-out, it has its lanes again, and none
     has moved."""
-    session_timeout: int = Field(default=10, ge=6, le=90)
+    session_timeout: WholeSeconds = Field(default=10, ge=6, le=90)
     """Seconds after which the group gives away the lanes of a worker that is not heard of. Brokers have bounds of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*$", max_length=253)] = ""
@@ -85,7 +86,7 @@ class AppSettings(Section):
     lane with more than 1,000,000 always does."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
     """Bytes of messages that a worker has fetched and not finished, all its lanes together."""
-    latency_target_ms: int = Field(default=20, ge=1, le=5_000)
+    latency_target_ms: Milliseconds = Field(default=20, ge=1, le=5_000)
     """Within so long of their arrival half of the messages are there for readers, at a trickle; the larger, the less CPU a message takes."""
 
     @field_validator("instance")
@@ -130,13 +131,13 @@ class ReconcileSettings(Section):
     state_dir: str = ""
     """Place of cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
     ``reconcile`` below ``app.data_dir``."""
-    keep_days: int = Field(default=7, ge=1)
+    keep_days: Days = Field(default=7, ge=1)
     """How long accepted IDs are kept; longer while a ring may still know them."""
     ring_confidence: float = Field(default=0.999, gt=0, le=1)
     """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught."""
     master: str = Field(default="local[*]", min_length=1)
     """Spark's master."""
-    executor_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)
+    executor_timeout: Seconds = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Seconds that tasks may wait on a cluster while no executor serves the run; then it ends with exit code 2."""
 
 

@@ -389,7 +389,6 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
         ("addresses", 3, "input should be a list"),
         ("kafka", 3, f"{IS_NO_TABLE} KafkaSettings"),
         ("address_defaults", 3, f"{IS_NO_TABLE} AddressDefaults"),
-        ("id_max_age", "5", "input should be a valid number"),
         ("id_max_age", True, "input should be a valid number"),
         ("persist_id_cache", 1, "input should be a valid boolean"),
         ("persist_id_cache", "true", "input should be a valid boolean"),

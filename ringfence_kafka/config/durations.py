@@ -1,0 +1,50 @@
+"""Durations of the configuration: a number in the key's unit, or text such as ``"1h30m"``."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+_MILLISECONDS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "d": "days"}
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
+_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
+    """Return a validator that turns text into a number of this unit; other values pass unchanged."""
+
+    def number(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if not _WHOLE.fullmatch(value):
+            raise ValueError(
+                f"not a duration: write a number of {_NAMES[unit]}, or digits and units in quotes: "
+                "'500ms', '30s', '5m', '1h', '7d', '1h30m'"
+            )
+        milliseconds = sum(float(digits) * _MILLISECONDS[part] for digits, part in _PART.findall(value))
+        found = milliseconds / _MILLISECONDS[unit]
+        if found.is_integer():
+            return int(found)
+        if whole:
+            raise ValueError(f"is {found:g} {_NAMES[unit]}: this key takes whole {_NAMES[unit]}")
+        return found
+
+    return BeforeValidator(number)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as the configuration takes it, such as ``1h30m``; 0 is ``0s``."""
+    rest = round(seconds * 1_000)
+    parts = []
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, rest = divmod(rest, _MILLISECONDS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+Seconds = Annotated[float, _duration("s")]
+WholeSeconds = Annotated[int, _duration("s", whole=True)]
+Milliseconds = Annotated[int, _duration("ms", whole=True)]
+Days = Annotated[int, _duration("d", whole=True)]

@@ -1,0 +1,88 @@
+"""Durations of the configuration: numbers and text."""
+
+from typing import Any
+
+import pytest
+
+from ringfence_kafka.config.durations import duration_text
+from ringfence_kafka.config.load import load, validate
+from ringfence_kafka.errors import ConfigurationError
+
+
+def _value(section: str, key: str, value: object) -> Any:
+    return getattr(getattr(validate({section: {key: value}}), section), key)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "given", "expected"),
+    [
+        ("address_defaults", "id_max_age", "500ms", 0.5),
+        ("address_defaults", "id_max_age", "30s", 30),
+        ("address_defaults", "id_max_age", "5m", 300),
+        ("address_defaults", "id_max_age", "1h", 3_600),
+        ("address_defaults", "id_max_age", "7d", 604_800),
+        ("address_defaults", "id_max_age", "1h30m", 5_400),
+        ("address_defaults", "id_max_age", "1.5h", 5_400),
+        ("address_defaults", "id_max_age", "0s", 0),
+        ("app", "session_timeout", "0.5m", 30),
+        ("app", "latency_target_ms", "1s", 1_000),
+        ("app", "latency_target_ms", 50, 50),
+        ("reconcile", "keep_days", "48h", 2),
+        ("reconcile", "executor_timeout", "2m", 120),
+    ],
+)
+def test_text_and_numbers(section: str, key: str, given: object, expected: float) -> None:
+    """Each duration key takes text, and a number in its own unit."""
+    assert _value(section, key, given) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "h", "1 h", "1H", "-1h", "1h30", "1,5h", "1w", "٣s", "1e3s", "PT1H", ".5s"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    """The error repeats the text and says what to write."""
+    with pytest.raises(ConfigurationError) as raised:
+        validate({"address_defaults": {"id_max_age": text}})
+    assert str(raised.value) == (
+        f"settings: address_defaults.id_max_age = {text!r}: not a duration: write a number of seconds, or digits and units in "
+        "quotes: '500ms', '30s', '5m', '1h', '7d', '1h30m'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "given", "expected"),
+    [
+        ("app", "session_timeout", "6500ms", "'6500ms': is 6.5 seconds: this key takes whole seconds"),
+        ("app", "session_timeout", "5s", "5: input should be greater than or equal to 6"),
+        (
+            "app",
+            "latency_target_ms",
+            "0.5ms",
+            "'0.5ms': is 0.5 milliseconds: this key takes whole milliseconds",
+        ),
+        ("app", "latency_target_ms", "soon", "'soon': not a duration: write a number of milliseconds, or "),
+        ("reconcile", "keep_days", "12h", "'12h': is 0.5 days: this key takes whole days"),
+        ("reconcile", "executor_timeout", "0s", "0: input should be greater than 0"),
+    ],
+)
+def test_a_key_keeps_its_bounds(section: str, key: str, given: str, expected: str) -> None:
+    """Text meets the same limits as a number."""
+    with pytest.raises(ConfigurationError) as raised:
+        validate({section: {key: given}})
+    assert str(raised.value).startswith(f"settings: {section}.{key} = {expected}")
+
+
+def test_variables_take_text(tmp_path: Any) -> None:
+    """An environment variable needs no quotes around the text."""
+    environ = {"RINGFENCE_ADDRESS_DEFAULTS__ID_MAX_AGE": "1h", "RINGFENCE_APP__SESSION_TIMEOUT": "30s"}
+    settings = load(tmp_path / "none.toml", environ, optional=True)
+    assert (settings.address_defaults.id_max_age, settings.app.session_timeout) == (3_600, 30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (0.5, "500ms"), (86_400, "1d"), (90_061, "1d1h1m1s"), (5_400, "1h30m")]
+)
+def test_as_text(seconds: float, text: str) -> None:
+    """A duration reads back as it was written."""
+    assert duration_text(seconds) == text
+    assert _value("address_defaults", "id_max_age", text) == seconds
