@@ -25,6 +25,7 @@ from app.commands.rings.cli import rings
 from app.commands.send.cli import send
 from app.commands.status.cli import status
 from app.commands.topics.cli import topics
+from app.commands.verdict import verdict
 from app.commands.worker import worker
 from ringfence_kafka.process.command_line import run
 
@@ -63,5 +64,5 @@ def cli() -> None:
 
 for command in (audit, bridge, broker, consume, consumers, demo, dlq, groups, plan):
     cli.add_command(command)
-for command in (quarantine, reconcile, rings, send, status, topics, worker):
+for command in (quarantine, reconcile, rings, send, status, topics, verdict, worker):
     cli.add_command(command)

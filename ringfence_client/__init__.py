@@ -1,4 +1,4 @@
-"""Public names: the group-ordered consumer of accepted topics, and transactions for producers.
+"""Public names: the group-ordered consumer of accepted topics; transactions and receipts for producers.
 
 A producer needs none of the consumer's libraries, so they are loaded with the first of the consumer's names that is used.
 """
@@ -12,15 +12,22 @@ if TYPE_CHECKING:
     from ringfence_client.consumer.consumer import GroupConsumer
     from ringfence_client.handlers.message import Message, PartNumber, Reject, Release, Retry
     from ringfence_client.handlers.options import ConsumerOptions
+    from ringfence_client.receipts.outbox import Outbox
+    from ringfence_client.receipts.receipt import OutboxError, Receipt, ReceiptTimeoutError, Verdict
 else:
     _MODULES: Final = {
         "ConsumerOptions": "handlers.options",
         "GroupConsumer": "consumer.consumer",
         "Message": "handlers.message",
+        "Outbox": "receipts.outbox",
+        "OutboxError": "receipts.receipt",
         "PartNumber": "handlers.message",
+        "Receipt": "receipts.receipt",
+        "ReceiptTimeoutError": "receipts.receipt",
         "Reject": "handlers.message",
         "Release": "handlers.message",
         "Retry": "handlers.message",
+        "Verdict": "receipts.receipt",
     }
 
     def __getattr__(name: str) -> object:
@@ -35,10 +42,15 @@ __all__ = [
     "Envelope",
     "GroupConsumer",
     "Message",
+    "Outbox",
+    "OutboxError",
     "Part",
     "PartNumber",
+    "Receipt",
+    "ReceiptTimeoutError",
     "Reject",
     "Release",
     "Retry",
+    "Verdict",
     "envelope",
 ]

@@ -71,6 +71,11 @@ class OffsetReader:
         """Offset of the oldest record that retention left."""
         return await self._ask(TopicPartition(topic, partition), _FIRST)
 
+    async def since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Offset of the first record that is not older than a time, committed or not; None = there is none."""
+        found = await self._ask(TopicPartition(topic, partition), timestamp_ms)
+        return None if found < 0 else found
+
     async def known_ends(self, partitions: Collection[Partition], limit_s: float) -> dict[Partition, int]:
         """Return the high watermarks that brokers answer within so many seconds."""
         return await self._known(partitions, _NEXT, limit_s)
@@ -108,7 +113,10 @@ class OffsetReader:
                         if self._stopped:
                             raise StoppedError
                         await internals.await_metadata(self._client)
-                        return await self._together(self._known_leader(tp), which).ask(tp)
+                        node = self._known_leader(tp)
+                        if which >= 0:  # a time, which hardly two questions share
+                            return _offset(await self._request(node, which, [tp]), tp)
+                        return await self._together(node, which).ask(tp)
                     except KafkaError as error:
                         if not error.retriable:
                             raise
@@ -198,6 +206,13 @@ class OffsetReader:
                 tp = TopicPartition(topic, number)
                 answers[tp] = _error(code)(tp) if code else int(offset)
         return answers
+
+
+def _offset(answers: Mapping[TopicPartition, int | Exception], tp: TopicPartition) -> int:
+    answer = answers[tp]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _error(code: int) -> type[KafkaError]:

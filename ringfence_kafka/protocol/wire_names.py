@@ -24,6 +24,9 @@ of a transaction has that of its own ID, or else of the envelope's. Missing = it
 HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 """On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""
 
+HEADER_SENDER: Final = "_RF_SENDER"
+"""On an input record that a named outbox sent, and on what is accepted of it: the outbox's name."""
+
 HEADER_REASON: Final = "_RF_REASON"
 """On a quarantined record: why it was refused for good."""
 

@@ -101,6 +101,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         },
         "dlq show": ["orders", "0/1"],
         "rings find": ["orders", "1"],
+        "verdict": ["orders", "1"],
         "topics grow": ["orders", "--partitions", "8"],
         "rings regroup": ["orders", "--lanes", "1"],
         **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},
@@ -125,6 +126,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 _ARGUMENTS: Final = {
     "consume": ("orders", "--handler", "os:fspath"),
     "rings find": ("orders", "1"),
+    "verdict": ("orders", "1"),
     "topics grow": ("orders", "--partitions", "8"),
     "rings regroup": ("orders", "--lanes", "1"),
     **{f"{name} show": ("orders", "0/1") for name in ("dlq", "quarantine")},

@@ -1,0 +1,131 @@
+"""``ringfence verdict``: what became of the message with an ID."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from agents.decision.ids_and_groups import IdReader
+from app.commands.options import JSON, addresses_option
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.escaping import moment, printable
+from ringfence_kafka.process.command_line import silence_clients
+from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogReader
+
+_ACCEPTED: Final = "ACCEPTED"
+_QUARANTINED: Final = "QUARANTINED"
+_UNKNOWN: Final = "UNKNOWN"
+
+
+@click.command()
+@click.argument("address")
+@click.argument("identifier", metavar="ID")
+@JSON
+@addresses_option
+def verdict(settings: Settings, address: str, identifier: str, as_json: bool) -> int:
+    """What became of the message with ID at ADDRESS? Exit code 1 if it is not known to be accepted.
+
+    ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. QUARANTINED names the last
+    refused one, and why. UNKNOWN: no ring knows ID, and quarantine has no message with it.
+
+    ID is written as for `rings find`.
+    """
+    from app.commands.rings.find import parse_id
+
+    silence_clients()
+    owner, encoded_id = settings.configured(address), parse_id(identifier)
+    with reading(f"the rings of {owner.name}"):
+        found = asyncio.run(_find(settings, owner, encoded_id))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        _print(found, identifier, owner)
+    return 0 if found["verdict"] == _ACCEPTED else 1
+
+
+def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> None:
+    match found["verdict"]:
+        case "ACCEPTED":
+            click.echo(f"ACCEPTED  {found['source']}  {moment(found['timestamp'])}  lane {found['lane']}")
+        case "QUARANTINED":
+            click.echo(f"QUARANTINED  {found['source']}  {printable(found['reason'])}")
+        case _:
+            waiting = found["waiting"]
+            rest = (
+                f"; {waiting:,} offsets of the input are not judged, and it may be among them"
+                if waiting
+                else "; all of the input is judged"
+            )
+            click.echo(
+                f"UNKNOWN  {identifier} in {address.name}: never sent, or overwritten in its ring, or cleared{rest}"
+            )
+
+
+async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> dict[str, Any]:
+    from app.commands.rings import show
+
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        snapshots = await show.snapshots(settings, address, cluster)
+        known = [
+            (slot, view)
+            for view, restore in snapshots
+            for slot in show.live_slots(restore)
+            if slot.id == encoded_id
+        ]
+        if known:
+            slot, view = max(known, key=lambda item: item[0].origin.timestamp)
+            entry = show.entry(address, slot)
+            assert entry is not None  # noqa: S101 - there is a slot
+            return {
+                "verdict": _ACCEPTED,
+                "source": entry.source,
+                "timestamp": entry.timestamp,
+                "lane": view.lane,
+            }
+        refused = await _quarantined(settings, address, cluster, encoded_id)
+        if refused is not None:
+            return {"verdict": _QUARANTINED, **refused}
+        return {"verdict": _UNKNOWN, "waiting": await _waiting(address, cluster, snapshots)}
+
+
+async def _quarantined(
+    settings: Settings, address: AddressSettings, cluster: Cluster, encoded_id: bytes
+) -> dict[str, str] | None:
+    """Return source and reason of the last message with an ID in quarantine; None = there is none."""
+    topic = address.quarantine_topic
+    counts = await cluster.topics.partition_counts([topic])
+    reader, ids = LogReader(settings.kafka), IdReader(address).ids
+    found: list[tuple[int, dict[str, str]]] = []
+
+    async def take(records: Sequence[Any]) -> None:
+        for record, identity in zip(records, ids(records)[0], strict=True):
+            if identity == encoded_id:
+                headers = dict(record.headers)
+                source, reason = (
+                    (headers.get(name) or b"").decode(errors="replace")
+                    for name in (wire_names.HEADER_SOURCE, wire_names.HEADER_REASON)
+                )
+                found.append((record.timestamp, {"source": source, "reason": reason}))
+
+    for partition in range(counts.get(topic, 0)):
+        start = await cluster.offsets.log_start(topic, partition)
+        end = await cluster.offsets.stable_end(topic, partition)
+        await reader.read_range(topic, partition, start, end, take)
+    return max(found, key=lambda item: item[0])[1] if found else None
+
+
+async def _waiting(address: AddressSettings, cluster: Cluster, snapshots: Sequence[Any]) -> int:
+    """Return how many offsets of the input no lane has judged; markers count too."""
+    waiting = 0
+    for view, restore in snapshots:
+        for partition in view.partitions:
+            begin = None if restore.meta is None else restore.meta.next_of(address.input_topic, partition)
+            start = await cluster.offsets.log_start(address.input_topic, partition)
+            end = await cluster.offsets.stable_end(address.input_topic, partition)
+            waiting += max(0, end - max(begin or 0, start))
+    return waiting

@@ -1,0 +1,1 @@
+"""Receipts: a sender learns the verdict on each of its messages."""

@@ -1,0 +1,121 @@
+"""The records of a lane's changelog that an outbox reads. Pure.
+
+It shares no code with :mod:`tables.codec`, which the client's distribution does not contain. A test holds both together.
+"""
+
+import json
+import struct
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Self
+
+from ringfence_kafka.errors import RingfenceError
+
+META_KEY: Final = b"\x00"
+RING_KIND: Final = b"\x01"
+_RING: Final = struct.Struct(">BQiqq")
+_FORMATS: Final = frozenset({1})
+ID_BYTES_MAX: Final = 256
+_RAW: Final = b"\x00"
+_DIGEST: Final = b"\x01"
+
+
+class ChangelogFormatError(RingfenceError):
+    """A record of the changelog is of a format that this version does not know."""
+
+
+class Place(NamedTuple):
+    """Place of a message in the input. Its time differs in a former topic of the same name."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    """Record timestamp, in ms."""
+
+    def follows(self, other: Self) -> bool:
+        """Return whether it is known to have come after another one."""
+        later = self.offset > other.offset and self.timestamp >= other.timestamp
+        return later and self.partition == other.partition
+
+
+class LaneState(NamedTuple):
+    """A meta record: how far a lane is."""
+
+    capacity: int
+    """Size of its ring, in IDs; 0 = it remembers none."""
+    head: int
+    """The sequence that the next accepted ID gets."""
+    persistent: bool
+    """False: IDs are in no ring record."""
+    lanes: int
+    next_offsets: dict[str, int]
+    partition_counts: dict[str, int]
+    topic_ids: dict[str, str]
+    """Kafka's own IDs of the inputs, which another topic of the same name has not."""
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Return the state of a lane that has processed nothing."""
+        return cls(0, 0, True, 0, {}, {}, {})
+
+    def next_of(self, topic: str, partition: int) -> int:
+        """Return the first offset of an input that the lane has not processed; 0 = it has read nothing of it."""
+        return self.next_offsets.get(f"{topic}/{partition}" if self.lanes else topic, 0)
+
+
+def read_state(value: bytes) -> LaneState:
+    """Read the value of a meta record.
+
+    Raises:
+        ChangelogFormatError: it has another form.
+    """
+    try:
+        data: dict[str, Any] = json.loads(value)
+        return LaneState(
+            data["capacity"],
+            data["head"],
+            data["persistent"],
+            data.get("lanes", 0),
+            data["next_offsets"],
+            data["partition_counts"],
+            data["topic_ids"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(f"a meta record ({error!r})") from error
+
+
+def id_of(value: bytes) -> bytes:
+    """Return the stored ID of a ring record, by its value.
+
+    Raises:
+        ChangelogFormatError: it has another format.
+    """
+    if len(value) <= _RING.size or value[0] not in _FORMATS:
+        raise _unreadable(f"a ring record of format {value[:1].hex() or 'none'}")
+    return value[_RING.size :]
+
+
+def place_of(value: bytes) -> Place:
+    """Return the place of the accepted message, by the value of a ring record. :func:`id_of` must be able to read it."""
+    _, _, *place = _RING.unpack_from(value)
+    return Place(*place)
+
+
+def sequence_of(value: bytes) -> int:
+    """Return the sequence of a ring record, by its value."""
+    return int.from_bytes(value[1:9], "big")
+
+
+def stored_id(identity: bytes) -> bytes:
+    """Return the stored form of a duplicate ID."""
+    return _RAW + identity if len(identity) <= ID_BYTES_MAX else stored_digest(identity)
+
+
+def stored_digest(content: bytes) -> bytes:
+    """Return the stored form of an ID that is kept as a digest, as of a value that is its own ID."""
+    return _DIGEST + blake2b(content, digest_size=32).digest()
+
+
+def _unreadable(what: str) -> ChangelogFormatError:
+    return ChangelogFormatError(
+        f"the changelog has {what}, which this version cannot read: install the ringfence-client of the workers' version"
+    )

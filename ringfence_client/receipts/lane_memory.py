@@ -1,0 +1,155 @@
+"""An outbox's memory of one lane: how far it is, and which IDs it has accepted lately."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ringfence_client.receipts.changelog_records import (
+    META_KEY,
+    RING_KIND,
+    LaneState,
+    Place,
+    id_of,
+    place_of,
+    read_state,
+    sequence_of,
+)
+
+
+class Target(NamedTuple):
+    """An offset of an input that a lane is to pass."""
+
+    topic: str
+    partition: int
+    offset: int
+    deleted_id: str | None
+    """Kafka's own ID of a former topic of this name; None = it was not deleted."""
+
+
+class Awaited:
+    """A message whose verdict is awaited, from before it is sent."""
+
+    def __init__(self, stored_id: bytes | None, before: LaneState | None) -> None:
+        """``stored_id``: None = it has none. ``before``: state of its lane before it was sent; None = not known."""
+        self.id = stored_id
+        self.before = before
+        self.place: Place | None = None
+        self.accepted_places: list[Place] = []
+        """Places of messages with its ID that were accepted since."""
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether its own slot has come."""
+        return self.place in self.accepted_places
+
+    def covers(self, state: LaneState) -> bool:
+        """Return whether a slot of its own would still be in the changelog: the ring did not go round since it was sent."""
+        return self.before is not None and state.head <= self.before.head + state.capacity
+
+    def note(self, place: Place) -> None:
+        """Note an accepted message with its ID."""
+        self.accepted_places.append(place)
+        if self._waiting is not None and self.accepted:
+            settle(self._waiting)
+
+    async def wait(self, memory: "LaneMemory", topic: str, partition: int, offset: int) -> None:
+        """Wait until its own slot has come, or the lane is past an offset of an input."""
+        # A lane that was past it before it was sent knows another topic of this name, which was deleted.
+        deleted = self.before if self.before and self.before.next_of(topic, partition) > offset else None
+        target = Target(topic, partition, offset, deleted and deleted.topic_ids.get(topic))
+        if not self.accepted and not memory.is_past(target):
+            self._waiting = memory.future_of(target)
+            await self._waiting
+
+
+class LaneMemory:
+    """The end of one lane's changelog, as far as it was read."""
+
+    def __init__(self, *, complete: bool) -> None:
+        """``complete``: nothing stands before the offset where reading begins."""
+        self.complete = complete
+        """Whether an ID that is not known is in no slot of the ring."""
+        self.state: LaneState | None = None
+        self.known: dict[bytes, bytes] = {}
+        """Stored ID → value of its latest ring record, in order of acceptance."""
+        self._futures: list[tuple[Target, asyncio.Future[None]]] = []
+
+    def is_past(self, target: Target) -> bool:
+        """Whether the lane has processed an offset of an input."""
+        state, (topic, partition, offset, deleted_id) = self.state, target
+        if state is None or state.next_of(topic, partition) <= offset:
+            return False
+        return deleted_id is None or state.topic_ids.get(topic) != deleted_id
+
+    def future_of(self, target: Target) -> "asyncio.Future[None]":
+        """Return what is done when the lane is past an offset."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.append((target, future))
+        return future
+
+    def take(self, records: Sequence[Any], awaited: Mapping[bytes, Sequence[Awaited]], ids_max: int) -> None:
+        """Take the records that come next. ``awaited``: by stored ID; ``ids_max``: IDs that are kept.
+
+        Raises:
+            ChangelogFormatError: a later version has written one.
+        """
+        for record in records:
+            if record.value is None:
+                continue
+            if record.key[:1] == RING_KIND:
+                stored = id_of(record.value)
+                self.known.pop(stored, None)
+                self.known[stored] = record.value
+                for message in awaited.get(stored, ()):
+                    message.note(place_of(record.value))
+            elif record.key == META_KEY:
+                self._advance(read_state(record.value))
+        self._trim(ids_max)
+
+    def add_older(self, older: Mapping[bytes, bytes], ids_max: int) -> None:
+        """Add what was not kept or read so far: stored ID → value of its latest ring record."""
+        before = {
+            stored: value
+            for stored, value in sorted(older.items(), key=lambda item: sequence_of(item[1]))
+            if stored not in self.known
+        }
+        self.known = before | self.known
+        self.complete = True
+        self._trim(ids_max)
+
+    def forget(self) -> None:
+        """Begin again with the first record of another changelog."""
+        self.complete, self.state = True, None
+        self.known.clear()
+
+    def fail(self, error: Exception) -> None:
+        """End all waits with an error: nothing more is read."""
+        for _, future in self._futures:
+            if not future.done():
+                future.set_exception(error)
+        self._futures = []
+
+    def _advance(self, state: LaneState) -> None:
+        self.state = state
+        for target, future in self._futures:
+            if self.is_past(target):
+                settle(future)
+        self._futures = [item for item in self._futures if not item[1].done()]
+
+    def _trim(self, ids_max: int) -> None:
+        """Keep the latest IDs: as many as the ring has, and no more than so many."""
+        capacity = ids_max if self.state is None else self.state.capacity
+        if capacity > ids_max:
+            self.complete = False
+        excess = len(self.known) - min(capacity, ids_max)
+        if excess > 0:
+            for stored in list(islice(self.known, excess)):
+                del self.known[stored]
+
+
+def settle(future: "asyncio.Future[None]") -> None:
+    """End a wait, if it has not ended yet."""
+    if not future.done():
+        future.set_result(None)

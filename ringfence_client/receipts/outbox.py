@@ -1,0 +1,241 @@
+"""The outbox: sends messages of one address, and returns the verdict on each.
+
+It needs nothing of the workers but what they write anyway. The producer says where a message stands in the input. The lane's changelog says
+how far the lane is, and which message was accepted with an ID.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from ringfence_client.receipts.changelog_follower import ChangelogFollower
+from ringfence_client.receipts.changelog_records import Place
+from ringfence_client.receipts.outgoing import Composer, Content, OutgoingMessage
+from ringfence_client.receipts.receipt import OutboxError, Receipt, ReceiptTimeoutError
+from ringfence_client.receipts.verdict_reader import VerdictReader
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.aiokafka_patches import internals, producer_internals
+from ringfence_kafka.auth.client_options import producer_options
+from ringfence_kafka.config.load import load
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import named
+from ringfence_kafka.producer.transactional import REQUEST_BYTES_MAX
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import lane_of
+from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
+
+if TYPE_CHECKING:
+    from ringfence_client.receipts.blocking_outbox import BlockingOutbox
+
+METADATA_AGE_MS: Final = 10_000
+"""How soon it is seen that a topic has more partitions."""
+
+
+class Outbox:
+    """Sends messages to one address and learns what became of each.
+
+    Used with ``async with``; with ``with`` it gives its twin for programs without an event loop. Any number of sends may run at once.
+    """
+
+    def __init__(
+        self,
+        config: Settings | Path | str,
+        address: AddressSettings | str,
+        *,
+        sender: str = "",
+        timeout: float = 30.0,
+    ) -> None:
+        """Connect nothing yet.
+
+        Args:
+            config: The settings, or the path of the TOML file.
+            address: Where to send.
+            sender: A name that this sender keeps over restarts, and shares with nobody. A message that it sent before, with the same ID and
+                value, then has the same answer each time. Empty = the answer is DUPLICATE then, as for the message of any other sender.
+            timeout: Seconds that :meth:`send` takes at most.
+
+        Raises:
+            ConfigurationError: the file cannot be used, the address is unknown, or another address feeds its input.
+        """
+        self._settings = config if isinstance(config, Settings) else load(Path(config))
+        self._address = self._settings.configured(address if isinstance(address, str) else address.name)
+        self._settings.require_own_input(self._address, "the outbox cannot send")
+        self._timeout = timeout
+        self._composer = Composer(self._address, sender)
+        self._cluster = Cluster(self._settings.kafka, self._settings.app.id)
+        self._reader = LogReader(self._settings.kafka, RESTING_MAX)
+        self._changelog = wire_names.changelog_topic(self._settings.app.id, self._address.name)
+        self._follower = ChangelogFollower(self._settings.kafka, self._cluster, self._reader, self._changelog)
+        self._verdicts = VerdictReader(
+            self._settings, self._address, self._composer, self._cluster, self._reader, self._follower
+        )
+        self._spread = 0
+        """Counts messages that have no home."""
+        self._producer: Any = None
+        self._connecting = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._open = contextlib.AsyncExitStack()
+        self._blocking: BlockingOutbox | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+            MissingTopicError: a topic of the address does not exist.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._cluster)
+            counts = await self._verdicts.look()
+            stack.push_async_callback(self._reader.stop)
+            stack.push_async_callback(self._follower.stop)
+            await self._follower.start(counts[self._changelog])
+            stack.push_async_callback(self._stop_producers)
+            await self._connected()
+            self._open = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect; sends that run end with an error."""
+        await self._open.aclose()
+
+    def __enter__(self) -> "BlockingOutbox":
+        """Connect, in a thread of its own; as :meth:`__aenter__`."""
+        from ringfence_client.receipts.blocking_outbox import BlockingOutbox
+
+        self._blocking = BlockingOutbox(self)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        if self._blocking is not None:
+            self._blocking.close()
+
+    async def send(
+        self,
+        value: Content | None,
+        *,
+        duplicate_id: Content | None = None,
+        key: Content | None = None,
+        headers: Sequence[tuple[str, Content]] = (),
+    ) -> Receipt:
+        """Send a message, and wait until a worker has judged it.
+
+        Raises:
+            ReceiptTimeoutError: it is sent, and its verdict did not come in time.
+            OutboxError: it is not sent, or nobody knows; the text says which.
+            ValueError: its verdict could not be found.
+        """
+        message = self._composer.compose(value, duplicate_id, key, headers)
+        place: Place | None = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                producer = await self._connected()
+                partition = self._partition(producer, message)
+                lane = lane_of(partition, self._address.lanes)
+                with self._follower.awaiting(lane, message.id) as awaited:
+                    place = awaited.place = await self._produce(producer, message, partition)
+                    return await self._verdicts.receipt(message, awaited, place, lane)
+        except TimeoutError as error:
+            if place is None:
+                raise self._doubt(message, f"not acknowledged within {self._timeout:g} s") from error
+            source = self._verdicts.source(place)
+            raise ReceiptTimeoutError(source, self._timeout, has_id=message.id is not None) from error
+        except KafkaError as error:
+            raise OutboxError(
+                f"{self._address.name}: the message is sent, and its verdict cannot be read ({named(error)}): call send again with the same ID"
+            ) from error
+
+    # -- the producer --------------------------------------------------------------------------------------
+
+    async def _connected(self) -> AIOKafkaProducer:
+        """Return the producer that all sends share.
+
+        Raises:
+            OutboxError: there is none, and nothing is sent.
+        """
+        async with self._connecting:
+            if self._producer is None:
+                producer = AIOKafkaProducer(
+                    **producer_options(self._settings.kafka),
+                    enable_idempotence=True,
+                    acks="all",
+                    max_request_size=REQUEST_BYTES_MAX,
+                    metadata_max_age_ms=METADATA_AGE_MS,
+                )
+                internals.never_create(producer)
+                try:
+                    await producer.start()
+                    await producer.partitions_for(self._address.input_topic)
+                except (KafkaError, OSError) as error:
+                    await producer.stop()
+                    raise OutboxError(f"{self._address.name}: nothing is sent: {named(error)}") from error
+                except BaseException:
+                    await producer.stop()
+                    raise
+                self._producer = producer
+            return self._producer
+
+    def _partition(self, producer: AIOKafkaProducer, message: OutgoingMessage) -> int:
+        """Return the partition of its home: there its lane judges it, and forwards nothing."""
+        topic = self._address.input_topic
+        count = len(producer_internals.partitions_of(producer, topic) or ()) or 1
+        if message.home is None:
+            self._spread += 1
+            return self._spread % count
+        return self._composer.partition(message.home, count)
+
+    async def _produce(self, producer: AIOKafkaProducer, message: OutgoingMessage, partition: int) -> Place:
+        now = round(time.time() * 1000)
+        try:
+            sent = await producer.send_and_wait(
+                self._address.input_topic,
+                message.value,
+                message.key,
+                partition=partition,
+                timestamp_ms=now,
+                headers=message.headers,
+            )
+            # Of several records of a batch, aiokafka returns the first one's time for all.
+            appended = sent.timestamp if sent.timestamp_type else now
+            return Place(sent.partition, sent.offset, appended)
+        except MessageSizeTooLargeError as error:
+            self._give_up(producer)
+            raise OutboxError(
+                f"{self._address.name}: the message is not sent: it is larger than the topic takes; send a smaller one, or raise "
+                "max.message.bytes"
+            ) from error
+        except (KafkaError, OSError) as error:
+            self._give_up(producer)
+            raise self._doubt(message, named(error)) from error
+
+    def _give_up(self, producer: Any) -> None:
+        """Have the next send make another producer: after a lost batch an idempotent one is not taken any more."""
+        if producer is not None and producer is self._producer:
+            self._producer = None
+            task = asyncio.create_task(producer.stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _stop_producers(self) -> None:
+        self._give_up(self._producer)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _doubt(self, message: OutgoingMessage, why: str) -> OutboxError:
+        again = (
+            "call send again with the same ID: it is not accepted twice"
+            if message.id is not None
+            else "it has no ID, so look into the topic before it is sent again"
+        )
+        return OutboxError(f"{self._address.name}: nobody knows whether the message is sent ({why}): {again}")

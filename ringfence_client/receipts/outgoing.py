@@ -1,0 +1,125 @@
+"""The record of a message as an outbox sends it: its headers, its ID and its home."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ringfence_client.receipts.changelog_records import stored_digest, stored_id
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.key_hash import key_hash
+
+Content = bytes | str
+"""Bytes, or a text that stands for its UTF-8 bytes."""
+_PRODUCERS: Final = frozenset({wire_names.HEADER_TRANSACTION})
+"""Headers of Ringfence that producers set."""
+
+
+class OutgoingMessage(NamedTuple):
+    """A record, and what its lane will find in it."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes]]
+    id: bytes | None
+    """Stored form of its duplicate ID; None = it has none."""
+    group: bytes | None
+    """Of the message; None = it has none, or is a transaction, whose parts have groups of their own."""
+    home: bytes | None
+    """The bytes whose hash chooses its home: its group, or else its ID. None = it stays where it arrives."""
+    transaction: bool
+    sender: bytes
+    """Name of the outbox; empty = it has none."""
+
+
+class Composer:
+    """Composes the records of one address."""
+
+    def __init__(self, address: AddressSettings, sender: str) -> None:
+        """``sender``: the name that its messages carry; empty = none.
+
+        Raises:
+            ConfigurationError: the IDs of the address come from elsewhere.
+        """
+        if address.duplicate_id_from not in {"header", "key", "value"}:
+            raise ConfigurationError(
+                f"{address.name} has duplicate_id_from = {address.duplicate_id_from!r}, which an outbox cannot read: send with a plain "
+                "producer, or set 'header', 'key' or 'value'"
+            )
+        self._address = address
+        self._sender = sender.encode()
+
+    def compose(
+        self,
+        value: Content | None,
+        duplicate_id: Content | None,
+        key: Content | None,
+        headers: Sequence[tuple[str, Content]],
+    ) -> OutgoingMessage:
+        """Return the record of a message.
+
+        Raises:
+            ValueError: its verdict could not be found; the text has the way out.
+        """
+        written = [(name, _bytes(content)) for name, content in headers]
+        for name, _ in written:
+            if name.startswith(wire_names.RESERVED_PREFIX) and name not in _PRODUCERS:
+                raise ValueError(
+                    f"the header {name!r} begins with {wire_names.RESERVED_PREFIX}, which is Ringfence's own: rename it"
+                )
+        if duplicate_id is not None:
+            written.append((self._id_header(), _bytes(duplicate_id)))
+        if self._sender:
+            written.append((wire_names.HEADER_SENDER, self._sender))
+        raw, raw_key = None if value is None else _bytes(value), None if key is None else _bytes(key)
+        found = self._stored_id(raw, raw_key, dict(written))
+        transaction = any(name == wire_names.HEADER_TRANSACTION for name, _ in written)
+        if transaction and found is None:
+            raise ValueError(
+                "the transaction has no ID of its own, by which its verdict is found: write envelope(parts, duplicate_id)"
+            )
+        group = raw_key
+        if self._address.group_header and not transaction:
+            group = dict(written).get(self._address.group_header) or self._address.default_group.encode()
+        home = found[1:] if group is None and found is not None else group
+        group = None if transaction else group
+        return OutgoingMessage(raw, raw_key, written, found, group, home, transaction, self._sender)
+
+    def partition(self, home: bytes, partitions: int) -> int:
+        """Return the partition of so many where a group or an ID has its home."""
+        number = key_hash(home) if self._address.partitioner == "murmur2" else zlib.crc32(home)
+        return number % partitions
+
+    def _id_header(self) -> str:
+        if self._address.duplicate_id_from != "header":
+            raise ValueError(
+                f"{self._address.name} takes IDs from the {self._address.duplicate_id_from} of a message: leave duplicate_id out"
+            )
+        return self._address.duplicate_id_headers[0]
+
+    def _stored_id(self, value: bytes | None, key: bytes | None, headers: dict[str, bytes]) -> bytes | None:
+        """Return the ID that a lane finds."""
+        match self._address.duplicate_id_from:
+            case "value":
+                return stored_digest(value) if value else None
+            case "key":
+                found = key
+            case _:
+                found = next(
+                    (
+                        content
+                        for name in self._address.duplicate_id_headers
+                        if (content := headers.get(name))
+                    ),
+                    None,
+                )
+        return stored_id(found) if found else None
+
+
+def _bytes(content: object) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    if not isinstance(content, bytes):
+        raise TypeError(f"{content!r} is of type {type(content).__name__}: give bytes or a string")
+    return content

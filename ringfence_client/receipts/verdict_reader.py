@@ -1,0 +1,171 @@
+"""Finds the verdict on a message that is sent, from what its lanes have committed."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from ringfence_client.receipts.changelog_follower import ChangelogFollower
+from ringfence_client.receipts.changelog_records import LaneState, Place
+from ringfence_client.receipts.lane_memory import Awaited
+from ringfence_client.receipts.outgoing import Composer, OutgoingMessage
+from ringfence_client.receipts.output_search import OutputSearch
+from ringfence_client.receipts.receipt import OutboxError, Receipt, Verdict
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.lane_layout import lane_of
+from ringfence_kafka.readers.log_reader import LogReader
+
+
+class VerdictReader:
+    """Verdicts of one address.
+
+    A message whose ring record is in the changelog is ACCEPTED. A lane that is past a message without one has refused it or called it a
+    duplicate.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        composer: Composer,
+        cluster: Cluster,
+        reader: LogReader,
+        follower: ChangelogFollower,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._composer = composer
+        self._cluster = cluster
+        self._reader = reader
+        self._follower = follower
+        self._outputs = OutputSearch(cluster, reader)
+        self._forward_topic = wire_names.forward_topic(settings.app.id, address.name)
+        self._counts: Mapping[str, int] = {}
+        """Partitions of topics."""
+
+    async def look(self) -> Mapping[str, int]:
+        """Return the partition counts of the topics that are read.
+
+        Raises:
+            MissingTopicError: one does not exist.
+            OutboxError: this user may not see one.
+        """
+        changelog = wire_names.changelog_topic(self._settings.app.id, self._address.name)
+        topics = [self._address.input_topic, changelog, self._address.quarantine_topic]
+        topics += [target.accepted_topic for target in self._targets(transaction=True)]
+        try:
+            self._counts = await self._cluster.topics.partition_counts(topics)
+        except TopicAuthorizationFailedError as error:
+            raise OutboxError(
+                f"this user may not see {error.args[0]}, so no verdict can be learned: allow Describe and Read on it"
+            ) from error
+        if missing := [topic for topic in topics if topic not in self._counts]:
+            raise MissingTopicError(
+                f"{', '.join(missing)}: no such topic, so no verdict can be learned: run 'ringfence topics create', and start a worker"
+            )
+        return self._counts
+
+    def source(self, place: Place) -> str:
+        """Return a place in the input as ``_RF_SOURCE`` has it."""
+        return f"{self._address.input_topic}/{place.partition}/{place.offset}"
+
+    async def receipt(self, message: OutgoingMessage, awaited: Awaited, place: Place, lane: int) -> Receipt:
+        """Return the receipt of a message, once it is judged; ``lane``: the one that it was sent to."""
+        source = self.source(place)
+        home, state = await self._judged(message, awaited, place, lane)
+        if awaited.accepted:
+            return Receipt(verdict=Verdict.ACCEPTED, source=source)
+        if state.partition_counts.get(self._address.input_topic) != self._counts[self._address.input_topic]:
+            await self.look()  # topics have more partitions now
+        known = message.id if state.persistent and state.capacity else None
+        original = None if known is None else await self._follower.latest(home, known)
+        if (reason := await self._quarantined(place, source)) is not None:
+            return Receipt(verdict=Verdict.QUARANTINED, source=source, reason=reason)
+        if message.id is None or not state.capacity:
+            return Receipt(verdict=Verdict.UNCHECKED, source=source)
+        if original == place:
+            return Receipt(verdict=Verdict.ACCEPTED, source=source)
+        if original is not None and original.follows(place):
+            original = None  # it was accepted again, after this message
+        # Its own slot may be gone: with a ring that forgot it, or overwritten before it was read. Or it was never written.
+        sure = original is not None and home == lane and awaited.covers(state)
+        if not sure and await self._was_accepted(message, place, source):
+            return Receipt(verdict=Verdict.ACCEPTED, source=source)
+        return await self._duplicate(message, source, original)
+
+    async def _duplicate(self, message: OutgoingMessage, source: str, original: Place | None) -> Receipt:
+        if original is None:
+            return Receipt(verdict=Verdict.DUPLICATE, source=source)
+        known = self.source(original)
+        if message.sender and await self._is_own(message, original):
+            return Receipt(verdict=Verdict.ACCEPTED, source=known)
+        return Receipt(
+            verdict=Verdict.DUPLICATE, source=source, original=known, original_time=original.timestamp
+        )
+
+    async def _judged(
+        self, message: OutgoingMessage, awaited: Awaited, place: Place, lane: int
+    ) -> tuple[int, LaneState]:
+        """Wait until a message is judged; return its home lane and that lane's state then."""
+        memory = await self._follower.lane(lane)
+        await awaited.wait(memory, self._address.input_topic, place.partition, place.offset)
+        state = memory.state or LaneState.unknown()
+        if awaited.accepted or message.home is None:
+            return lane, state
+        count = state.partition_counts[self._address.input_topic]
+        home = lane_of(self._composer.partition(message.home, count), state.lanes)
+        if home != lane:
+            # Its lane has forwarded it: it stands below the present end of the forward topic.
+            end = await self._cluster.offsets.high_watermark(self._forward_topic, home)
+            memory = await self._follower.lane(home)
+            await awaited.wait(memory, self._forward_topic, home, end - 1)
+            state = memory.state or LaneState.unknown()
+        return home, state
+
+    async def _quarantined(self, place: Place, source: str) -> str | None:
+        """Return the reason of a message in quarantine; None = it is not there."""
+        topic = self._address.quarantine_topic
+        found = await self._outputs.find(
+            topic, [place.partition % self._counts[topic]], source, place.timestamp
+        )
+        return (
+            None if found is None else (found.get(wire_names.HEADER_REASON) or b"").decode(errors="replace")
+        )
+
+    async def _was_accepted(self, message: OutgoingMessage, place: Place, source: str) -> bool:
+        """Return whether the accepted topic has a message, or a part of a transaction."""
+        for target in self._targets(transaction=message.transaction):
+            topic = target.accepted_topic
+            partitions: Sequence[int] = range(self._counts[topic])
+            if message.group is not None:
+                partitions = [self._composer.partition(message.group, self._counts[topic])]
+            if await self._outputs.find(topic, partitions, source, place.timestamp) is not None:
+                return True
+        return False
+
+    async def _is_own(self, message: OutgoingMessage, original: Place) -> bool:
+        """Return whether the original is an earlier send of this message, by this sender."""
+        found: list[Any] = []
+
+        async def take(records: Sequence[Any]) -> None:
+            found.extend(record for record in records if record.offset == original.offset)
+
+        with contextlib.suppress(KafkaError):  # retention may have deleted it
+            await self._reader.read_range(
+                self._address.input_topic, original.partition, original.offset, original.offset + 1, take
+            )
+        return any(
+            record.timestamp == original.timestamp
+            and record.value == message.value
+            and dict(record.headers).get(wire_names.HEADER_SENDER) == message.sender
+            for record in found
+        )
+
+    def _targets(self, *, transaction: bool) -> list[AddressSettings]:
+        """Return the addresses that a message may be accepted for."""
+        others = self._settings.transaction_targets(self._address) if transaction else ()
+        return [self._address, *others]

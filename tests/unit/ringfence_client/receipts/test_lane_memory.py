@@ -1,0 +1,137 @@
+"""An outbox's memory of one lane, and the end of a wait for it."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+from ringfence_client.receipts.changelog_records import Place
+from ringfence_client.receipts.lane_memory import Awaited, LaneMemory, Target
+from tables import codec
+from tables.codec import Meta, Origin
+
+
+class Record(NamedTuple):
+    """A record of the changelog."""
+
+    key: bytes
+    value: bytes | None
+
+
+def slot(sequence: int, identity: bytes, offset: int = 0) -> Record:
+    """Return a ring record of partition 0."""
+    return Record(
+        codec.ring_key(100, sequence), codec.ring_value(sequence, identity, Origin(0, offset, 1_000))
+    )
+
+
+def meta(next_offset: int, head: int = 0, capacity: int = 100, topic_id: str = "T") -> Record:
+    found = Meta(capacity, head, 0, {"in": next_offset}, {"in": 1}, "i", topic_ids={"in": topic_id})
+    return Record(codec.META_KEY, codec.encode_meta(found))
+
+
+def awaited(memory: LaneMemory, offset: int, identity: bytes = b"a") -> Awaited:
+    """Return a message of an ID that is sent to an offset now."""
+    message = Awaited(identity, memory.state)
+    message.place = Place(0, offset, 1_000)
+    return message
+
+
+@pytest.fixture
+def memory() -> LaneMemory:
+    return LaneMemory(complete=True)
+
+
+async def test_its_own_slot_ends_the_wait(memory: LaneMemory) -> None:
+    """Another message with the same ID does not."""
+    message = awaited(memory, 7)
+    waiting = asyncio.create_task(message.wait(memory, "in", 0, 7))
+    await asyncio.sleep(0)
+    memory.take([slot(0, b"a", 6), slot(1, b"b", 7)], {b"a": [message]}, 100)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    memory.take([slot(2, b"a", 7)], {b"a": [message]}, 100)
+    await waiting
+
+    assert message.accepted
+
+
+async def test_the_lane_is_past_it(memory: LaneMemory) -> None:
+    message = awaited(memory, 7)
+    waiting = asyncio.create_task(message.wait(memory, "in", 0, 7))
+    await asyncio.sleep(0)
+    memory.take([slot(0, b"a", 6), meta(7)], {b"a": [message]}, 100)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    memory.take([meta(8)], {}, 100)
+    await waiting
+    await message.wait(memory, "in", 0, 7)  # at once
+
+    assert not message.accepted
+
+
+async def test_offsets_of_a_deleted_topic(memory: LaneMemory) -> None:
+    """A lane that was past an offset before it was written speaks of another topic."""
+    memory.take([meta(8)], {}, 100)
+    message = awaited(memory, 0)
+    waiting = asyncio.create_task(message.wait(memory, "in", 0, 0))
+    await asyncio.sleep(0)
+    memory.take([meta(9)], {}, 100)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    memory.take([meta(1, topic_id="U")], {}, 100)
+    await waiting
+
+
+async def test_failure(memory: LaneMemory) -> None:
+    """Whoever waits gets the error."""
+    waiting = memory.future_of(Target("in", 0, 7, None))
+    memory.fail(RuntimeError("closed"))
+
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting
+
+
+def test_the_latest_ids_are_kept(memory: LaneMemory) -> None:
+    """As many as the ring has; an ID that was accepted again counts by its last acceptance."""
+    memory.take([meta(0, capacity=2)], {}, 100)
+    memory.take([slot(0, b"a", 0), slot(1, b"b", 1), slot(2, b"a", 2), slot(3, b"c", 3)], {}, 100)
+
+    assert {key: codec.sequence_of(value) for key, value in memory.known.items()} == {b"a": 2, b"c": 3}
+    assert memory.complete
+
+
+def test_a_ring_larger_than_the_memory(memory: LaneMemory) -> None:
+    """An unknown ID may be in the ring then."""
+    memory.take([meta(0, capacity=1_000), *(slot(n, b"%d" % n) for n in range(5))], {}, 3)
+
+    assert sorted(memory.known) == [b"2", b"3", b"4"]
+    assert not memory.complete
+
+
+def test_what_came_before(memory: LaneMemory) -> None:
+    """Older IDs are forgotten first, and change nothing of newer ones."""
+    memory = LaneMemory(complete=False)
+    memory.take([slot(5, b"a", 5), meta(0, capacity=3)], {}, 100)
+    older = {
+        identity: slot(number, identity).value or b""
+        for identity, number in ((b"c", 2), (b"b", 1), (b"a", 0))
+    }
+    memory.add_older(older, 100)
+
+    assert memory.complete
+    assert [codec.sequence_of(value) for value in memory.known.values()] == [1, 2, 5]
+    memory.take([slot(6, b"d")], {}, 100)
+    assert list(memory.known) == [b"c", b"a", b"d"]
+
+
+@pytest.mark.parametrize(("head", "covers"), [(10, True), (13, True), (14, False)])
+def test_the_ring_went_round(memory: LaneMemory, head: int, covers: bool) -> None:
+    """The head was 10 and the capacity is 3: the fourth ID overwrites the slot of the first."""
+    memory.take([meta(0, head=10, capacity=3)], {}, 100)
+    message = awaited(memory, 0)
+    memory.take([meta(1, head=head, capacity=3)], {}, 100)
+
+    assert memory.state is not None
+    assert message.covers(memory.state) is covers
+    assert not Awaited(b"a", None).covers(memory.state)

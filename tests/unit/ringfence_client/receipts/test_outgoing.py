@@ -1,0 +1,101 @@
+"""The record of an outbox: its ID and its home are those that a lane finds."""
+
+from typing import Any
+
+import pytest
+
+from agents.decision.ids_and_groups import IdReader
+from agents.decision.partitioner import Partitioner
+from ringfence_client import Part, envelope
+from ringfence_client.receipts.outgoing import Composer, OutgoingMessage
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+
+PARTITIONS = 7
+
+
+def address(**keys: Any) -> AddressSettings:
+    return validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
+
+
+def compose(keys: dict[str, Any], **given: Any) -> OutgoingMessage:
+    arguments = {"value": "v", "duplicate_id": None, "key": None, "headers": ()} | given
+    return Composer(address(**keys), "shop").compose(**arguments)
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
+@pytest.mark.parametrize(
+    ("keys", "given"),
+    [
+        ({}, {"duplicate_id": "a", "key": "k"}),
+        ({}, {"duplicate_id": b"a" * 300}),
+        ({}, {"headers": [("_HQ_DUPL_ID", "a")]}),
+        ({}, {"duplicate_id": "", "key": "k"}),
+        ({"duplicate_id_headers": ["id"]}, {"duplicate_id": "a"}),
+        ({"duplicate_id_from": "key"}, {"key": "k"}),
+        ({"duplicate_id_from": "value"}, {"key": "k"}),
+        ({"duplicate_id_from": "value"}, {"value": None, "key": "k"}),
+        ({"group_header": "g"}, {"duplicate_id": "a", "key": "k", "headers": [("g", "1")]}),
+        ({"group_header": "g"}, {"duplicate_id": "a", "key": "k"}),
+    ],
+)
+def test_as_a_lane_reads_it(keys: dict[str, Any], given: dict[str, Any], partitioner: str) -> None:
+    keys = keys | {"partitioner": partitioner}
+    message = compose(keys, **given)
+    reader = IdReader(address(**keys))
+    ((found,), _, _), (group,) = reader.ids([message]), reader.groups([message])
+
+    assert message.id == found
+    assert message.group == group
+    home = group if group is not None else found and found[1:]
+    assert message.home == home
+    assert home is not None
+    lane = Partitioner(PARTITIONS, partitioner)[home]
+    assert Composer(address(**keys), "").partition(home, PARTITIONS) == lane
+
+
+def test_neither_group_nor_id() -> None:
+    message = compose({})
+
+    assert (message.id, message.group, message.home) == (None, None, None)
+
+
+def test_headers() -> None:
+    """The producer's own, then the ID and the name of the sender."""
+    message = compose({}, duplicate_id="a", headers=[("h", "1"), ("h", b"2")])
+
+    assert message.headers == [("h", b"1"), ("h", b"2"), ("_AMQ_DUPL_ID", b"a"), ("_RF_SENDER", b"shop")]
+    assert Composer(address(), "").compose("v", None, None, ()).headers == []
+
+
+def test_transaction() -> None:
+    """Its home is that of its key, or else of its ID; its parts have groups of their own."""
+    value, headers = envelope([Part("v", "g")], "t1")
+    message = compose({"group_header": "g"}, value=value, headers=headers, key="k")
+
+    assert (message.id, message.group, message.home) == (b"\0t1", None, b"k")
+    assert message.transaction
+    assert compose({}, value=value, headers=headers).home == b"t1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "given", "fault"),
+    [
+        (
+            {"duplicate_id_from": "value"},
+            {"duplicate_id": "a"},
+            "from the value of a message: leave duplicate_id out",
+        ),
+        ({}, {"headers": [("_RF_SOURCE", "a")]}, "Ringfence's own: rename it"),
+        ({}, dict(zip(("value", "headers"), envelope([Part("v")]), strict=True)), "no ID of its own"),
+    ],
+    ids=["id", "reserved", "transaction"],
+)
+def test_refused(keys: dict[str, Any], given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        compose(keys, **given)
+
+
+def test_content_of_another_type() -> None:
+    with pytest.raises(TypeError, match="1 is of type int: give bytes or a string"):
+        compose({}, duplicate_id=1)
