@@ -213,22 +213,26 @@ def judge(
             complete=carry_over.complete(settings, base, cuts),
             recent=recent,
             confidence=settings.reconcile.ring_confidence,
+            overrun_max=settings.reconcile.overrun_max,
         ).judge()
     judged = {name: [run for run in recent if run.judged(cuts[name].input)] for name in cuts}
     rings = report_model.rings(settings, judgement, judged, today)
     addresses = {address.name: address for address in settings.addresses}
+    counted_addresses = {
+        name: summary.address_counts(
+            judgement.counts[name],
+            judgement.anomalies[name],
+            advice.document(rings[name]),
+            divert=rules.diverts(address, base),
+            unknown=judgement.unknown[name],
+            times=judgement.times.get(name),
+        )
+        for name, address in addresses.items()
+    }
     document: dict[str, Any] = {
-        "verdict": summary.verdict(judgement.anomalies),
-        "addresses": {
-            name: summary.address_counts(
-                judgement.counts[name],
-                judgement.anomalies[name],
-                advice.document(rings[name]),
-                divert=rules.diverts(address, base),
-                unknown=judgement.unknown[name],
-            )
-            for name, address in addresses.items()
-        },
+        "verdict": summary.verdict(counted_addresses, settings.reconcile.overrun_max),
+        "addresses": counted_addresses,
+        "overrun_max": settings.reconcile.overrun_max,
         "cut": summary.cut_document(addresses, cuts),
         "night": number,
         "began": began.isoformat(timespec="seconds"),

@@ -39,7 +39,7 @@ _OPTIONS: Final = {
     type=NumberRange(0, 1, min_open=True),
     default=0.999,
     show_default=True,
-    help="The share of resends that the recommended ring is to catch.",
+    help="The share of resends that a ring is to catch, before headroom.",
 )
 @click.option(
     "--out", metavar="DIR", help="audit.json, figures.json and report.html go there; a folder or a URI."

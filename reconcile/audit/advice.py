@@ -6,7 +6,8 @@ from typing import Final
 
 from reconcile.audit.configuration import obvious_group_header
 from reconcile.audit.partitioner import EXPLAINED_MIN
-from reconcile.audit.result import SPAN_MIN_MS, Audit, Resends
+from reconcile.audit.result import Audit, Resends
+from reconcile.page.advice import SPAN_MIN_MS, over, too_short
 from ringfence_kafka.wording import counted
 
 _LARGE_SHARE: Final = 0.5
@@ -77,19 +78,26 @@ def _meaning(audit: Audit) -> Iterator[str]:
             f"{audit.settings.id_cache_size:,}."
         )
         return
-    day = audit.a_day(found.within_needed)
+    day = audit.a_day(found.resends)
     yield (
         f"Resends: {counted(found.resends, 'record')} of {audit.records:,} ({_share(found.resends, audit.records)}) whose ID occurred before."
-        + (f" That is {audit.a_day(found.resends):,.0f} a day." if day is not None else "")
+        + (f" That is {day:,.0f} a day." if day is not None else "")
     )
     if found.needed:
-        present = audit.settings.id_cache_size
-        yield (
-            f"id_cache_size = {found.needed} would drop {found.within_needed:,} of the {found.resends:,}"
-            + (f", {day:,.0f} a day" if day is not None else "")
-            + f" ({float(audit.confidence) * 100:g} % of those that a ring can know were asked for; the present {present:,} would "
-            f"drop {found.within_capacity:,})."
-        )
+        yield _size(audit)
+
+
+def _size(audit: Audit) -> str:
+    """The size to configure, the reasons, and what it drops."""
+    found, day = audit.found, audit.a_day(audit.found.within_needed)
+    need = f"{float(audit.confidence) * 100:g} % of the resends that a ring can know need {found.needed:,}"
+    drops = (
+        f"A ring of {found.needed:,} would drop {found.within_needed:,} of the {found.resends:,}{'' if day is None else f', {day:,.0f} a day'}; the present "
+        f"{audit.settings.id_cache_size:,} would drop {found.within_capacity:,}."
+    )
+    if audit.recommended is None:
+        return f"No id_cache_size is recommended: {too_short(audit.span_ms)}. Here {need}. {drops}"
+    return f"Set id_cache_size = {audit.recommended}: {need} {over(audit.span_ms)}. {drops}"
 
 
 def _instead(audit: Audit) -> Iterator[str]:
@@ -123,10 +131,11 @@ def _other_id(audit: Audit, found: Resends) -> str:
         return f"{text} Equal keys usually are groups, not IDs: each message of a group but the first would be dropped."
     if not found.resends:
         return f"{text} Whatever is sent again has something in it that changes."
+    size = audit.size(found)
+    ring = f"a ring of {found.needed:,}" if size is None else f"id_cache_size = {size}"
     return (
         f"{text} Resends, or messages that are alike (a reading that did not change)? If two equal messages never mean two "
-        f'things here, duplicate_id_from = "value" (--id-from value) with id_cache_size = {found.needed} would drop '
-        f"{found.within_needed:,}."
+        f'things here, duplicate_id_from = "value" (--id-from value) with {ring} would drop at least {found.within_needed:,}.'
     )
 
 

@@ -8,15 +8,18 @@ from reconcile.audit.result import Audit
 GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
 """Names under which brokers that had groups carried them."""
 
+NO_SIZE: Final = "# no id_cache_size: less than an hour of traffic cannot say how large the ring must be"
+
 
 def toml(audit: Audit) -> str:
     """The address for ringfence.toml."""
     keys = audit.settings
     values: dict[str, object] = {
         "name": audit.configured or audit.topic.name,
-        "id_cache_size": audit.recommended,
         "partitioner": audit.partitioner,
     }
+    if audit.recommended is not None:
+        values["id_cache_size"] = audit.recommended
     if keys.lanes:
         values["lanes"] = keys.lanes
     if audit.configured and audit.configured != audit.topic.name:
@@ -29,7 +32,8 @@ def toml(audit: Audit) -> str:
         values["group_header"] = keys.group_header
     if keys.id_max_age:
         values["id_max_age"] = keys.id_max_age
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    lines = [] if audit.recommended is not None else [NO_SIZE]
+    lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
     if header := obvious_group_header(audit):
         # All numbers are of lanes without it: one large group in one lane may need a far larger ring.
         lines.append(f"# {header} looks like a group: run again with --group-header {header}")

@@ -58,6 +58,8 @@ def _address(audit: Audit) -> AddressFigures:
             resend_distance_p50=int(distance.p50),
             resend_distance_p99=int(distance.p99),
             resend_distance_max=int(distance.max),
+            needed=found.needed,
+            span_ms=audit.span_ms,
         ),
         step_ms=step_ms(audit.first_ms, audit.last_ms),
         moments=audit.moments,

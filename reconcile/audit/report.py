@@ -7,6 +7,7 @@ from rich.table import Table
 
 from conf.terminal import tell
 from reconcile.audit.result import Audit, Resends, Spread
+from reconcile.page.advice import HEADROOM
 
 
 def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> None:
@@ -45,10 +46,18 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("would be forwarded", _of(found.forwarded, audit.records)),
         ("partitioner", audit.partitioner),
         ("id_cache_size", f"{audit.settings.id_cache_size:,}"),
-        (f"  recommended, for {float(audit.confidence) * 100:g} %", f"{audit.recommended:,}"),
+        (
+            f"  needed for {float(audit.confidence) * 100:g} % of the resends",
+            f"{found.needed:,}" if found.needed else "?",
+        ),
+        (f"  recommended, with {HEADROOM} % headroom", _recommended(audit)),
     ]
     day = audit.a_day(found.within_needed)
     return [*rows, ("duplicates dropped a day", "?" if day is None else f"{day:,.0f}")]
+
+
+def _recommended(audit: Audit) -> str:
+    return "none: less than an hour" if audit.recommended is None else f"{audit.recommended:,}"
 
 
 def _transactions(audit: Audit) -> list[tuple[str, str]]:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from reconcile.audit.partitioner import chosen
 from reconcile.audit.topic import Topic
+from reconcile.page import advice
+from reconcile.page.advice import SPAN_MIN_MS
 from reconcile.page.report_data import DAY_MS, Bin, GroupBin, LargeGroup, Moment
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 FORMAT: Final = 1
-SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +170,23 @@ class Audit:
         return chosen(self.partitioners or {}, self.topic.partitions, self.settings.partitioner)
 
     @property
-    def recommended(self) -> int:
-        """The ``id_cache_size`` to configure: the needed one, else the present one."""
-        return self.found.needed or self.settings.id_cache_size
+    def recommended(self) -> int | None:
+        """The ``id_cache_size`` to configure, as :func:`size` says."""
+        return self.size(self.found)
+
+    def size(self, found: Resends) -> int | None:
+        """The ring for these resends with headroom, without any the present one; None = the span is too short."""
+        return advice.recommended(found.needed, self.settings.id_cache_size, self.span_ms)
+
+    @property
+    def span_ms(self) -> int:
+        """Time between the first and the last timestamp."""
+        return self.last_ms - self.first_ms
 
     @property
     def days(self) -> float | None:
         """Days that the timestamps span; None = too short."""
-        span = self.last_ms - self.first_ms
-        return span / DAY_MS if span >= SPAN_MIN_MS else None
+        return self.span_ms / DAY_MS if self.span_ms >= SPAN_MIN_MS else None
 
     def a_day(self, count: int) -> float | None:
         """This count for each day; None = not known."""
@@ -245,7 +254,9 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         "ring": {
             "lanes": audit.layout.lanes,
             "capacity": audit.settings.id_cache_size,
+            "needed": found.needed,
             "recommended": audit.recommended,
+            "headroom": advice.HEADROOM / 100,
             "confidence": float(audit.confidence),
             "dropped_a_day": audit.a_day(found.within_needed),
             "forwarded_share": found.forwarded / audit.records if audit.records else 0.0,

@@ -1,11 +1,18 @@
 """The size of a ring that resends ask for (HornetQ 37.2: "set it to a large enough size"). Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from reconcile.anomalies.names import Anomaly
+from reconcile.page import formatting
 from reconcile.page.report_data import Finding, Ring
+from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
 from ringfence_kafka.wording import counted
+
+SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
+HEADROOM: Final = 50
+"""Percent above the measured need: what was seen is not the worst that will come."""
+_DIGITS: Final = 2
 
 
 class Seen(NamedTuple):
@@ -18,11 +25,27 @@ class Seen(NamedTuple):
     largest: int = 0
 
 
-def ring(capacity: int, confidence: float, seen: Seen, *, overruns: int, days: int) -> Ring:
-    """Size of the ring, and the size that would do; without resends the present one."""
+def with_headroom(needed: int) -> int:
+    """A need with :data:`HEADROOM`, rounded up to two digits."""
+    size = -(-needed * (100 + HEADROOM) // 100)
+    step = int(10 ** max(0, len(str(size)) - _DIGITS))
+    return min(-(-size // step) * step, MAX_ID_CACHE_SIZE)
+
+
+def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
+    """The size to set: for the need, without one the present size; None = :data:`SPAN_MIN_MS` is not reached."""
+    if span_ms < SPAN_MIN_MS:
+        return None
+    return with_headroom(needed) if needed else capacity
+
+
+def ring(
+    capacity: int, confidence: float, seen: Seen, *, overruns: int, days: int, span_ms: int, enough: int = 0
+) -> Ring:
+    """Size of the ring, and the size that would do; ``span_ms``: between the first and the last record."""
     return Ring(
         capacity=capacity,
-        recommended=seen.needed if seen.resends else capacity,
+        recommended=recommended(seen.needed, capacity, span_ms),
         confidence=confidence,
         resends=seen.resends,
         overruns=overruns,
@@ -30,26 +53,76 @@ def ring(capacity: int, confidence: float, seen: Seen, *, overruns: int, days: i
         resend_distance_p50=seen.p50,
         resend_distance_p99=seen.p99,
         resend_distance_max=seen.largest,
+        needed=seen.needed,
+        span_ms=span_ms,
+        enough=enough,
     )
 
 
-def document(ring: Ring) -> dict[str, int]:
+def document(ring: Ring) -> dict[str, int | None]:
     """``ring`` of an address in ``summary.json``."""
     return {
         "capacity": ring.capacity,
+        "needed": ring.needed,
         "recommended": ring.recommended,
+        "span_ms": ring.span_ms,
         "resend_distance_p99": ring.resend_distance_p99,
     }
 
 
-def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> Sequence[str]:
-    """A sentence for each address of the document whose ring is too small."""
-    return [
-        f"{name}: {_percent(confidence)} of resends need id_cache_size = {address['ring']['recommended']}, "
-        f"it has {address['ring']['capacity']}"
-        for name, address in addresses.items()
-        if address["ring"]["recommended"] > address["ring"]["capacity"]
-    ]
+def sentences(name: str, ring: Ring, overrun_max: float) -> Sequence[str]:
+    """A sentence on an address's ring if it is too small or nothing can be recommended; empty = it will do."""
+    if ring.overrun_share > overrun_max:
+        return [f"{name}: {_overrun(ring, overrun_max)}"]
+    if not ring.resends or (ring.recommended is not None and ring.recommended <= ring.capacity):
+        return []
+    return [f"{name}: {_why(ring)}"]
+
+
+def _why(ring: Ring) -> str:
+    """The recommended size with its reasons, or why there is none."""
+    need = f"{_plain(formatting.percent(ring.confidence))} of the resends needed {ring.needed:,}"
+    if ring.recommended is None:
+        return (
+            f"no ring size is recommended: {too_short(ring.span_ms)}; {need}, the ring has {ring.capacity:,}"
+        )
+    return f"set id_cache_size = {ring.recommended} (it has {ring.capacity}): {need} {over(ring.span_ms)}"
+
+
+def too_short(span_ms: int) -> str:
+    """Why a span gives no size."""
+    return (
+        f"the records span {_plain(formatting.span(span_ms))}, and from less than an hour nobody can tell how far apart the resends "
+        "of a day are"
+    )
+
+
+def over(span_ms: int) -> str:
+    """The span of a need, and the reason for headroom."""
+    return f"in {_plain(formatting.span(span_ms))}, and {HEADROOM} % headroom is for times that were not seen"
+
+
+def _overrun(ring: Ring, overrun_max: float) -> str:
+    """The share of OVERRUN above its limit, and the size that would be enough."""
+    broken = (
+        f"{ring.overrun_share * 100:.3g} % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows "
+        f"{_plain(formatting.percent(overrun_max))}"
+    )
+    if ring.enough <= ring.capacity:
+        return (
+            f"{broken}: no size would help, as id_cache_size = {ring.capacity} covers the measured distances. Look for id_max_age, "
+            "a ring that was cleared, resized or in memory only, and for hops of bridges"
+        )
+    if ring.recommended is None:
+        return (
+            f"{broken}: id_cache_size = {ring.enough} would have been enough (it has {ring.capacity}). That is no recommendation: "
+            f"{too_short(ring.span_ms)}"
+        )
+    need = max(ring.enough, ring.needed)
+    return (
+        f"{broken}: id_cache_size = {with_headroom(need)} would be enough (it has {ring.capacity}): the resends needed {need:,} "
+        f"{over(ring.span_ms)}"
+    )
 
 
 def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
@@ -66,5 +139,6 @@ def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
     return [f"{several}. {known}: {what}"]
 
 
-def _percent(share: float) -> str:
-    return f"{share * 100:.10g} %"
+def _plain(text: str) -> str:
+    """The text for a terminal, where a search for it has plain spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")

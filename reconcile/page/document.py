@@ -21,7 +21,7 @@ from reconcile.page.report_data import FINDINGS_MAX, AddressFigures, Figures, Fi
 from ringfence_kafka.errors import RingfenceError
 
 OPEN_MAX: Final = 5  # findings of an anomaly that are shown at once; the rest unfolds
-_ALLOWED: Final = "OVERRUN"  # the one anomaly that is no alarm
+_ALLOWED: Final = "OVERRUN"  # the one anomaly that is no alarm, up to reconcile.overrun_max
 
 
 class Verdict(NamedTuple):
@@ -67,10 +67,7 @@ class _Anomaly:
     do: str
     anchor: str
     findings: Sequence[_Found]
-
-    @property
-    def alarming(self) -> bool:
-        return self.name != _ALLOWED
+    alarming: bool
 
     @property
     def more(self) -> bool:
@@ -182,7 +179,8 @@ def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anoma
         if count:
             means, do = formatting.MEANINGS.get(name, formatting.Meaning("", ""))
             looks = [_Found(finding, _places(finding, servers)) for finding in findings]
-            yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks)
+            alarming = name != _ALLOWED or it.ring.overrun
+            yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks, alarming)
 
 
 def _places(finding: Finding, servers: str) -> list[_Place]:

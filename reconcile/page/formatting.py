@@ -28,7 +28,7 @@ MEANINGS: Final = {
     "PHANTOM": Meaning("an output that names no input that is there", "find who else writes to that topic"),
     "REORDERED": Meaning("a group's accepted records are not in the order of their input", "report it"),
     "FORGOTTEN": Meaning("one ID, or one hop of a bridge, accepted twice, within the ring's promise", "report it"),
-    "OVERRUN": Meaning("the same, beyond the ring's promise", "allowed; if there are many, a larger ring"),
+    "OVERRUN": Meaning("the same, beyond the ring's promise", "allowed up to reconcile.overrun_max; above it, a larger ring"),
     "CROSS-LANE": Meaning(
         "one ID accepted in two lanes: the resend had another group",
         "fix the producer: a resend has its original's key",

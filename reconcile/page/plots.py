@@ -51,13 +51,13 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
 
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
     """The share of resends that a ring of each size catches, with the present and the recommended ring."""
-    last = max(
-        1.0, ring.capacity, ring.recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper))
-    )
+    recommended = ring.recommended or 0
+    last = max(1.0, ring.capacity, recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper)))
+    advised = "no size" if ring.recommended is None else formatting.number(recommended)
     description = (
         f"Half of {formatting.number(ring.resends)} resends are within {formatting.number(ring.resend_distance_p50)} IDs, "
         f"99 % within {formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. "
-        f"id_cache_size is {formatting.number(ring.capacity)}, recommended {formatting.number(ring.recommended)}."
+        f"id_cache_size is {formatting.number(ring.capacity)}, recommended {advised}."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
@@ -67,7 +67,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         shown = [10**power for power in powers if power % every == 0]
         axes.set_xticks(shown, [formatting.compact(item) for item in shown])
         made.label(axes, "distance in IDs: the size of ring that catches it")
-        marks = [Mark("recommended", ring.recommended, f"recommended {formatting.number(ring.recommended)}")]
+        marks = [Mark("recommended", recommended, f"recommended {formatting.number(recommended)}")]
         if ring.capacity:
             marks.append(Mark("capacity", ring.capacity, f"id_cache_size {formatting.number(ring.capacity)}"))
         made.marks(axes, [mark for mark in marks if mark.at])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
-from reconcile.page import formatting
+from reconcile.page import advice, formatting
 from reconcile.page.report_data import AddressFigures, Lane, Moment, Ring
 from ringfence_kafka.wording import counted
 
@@ -43,13 +43,14 @@ def resends(it: AddressFigures, *, of_run: bool) -> str:
         f"{counted(ring.resends, 'resend')} in {days}: half of them within {counted(ring.resend_distance_p50, 'ID')}, 99\N{NO-BREAK SPACE}% within "
         f"{formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. {has}"
     )
-    catches = f"catches {formatting.percent(ring.confidence)} of them"
-    if ring.recommended > ring.capacity:
-        far += f"; one of {formatting.number(ring.recommended)} {catches}."
-    elif ring.recommended == ring.capacity:
-        far += f", the smallest that {catches}."
+    catches = f"{formatting.percent(ring.confidence)} of them need {formatting.number(ring.needed)}"
+    if ring.recommended is None:
+        far += f"; {catches}. No size is recommended: {advice.too_short(ring.span_ms)}."
     else:
-        far += f"; {formatting.number(ring.recommended)} would do, that {catches}."
+        far += (
+            f"; {catches}. Recommended: {formatting.number(ring.recommended)}, which is the need in {formatting.span(ring.span_ms)} and "
+            f"{advice.HEADROOM}\N{NO-BREAK SPACE}% headroom for times that were not seen."
+        )
     return far + _again(ring, of_run=of_run)
 
 

@@ -79,8 +79,8 @@ class Ring:
     """The present ring, and the one that the resends need."""
 
     capacity: int  # id_cache_size
-    recommended: int
-    """The smallest ring that would have caught ``confidence`` of the resends; the capacity, where none was seen."""
+    recommended: int | None
+    """``needed`` with headroom; the capacity, where no resend was seen; None = less than an hour was seen."""
     confidence: float
     resends: int  # repeated IDs that this rests on, whether they were dropped or accepted beyond the promise
     overruns: int
@@ -88,6 +88,12 @@ class Ring:
     resend_distance_p50: int
     resend_distance_p99: int
     resend_distance_max: int  # 0 where none was seen
+    needed: int = 0  # the smallest ring that would have caught ``confidence`` of the resends
+    span_ms: int = 0  # between the first and the last record of the evidence
+    overrun_share: float = 0.0  # of the duplicates of this run: those that were accepted again
+    enough: int = 0
+    """The smallest ring with which OVERRUN of this run would be within reconcile.overrun_max; 0 = not measured."""
+    overrun: bool = False  # more of them than reconcile.overrun_max
 
 
 @dataclass(frozen=True, slots=True)

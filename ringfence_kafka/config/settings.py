@@ -134,7 +134,9 @@ class ReconcileSettings(Section):
     keep_days: Days = Field(default=7, ge=1)
     """How long accepted IDs are kept; longer while a ring may still know them."""
     ring_confidence: float = Field(default=0.999, gt=0, le=1)
-    """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught."""
+    """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught, before its headroom."""
+    overrun_max: float = Field(default=0.001, ge=0, le=1)
+    """Share of an address's duplicates that may be accepted again (OVERRUN); above it the run has anomalies. 1 = no limit."""
     master: str = Field(default="local[*]", min_length=1)
     """Spark's master."""
     executor_timeout: Seconds = Field(default=120.0, gt=0, allow_inf_nan=False)

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_ADVICE_TESTS: Final = "tests/unit/reconcile/page/test_advice.py"
 _FATES: Final = "reconcile/anomalies/finders/fates.py"
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
 _ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
@@ -11,6 +12,13 @@ _PLACES_TESTS: Final = "tests/reconcile/finders/test_id_positions.py"
 _UNITS_TESTS: Final = "tests/reconcile/finders/test_envelope_parts.py"
 
 MUTANTS: Final = (
+    Mutant(
+        "advice-from-seconds",
+        "A second of traffic recommends the ring that caught its resends: the first restart of a producer is too far apart for it.",
+        (Patch("reconcile/page/advice.py", "    if span_ms < SPAN_MIN_MS:\n        return None\n", ""),),
+        f"{_ADVICE_TESTS}::test_less_than_an_hour_recommends_nothing",
+        ("tests/unit/reconcile/audit/test_result.py::test_less_than_an_hour_recommends_nothing",),
+    ),
     Mutant(
         "run-believes-its-own-file",
         "The reconciliation run judges by a file that no lane goes by, and is sure of it.",
@@ -141,6 +149,18 @@ MUTANTS: Final = (
         "Nobody knows the fate of an input that is older than all evidence, and the run does not say so.",
         (Patch(_FATES, "offset < origin and begin > origin", "offset < origin and begin < origin"),),
         "tests/reconcile/finders/test_functions.py::test_fates",
+    ),
+    Mutant(
+        "run-overrun-has-no-limit",
+        "A ring that lets most duplicates through is called clean.",
+        (
+            Patch(
+                "reconcile/run/verdict/summary.py",
+                ' or any(item["overrun_share"] > overrun_max for item in addresses.values())',
+                "",
+            ),
+        ),
+        "tests/unit/reconcile/run/history/test_cut.py::test_verdict",
     ),
     Mutant(
         "run-ring-holds-one-more",

@@ -21,7 +21,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
 from tests.support.checkout import ROOT
-from tests.support.reconcile.planted import World, anomalies
+from tests.support.reconcile.planted import SENT_AT, World, anomalies
 from tests.support.worker import run_verb
 
 VERB_LIMIT_S = 400.0
@@ -137,7 +137,13 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     world.commit("ring")
     assert scheduler.run(input=2, accepted=1, in_flight=3) == {}
     assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
-    assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
+    ring = scheduler.address("ring")["ring"]
+    assert (ring["capacity"], ring["needed"], ring["recommended"], ring["resend_distance_p99"]) == (
+        4,
+        5,
+        None,
+        5,
+    )
     assert [(lane.records, lane.lag) for lane in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
     assert scheduler.figures("ring").lanes[1].ring_used == 1
     # The next run finds what was accepted before it began, and what came since. The same distances, over both runs.
@@ -148,7 +154,9 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     world.commit()
     assert scheduler.run(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
     found = scheduler.figures("ring")
-    assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
+    span, share = found.ring.span_ms, scheduler.address("ring")["overrun_share"]
+    assert found.ring == Ring(4, None, 0.999, 8, 2, 1, 2, 5, 5, 5, span, share, 1)
+    assert 0 < span < 3_600_000
     assert [(distance.upper, distance.count) for distance in found.distances] == [
         (1, 2),
         (2, 2),
@@ -251,6 +259,38 @@ def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
         0,
         "acknowledged run 1 (anomalies): the next one begins where it ended\n",
     )
+
+
+@pytest.mark.long
+def test_more_overrun_than_allowed(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """Above reconcile.overrun_max the run has anomalies, names the share and the size that would be enough, and ends with 1."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {"id_cache_size": 4}})
+    for at, part in enumerate(["1+", "2+", "1", "2", "3+", "4+", "5+", "1+"]):
+        record = world.arrive("a", part.strip("+").encode(), timestamp=SENT_AT + at * 600_000)
+        if part.endswith("+"):
+            world.accept(record)
+    world.commit()
+    config = world.config(tmp_path)
+    config.write_text(config.read_text().replace("overrun_max = 1\n", "overrun_max = 0.3\n"))
+    above = _verb(config)
+    # The same run with a limit that it reaches and does not exceed.
+    settings = validate(
+        {**world.document, "reconcile": {**world.settings.reconcile.model_dump(), "overrun_max": 1 / 3}}
+    )
+    runs = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+    within = job.judge(spark, settings, runs, job.surveyed(settings), None)
+
+    said = " ".join(above.stdout.split())
+    assert above.returncode == 1
+    assert (
+        f"{world.names['a']}: 33.3 % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows 30 %: "
+        "id_cache_size = 8 would be enough (it has 4): the resends needed 5 in 1.17 h, and 50 % headroom"
+        in said
+    )
+    assert said.endswith("verdict: anomalies")
+    assert (within["verdict"], within["from_night"]) == ("clean", None)
+    found = within["addresses"][world.names["a"]]
+    assert (found["ring"]["needed"], found["ring"]["recommended"], found["overrun_share"]) == (5, 8, 1 / 3)
 
 
 def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:

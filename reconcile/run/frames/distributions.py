@@ -17,6 +17,7 @@ from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
+ENOUGH: Final = "enough"
 LANE: Final = "lane"
 DISTANCE: Final = "distance"
 AGE: Final = "age"
@@ -51,6 +52,12 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
         )
     )
     return _numbers(RING, found)
+
+
+def enough(resends: DataFrame, share: float) -> DataFrame:
+    """Return the distance that covers this share of the resends (``at``), by address."""
+    found = _summed(resends, "address").groupBy("address").agg(_covering(f"{share:.15f}").alias("at"))
+    return _numbers(ENOUGH, found)
 
 
 def ring_by_lane(resends: DataFrame) -> DataFrame:

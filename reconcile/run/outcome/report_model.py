@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from reconcile.anomalies.names import Anomaly
@@ -46,6 +47,7 @@ def rings(
         runs = recent[address.name]
         rows = numbers.rows_of(number, kinds.RING)
         seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
+        enough = numbers.rows_of(number, kinds.ENOUGH)
         before = sum(_overruns(run, address.name) for run in runs)
         earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
         earliest += [found.times[address.name][0]] if address.name in found.times else []
@@ -55,8 +57,19 @@ def rings(
             seen,
             overruns=before + found.anomalies[address.name].get(Anomaly.OVERRUN, 0),
             days=_days(today, [run.date for run in runs], earliest),
+            span_ms=_span_ms(address.name, runs, found),
+            enough=enough[0]["at"] if enough else 0,
         )
     return made
+
+
+def _span_ms(name: str, runs: Sequence[Run], found: Judgement) -> int:
+    """Time between the first and the last record of an address in these runs and this one."""
+    times = [*found.times.get(name, ())]
+    for run in runs:
+        times += run.summary.get("addresses", {}).get(name, {}).get("times") or []
+        times += [run.earliest[name]] if name in run.earliest else []
+    return max(times, default=0) - min(times, default=0)
 
 
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
@@ -96,6 +109,11 @@ def figures(
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]
     numbers = Numbers(found.numbers)
+    shares = {name: document["addresses"][name]["overrun_share"] for name in rings}
+    judged = {
+        name: replace(ring, overrun_share=shares[name], overrun=shares[name] > document["overrun_max"])
+        for name, ring in rings.items()
+    }
     return data.Figures(
         title=f"Run {document['night']}",
         subtitle=f"{began}, " + ("from the beginning" if base is None else f"since run {base}"),
@@ -107,7 +125,7 @@ def figures(
                 counts={
                     name: document["addresses"][address.name][name] for name in shown(document["addresses"])
                 },
-                ring=rings[address.name],
+                ring=judged[address.name],
                 step_ms=data.step_ms(*found.times.get(address.name, (0, 0))),
                 **_drawn(numbers, number),
                 lanes=_lanes(
@@ -132,7 +150,11 @@ def figures(
                     (finding(row) for row in found.findings if row["address"] == address.name),
                 )
             ),
-            *advice.sentences(document["addresses"], settings.reconcile.ring_confidence),
+            *(
+                sentence
+                for name, ring in judged.items()
+                for sentence in advice.sentences(name, ring, document["overrun_max"])
+            ),
         ],
     )
 

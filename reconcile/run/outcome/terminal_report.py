@@ -106,7 +106,9 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
     table.add_column("anomalies")
     for name, entry in document["addresses"].items():
         found = ", ".join(f"{anomaly} {count:,}" for anomaly, count in entry["anomalies"].items() if count)
-        alarming = any(count for anomaly, count in entry["anomalies"].items() if anomaly != Anomaly.OVERRUN)
+        alarming = entry["overrun_share"] > document["overrun_max"] or any(
+            count for anomaly, count in entry["anomalies"].items() if anomaly != Anomaly.OVERRUN
+        )
         table.add_row(
             name,
             *(f"{entry[count]:,}" for count in counts),

@@ -56,6 +56,7 @@ class Judge:
     complete: Mapping[str, bool]  # address → all IDs that its rings may hold are known
     recent: Sequence[Run] = ()  # runs whose resends the advice rests on
     confidence: float = 1.0  # share of the resends that the advised ring would have caught
+    overrun_max: float = 1.0  # share of the duplicates that may be OVERRUN
 
     _found: Judgement = field(init=False)
     _evidence: DataFrame = field(init=False)
@@ -286,11 +287,16 @@ class Judge:
         if seen is None:
             return []
         seen = narrow(seen, self._found.total("input") + sum(run.inputs for run in self.recent))
-        return [
+        made = [
             distributions.ring(seen, self.confidence),
             distributions.ring_by_lane(seen),
             distributions.bins(seen),
         ]
+        overrun = any(anomalies.get(Anomaly.OVERRUN) for anomalies in self._found.anomalies.values())
+        own = self._frames.resends((), self.workspace.number) if overrun else None
+        if own is not None:
+            made.append(distributions.enough(narrow(own, self._found.total("input")), 1 - self.overrun_max))
+        return made
 
 
 def narrow(frame: DataFrame, rows: int) -> DataFrame:

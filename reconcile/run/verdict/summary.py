@@ -19,13 +19,13 @@ ADDRESSES_MAX: Final = 5  # in one line
 BRIDGED: Final = "bridge_duplicates"
 """Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
-"""Neither makes a run one of anomalies: a ring promises no more, and what is gone is unknown."""
+"""Neither makes a run one of anomalies: a ring promises no more, up to ``overrun_max``, and what is gone is unknown."""
 
 
-def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
-    """The verdict on all addresses: certain anomalies come before gaps."""
-    found = {name for anomaly in anomalies.values() for name, count in anomaly.items() if count}
-    if found - _ALLOWED:
+def verdict(addresses: Mapping[str, Mapping[str, Any]], overrun_max: float) -> str:
+    """The verdict on all addresses of the document: certain anomalies come before gaps."""
+    found = {name for item in addresses.values() for name, count in item["anomalies"].items() if count}
+    if found - _ALLOWED or any(item["overrun_share"] > overrun_max for item in addresses.values()):
         return ANOMALIES
     return GAP if Anomaly.GAP in found else CLEAN
 
@@ -33,29 +33,33 @@ def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
 def address_counts(
     counts: Mapping[str, int],
     anomalies: Mapping[str, int],
-    ring: Mapping[str, int],
+    ring: Mapping[str, int | None],
     *,
     divert: bool,
     unknown: int = 0,
+    times: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """One address of the document.
 
     Without a topic for duplicates (``divert``), an input that is missing and not lost is one. ``unknown`` are
-    GAPs that may be LOST.
+    GAPs that may be LOST, ``times`` the first and last timestamp of the inputs (ms).
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
     bridged = counts.get("bridge_diverted", 0) + by_hop
     dropped = 0 if divert else max(0, counts.get("unmatched", 0) - by_hop - missing)
+    duplicates, overruns = counts.get("diverted", 0) + dropped + bridged, anomalies.get(Anomaly.OVERRUN, 0)
     return {
         "input": counts.get("input", 0),
         "accepted": counts.get("accepted", 0),
-        "duplicates": counts.get("diverted", 0) + dropped + bridged,
+        "duplicates": duplicates,
         BRIDGED: bridged,
         "quarantined": counts.get("quarantined", 0),
         "unchecked": counts.get("unchecked", 0),
         "forwarded": counts.get("forwarded", 0),
         "in_flight": counts.get("waiting", 0) + counts.get("backlog", 0),
+        "times": times,
+        "overrun_share": overruns / (duplicates + overruns) if overruns else 0.0,
         "ring": dict(ring),
         "anomalies": {anomaly.value: anomalies.get(anomaly, 0) for anomaly in Anomaly},
     }

@@ -17,7 +17,7 @@ PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
 """An address of which nothing is known."""
 RUN: Final = figures.run()
 RENDERED: Final = document.render(RUN)
-RING: Final = Ring(2000, 3914, 0.999, 15_072, 0, 7, 12, 1480, 61_440)
+RING: Final = Ring(2000, 5900, 0.999, 15_072, 0, 7, 12, 1480, 61_440, 3914, 7 * 86_400_000)
 
 
 class Read(HTMLParser):

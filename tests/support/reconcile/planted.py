@@ -83,7 +83,8 @@ class World:
         self.document = {
             "kafka": {"bootstrap_servers": bootstrap},
             "app": {"id": self.app_id, "data_dir": str(folder / "data")},
-            "reconcile": {"state_dir": str(folder / "state"), "master": "local[2]"},
+            # What a ring may forget is planted on its own: any share of the duplicates may be.
+            "reconcile": {"state_dir": str(folder / "state"), "master": "local[2]", "overrun_max": 1},
             "addresses": entries,
         }
         self.settings: Settings = validate(self.document)

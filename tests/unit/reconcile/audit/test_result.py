@@ -1,5 +1,7 @@
 """The pure parts of an audit: its extent, its partitioner and its report."""
 
+import io
+import re
 import sys
 import tomllib
 from dataclasses import replace
@@ -11,6 +13,7 @@ import click
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from confluent_kafka import KafkaError
+from rich.console import Console
 
 from app.cli import main
 from reconcile.audit import advice, configuration, extent, job, partitioner, report
@@ -200,6 +203,54 @@ def test_a_day() -> None:
     assert "span less than 60 minutes" in said(short)
 
 
+def test_less_than_an_hour_recommends_nothing() -> None:
+    """From less than an hour no size follows, in sentences, configuration and document; an hour gives one with headroom."""
+    short = made(last_ms=1_760_000_000_000 + 3_599_999)
+    hour = made(last_ms=1_760_000_000_000 + 3_600_000)
+    none, size = (document(audit, [], "")["ring"] for audit in (short, hour))
+
+    assert (none["needed"], none["recommended"], none["headroom"]) == (9, None, 0.5)
+    assert (size["needed"], size["recommended"]) == (9, 14)
+    assert (
+        "No id_cache_size is recommended: the records span 60 min, and from less than an hour nobody"
+        in said(short)
+    )
+    assert (
+        "Here 98 % of the resends that a ring can know need 9. A ring of 9 would drop 49 of the 50; the present"
+        in said(short)
+    )
+    assert (
+        "Set id_cache_size = 14: 98 % of the resends that a ring can know need 9 in 1 h, and 50 % headroom"
+        in said(hour)
+    )
+    assert validate(tomllib.loads(configuration.toml(short))).addresses[0].id_cache_size == 20_000
+    assert f"[[addresses]]\n{configuration.NO_SIZE}\n" in configuration.toml(short)
+    assert (short.recommended, figures(short, []).addresses[0].ring.recommended) == (None, None)
+
+
+def test_another_id_has_headroom_too() -> None:
+    """A ring for values as IDs is recommended by the same rule."""
+    by_value = Resends("value", with_id=10, resends=2, needed=8, within_needed=2)
+    other = made(found=Resends("header"), others=[by_value])
+    short = replace(other, last_ms=other.first_ms)
+
+    assert "(--id-from value) with id_cache_size = 12 would drop at least 2." in said(other)
+    assert "(--id-from value) with a ring of 8 would drop at least 2." in said(short)
+
+
+def test_the_table() -> None:
+    """The table shows need and recommendation, or that less than an hour gives none."""
+
+    def shown(audit: Audit) -> str:
+        console = Console(record=True, width=120, file=io.StringIO())
+        report.show(audit, [], "", console)
+        return console.export_text()
+
+    assert re.search(r"needed for 98 % of the resends +│ +9 │", shown(made()))
+    assert re.search(r"recommended, with 50 % headroom +│ +14 │", shown(made()))
+    assert re.search(r"headroom +│ +none: less than an hour │", shown(made(last_ms=1_760_000_000_000)))
+
+
 def test_expired() -> None:
     """An age limit that affects the numbers is reported, and stays in the configuration."""
     aged = made(settings=AddressDefaults(id_max_age=600), found=replace(made().found, expired=1))
@@ -230,7 +281,7 @@ def test_snippets_load() -> None:
     ]
     assert [
         (address_settings.id_cache_size, address_settings.partitioner) for address_settings in loaded
-    ] == [(9, "crc32"), (9, "murmur2")]
+    ] == [(14, "crc32"), (14, "murmur2")]
     assert loaded[1].duplicate_id_from == "value"
 
 
@@ -323,7 +374,7 @@ def test_no_records(found: Extent, words: str) -> None:
     )
 
     assert words in said(empty)
-    assert document(empty, [], "")["ring"]["recommended"] == 20_000
+    assert document(replace(empty, last_ms=empty.first_ms), [], "")["ring"]["recommended"] is None
 
 
 def test_what_is_gone_is_named() -> None:
@@ -344,7 +395,8 @@ def test_figures() -> None:
     ring = drawn.addresses[0].ring
 
     assert Figures.from_json(drawn.to_json()).to_json() == drawn.to_json()
-    assert (ring.capacity, ring.recommended, ring.overruns, ring.resends, ring.days) == (5, 9, 10, 50, 1)
+    assert (ring.capacity, ring.recommended, ring.overruns, ring.resends, ring.days) == (5, 14, 10, 50, 1)
+    assert (ring.needed, ring.span_ms) == (9, 43_200_000)
     assert (drawn.verdict, drawn.subtitle) == (
         "",
         "the whole topic: 100 records, 2025-10-09 08:53 to 2025-10-09 20:53 (UTC)",

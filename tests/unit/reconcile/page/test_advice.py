@@ -1,6 +1,8 @@
 """Advice from the resends seen, and a run as figures: pure."""
 
 import io
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from reconcile.page.report_data import (
     Finding,
     Lane,
     Moment,
+    Ring,
     step_ms,
 )
 from reconcile.run.frames.distributions import STRAYS, without_strays
@@ -28,29 +31,79 @@ from reconcile.run.outcome.terminal_report import show
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+def _ring(seen: Seen, *, span_ms: int = DAY_MS, capacity: int = 2_000, enough: int = 0) -> Ring:
+    return advice.ring(capacity, 0.999, seen, overruns=0, days=7, span_ms=span_ms, enough=enough)
 
 
 def test_nothing_seen_recommends_what_there_is() -> None:
-    """A ring without any resend keeps its capacity; with some, the advice is what they need, even if less."""
-    nothing = advice.ring(2_000, 0.999, Seen(), overruns=0, days=7)
-    less = advice.ring(2_000, 0.999, Seen(5, 30, 7, 29, 40), overruns=0, days=7)
+    """A ring without any resend keeps its capacity; with some, the advice is what they need and headroom, even if less."""
+    shown = ("capacity", "needed", "recommended", "span_ms", "resend_distance_p99")
+    nothing, less = _ring(Seen()), _ring(Seen(5, 30, 7, 29, 40))
 
-    assert advice.document(nothing) == {"capacity": 2_000, "recommended": 2_000, "resend_distance_p99": 0}
-    assert advice.document(less) == {"capacity": 2_000, "recommended": 30, "resend_distance_p99": 29}
+    assert advice.document(nothing) == dict(zip(shown, (2_000, 0, 2_000, DAY_MS, 0), strict=True))
+    assert advice.document(less) == dict(zip(shown, (2_000, 30, 45, DAY_MS, 29), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("needed", "size"),
+    [(1, 2), (2, 3), (9, 14), (66, 99), (67, 110), (207, 320), (4_096, 6_200), (2**31 - 1, 2**31 - 1)],
+)
+def test_headroom(needed: int, size: int) -> None:
+    """A recommended ring is half as large again as the need, rounded up to two digits, and always a valid size."""
+    assert advice.with_headroom(needed) == size
+
+
+@pytest.mark.parametrize("seen", [Seen(), Seen(5, 4_096, 7, 29, 5_000)])
+def test_less_than_an_hour_recommends_nothing(seen: Seen) -> None:
+    """An hour of records gives a size; a millisecond less gives none."""
+    sizes = [_ring(seen, span_ms=span).recommended for span in (0, 3_599_999, 3_600_000)]
+
+    assert sizes == [None, None, 6_200 if seen.resends else 2_000]
 
 
 def test_only_a_ring_that_is_too_small_is_told() -> None:
-    rings = {"orders": (2_000, 4_096), "enough": (2_000, 2_000), "less": (2_000, 1)}
-    addresses = {
-        name: {"ring": {"capacity": capacity, "recommended": recommended}}
-        for name, (capacity, recommended) in rings.items()
-    }
+    """The sentence has the need, the span and the headroom. A ring that is large enough with headroom has none."""
+    seen = Seen(5, 4_096, 7, 29, 5_000)
+    (large,) = advice.sentences("orders", _ring(seen, span_ms=26 * HOUR_MS), 1.0)
+    (none,) = advice.sentences("orders", _ring(seen, span_ms=180_000), 1.0)
 
-    assert advice.sentences(addresses, 0.999) == [
-        "orders: 99.9 % of resends need id_cache_size = 4096, it has 2000"
-    ]
-    assert advice.sentences(addresses, 1.0)[0].startswith("orders: 100 % of resends")
+    assert large == (
+        "orders: set id_cache_size = 6200 (it has 2000): 99.9 % of the resends needed 4,096 in 1.08 d, and 50 % headroom is for times "
+        "that were not seen"
+    )
+    assert none == (
+        "orders: no ring size is recommended: the records span 3 min, and from less than an hour nobody can tell how far apart the "
+        "resends of a day are; 99.9 % of the resends needed 4,096, the ring has 2,000"
+    )
+    assert advice.sentences("orders", _ring(seen, capacity=6_199), 1.0)
+    assert advice.sentences("orders", _ring(seen, capacity=6_200), 1.0) == []
+    assert advice.sentences("orders", _ring(Seen(), span_ms=0), 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("enough", "span_ms", "said"),
+    [
+        (4_000, DAY_MS, "id_cache_size = 6200 would be enough (it has 2000): the resends needed 4,096 in 1 d, and 50 %"),
+        (8_000, DAY_MS, "id_cache_size = 12000 would be enough (it has 2000): the resends needed 8,000 in 1 d, and 50 %"),
+        (4_000, 180_000, "id_cache_size = 4000 would have been enough (it has 2000). That is no recommendation: the records span 3 min"),
+        (2_000, DAY_MS, "no size would help, as id_cache_size = 2000 covers the measured distances. Look for id_max_age"),
+        (0, DAY_MS, "no size would help"),
+    ],
+)  # fmt: skip
+def test_overrun_above_its_limit(enough: int, span_ms: int, said: str) -> None:
+    """The report on OVERRUN above its limit has the share, the limit, and the size that would be enough, if there is one."""
+    ring = replace(_ring(Seen(5, 4_096, 7, 29, 5_000), span_ms=span_ms, enough=enough), overrun_share=0.00104)
+    (sentence,) = advice.sentences("orders", ring, 0.001)
+
+    assert sentence.startswith(
+        "orders: 0.104 % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows 0.1 %: "
+        + said
+    )
+    assert "OVERRUN" not in "".join(advice.sentences("orders", ring, 0.00104))
 
 
 def test_what_is_torn_is_told() -> None:
@@ -71,11 +124,17 @@ def test_what_is_torn_is_told() -> None:
 
 
 def test_the_table_ends_with_the_advice() -> None:
-    counts = {**dict.fromkeys(COUNTS, 0), "anomalies": {"OVERRUN": 3}}
-    console = Console(record=True, width=200, file=io.StringIO())
-    show({"night": 1, "verdict": "clean", "addresses": {"a": counts}}, ["a: needs more"], console)
+    counts = {**dict.fromkeys(COUNTS, 0), "anomalies": {"OVERRUN": 3}, "overrun_share": 0.3}
 
-    assert console.export_text().splitlines()[-2:] == ["a: needs more", "verdict: clean"]
+    def shown(overrun_max: float) -> str:
+        console = Console(record=True, width=200, file=io.StringIO(), force_terminal=True)
+        document = {"night": 1, "verdict": "clean", "overrun_max": overrun_max, "addresses": {"a": counts}}
+        show(document, ["a: needs more"], console)
+        return console.export_text(styles=True)
+
+    allowed, alarming = shown(0.3), shown(0.2)
+    assert re.sub(r"\x1b\[[\d;]*m", "", allowed).splitlines()[-2:] == ["a: needs more", "verdict: clean"]
+    assert ("\x1b[1;31mOVERRUN 3" in allowed, "\x1b[1;31mOVERRUN 3" in alarming) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +209,29 @@ def test_days_of_evidence() -> None:
     assert [days(noon, _run()), days(noon, old), days(noon - 10 * DAY_MS, old)] == [2, 10, 11]
 
 
+def test_the_span_of_the_evidence() -> None:
+    """The span reaches from the first record of all runs that count to the last one; runs of older versions have only their first."""
+    settings = validate({"addresses": [{"name": "a"}]})
+    before, old = _run(), _run()
+    before.summary["addresses"]["a"]["times"] = [5 * HOUR_MS, 7 * HOUR_MS]
+    old.earliest = {"a": 4 * HOUR_MS}
+
+    def hours(times: dict[str, tuple[int, int]], *runs: Run) -> float:
+        found = Judgement(anomalies={"a": {}}, times=times)
+        return report_model.rings(settings, found, {"a": runs}, "2026-11-21")["a"].span_ms / HOUR_MS
+
+    now = {"a": (8 * HOUR_MS, 9 * HOUR_MS), "b": (0, DAY_MS)}
+    assert [hours(now), hours(now, before), hours(now, before, old)] == [1, 4, 5]
+    assert [hours({}), hours({}, before), hours({}, old)] == [0, 2, 0]
+
+
 def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """The output names the folder with each record and the page, if there is one, below the verdict.
 
     The folder's name may contain anything.
     """
     long = "/somewhere/[bold]/" + "x" * 200
-    document = {"night": 1, "verdict": "anomalies", "addresses": {}}
+    document = {"night": 1, "verdict": "anomalies", "overrun_max": 1.0, "addresses": {}}
     job.tell(document, [], job.Options(out=f"{long}/"), drawn=True)
     with_page = capsys.readouterr().out.splitlines()
     job.tell({**document, "verdict": "clean"}, [], job.Options(out=long), drawn=False)
@@ -176,8 +251,9 @@ def test_figures() -> None:
         counts={"a": {"input": 9}},
         anomalies={"a": {"OVERRUN": 1}},
         lanes={"a": {0: {"input": 9, "accepted": 6, "dropped": 3, "waiting": 1, "backlog": 4}}},
+        times={"a": (DAY_MS, DAY_MS + HOUR_MS)},
         numbers=[
-            _row("ring", at=5, a=8, b=2, c=5, d=6), _row("moment", at=20, a=1, b=1, c=-1),
+            _row("ring", at=5, a=8, b=2, c=5, d=6), _row("enough", at=6), _row("moment", at=20, a=1, b=1, c=-1),
             _row("moment", at=10, a=8, b=5, c=3), _row("moment", at=STRAYS, a=2, b=2, c=0),
             _row("orphans", at=0, a=1), _row("lane", at=1, a=8, b=5, c=6),
             _row("largest", at=1, a=9, name=b"\xfe"), _row("groups", at=16, a=1, b=9),
@@ -185,23 +261,25 @@ def test_figures() -> None:
     )  # fmt: skip
     rings = report_model.rings(settings, found, {"a": [_run()]}, "2026-11-21")
     document = {
-        "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "clean",
+        "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "anomalies", "overrun_max": 0.001,
         "addresses": {"a": {
             **dict.fromkeys(("input", "accepted", "duplicates", "quarantined", "unchecked", "forwarded", "in_flight"), 0),
-            "anomalies": {"OVERRUN": 1}, "ring": advice.document(rings["a"]),
+            "anomalies": {"OVERRUN": 1}, "ring": advice.document(rings["a"]), "overrun_share": 0.25,
         }},
     }  # fmt: skip
 
     made = report_model.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": range(2)})
     (address,) = made.addresses
 
-    assert (address.ring.recommended, address.ring.overruns, address.ring.days) == (5, 3, 2)
+    ring = address.ring
+    assert (ring.needed, ring.recommended, ring.enough, ring.span_ms, ring.overruns) == (5, 8, 6, HOUR_MS, 3)
+    assert (ring.overrun_share, ring.overrun) == (0.25, True)
+    assert made.advice == advice.sentences("a", ring, 0.001)
     assert address.lanes == [Lane(0, 9, 6, 2, 5, 4), Lane(1, 0, 0, 0, 0, 0, 8, 5, 6)]
     assert address.moments == [Moment(10, 8, 5, 3), Moment(20, 1, 1, 0)]
     assert address.strays == 2
     assert [group.name for group in address.groups_largest] == [r"\xfe"]
     assert made.subtitle == "2026-11-21 02:00 UTC, since run 1"
-    assert made.advice == ["a: 99.9 % of resends need id_cache_size = 5, it has 4"]
     assert Figures.from_json(made.to_json()).to_json() == made.to_json()
 
 

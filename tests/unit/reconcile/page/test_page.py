@@ -128,18 +128,17 @@ def test_all_zero() -> None:
 @pytest.mark.parametrize(
     ("ring", "said"),
     [
-        (RING, "The ring of a lane holds 2,000 IDs (id_cache_size); one of 3,914 catches 99.9 % of them."),
         (
-            replace(RING, capacity=3914),
-            "holds 3,914 IDs (id_cache_size), the smallest that catches 99.9 % of them.",
+            RING,
+            "(id_cache_size); 99.9 % of them need 3,914. Recommended: 5,900, which is the need in 7 d and 50 % headroom for times",
         ),
         (
-            replace(RING, capacity=9000),
-            "holds 9,000 IDs (id_cache_size); 3,914 would do, that catches 99.9 % of them.",
+            replace(RING, recommended=None, span_ms=60_000),
+            "need 3,914. No size is recommended: the records span 1 min, and from less than an hour nobody can tell",
         ),
         (
             replace(RING, capacity=0),
-            "The ring is off (id_cache_size = 0); one of 3,914 catches 99.9 % of them.",
+            "The ring is off (id_cache_size = 0); 99.9 % of them need 3,914.",
         ),
         (
             replace(RING, overruns=1),
@@ -162,6 +161,22 @@ def test_all_zero() -> None:
 )
 def test_ring(ring: Ring, said: str) -> None:
     assert said in read(replace(PLAIN, ring=ring)).said
+
+
+@pytest.mark.parametrize(("overrun", "found"), [(False, False), (True, True)])
+def test_overrun_is_an_alarm_above_its_limit(overrun: bool, found: bool) -> None:
+    """OVERRUN is red and asks to be looked at only if there is more of it than allowed."""
+    it = replace(PLAIN, ring=replace(RING, overrun=overrun), anomalies={"OVERRUN": 3})
+    html = document.render(Figures("Night", "", "clean", "", [it]))
+
+    assert ('<td class="n found">3</td>' in html, "Look at the anomalies" in html) == (found, found)
+
+
+def test_no_recommendation_in_the_table() -> None:
+    it = replace(PLAIN, ring=replace(RING, recommended=None))
+    html = document.render(Figures("Night", "", "clean", "", [it, replace(it, name="b")]))
+
+    assert html.count('<td class="n">2,000</td><td class="n">\u2013</td>') == 2
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from tests.support.pages.report import PLAIN, RENDERED, RING, RUN, Read, drawing
 @pytest.mark.parametrize(
     ("ring", "labels"),
     [
-        (RING, {"id_cache_size 2,000", "recommended 3,914"}),
-        (replace(RING, capacity=3914), {"id_cache_size 3,914", "recommended 3,914"}),
-        (replace(RING, capacity=0), {"recommended 3,914"}),
+        (RING, {"id_cache_size 2,000", "recommended 5,900"}),
+        (replace(RING, recommended=None), {"id_cache_size 2,000"}),
+        (replace(RING, capacity=5900), {"id_cache_size 5,900", "recommended 5,900"}),
+        (replace(RING, capacity=0), {"recommended 5,900"}),
         (replace(RING, capacity=1, recommended=1), {"id_cache_size 1", "recommended 1"}),
         (replace(RING, capacity=10**9, recommended=5), {"id_cache_size 1,000,000,000", "recommended 5"}),
     ],

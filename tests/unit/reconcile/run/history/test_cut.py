@@ -152,10 +152,32 @@ def test_no_address_waits_for_the_rings_of_another() -> None:
 
 
 def test_verdict() -> None:
-    """A certain anomaly takes precedence over an unknown state in the verdict; OVERRUN is allowed."""
-    assert verdict({"a": {"OVERRUN": 3}, "b": {"LOST": 0}}) == "clean"
-    assert verdict({"a": {"GAP": 1}, "b": {"OVERRUN": 1}}) == "gap"
-    assert verdict({"a": {"GAP": 1}, "b": {"CROSS-LANE": 1}}) == "anomalies"
+    """A certain anomaly takes precedence over an unknown state in the verdict; OVERRUN is allowed up to its limit."""
+
+    def judged(a: dict[str, int], b: dict[str, int], duplicates: int = 999) -> str:
+        counted = {"input": 10_000, "diverted": duplicates}
+        found = {
+            name: address_counts(counted, anomalies, {}, divert=True)
+            for name, anomalies in (("a", a), ("b", b))
+        }
+        return verdict(found, 0.001)
+
+    assert judged({"OVERRUN": 1}, {"LOST": 0}) == "clean"
+    assert judged({"OVERRUN": 2}, {"LOST": 0}) == "anomalies"
+    assert judged({}, {"OVERRUN": 1}, duplicates=0) == "anomalies"
+    assert judged({"GAP": 1}, {"OVERRUN": 1}) == "gap"
+    assert judged({"GAP": 1}, {"OVERRUN": 2}) == "anomalies"
+    assert judged({"GAP": 1}, {"CROSS-LANE": 1}) == "anomalies"
+    assert judged({}, {}, duplicates=0) == "clean"
+
+
+def test_the_share_of_overrun() -> None:
+    """OVERRUN is a share of all duplicates: of those that were caught, by a hop too, and of its own."""
+    counted = {"input": 10, "unmatched": 5, "bridge_dropped": 2, "diverted": 1}
+    made = address_counts(counted, {"OVERRUN": 4}, {}, divert=False, times=(3, 9))
+
+    assert (made["duplicates"], made["overrun_share"], made["times"]) == (6, 0.4, (3, 9))
+    assert address_counts({}, {}, {}, divert=False)["overrun_share"] == 0
 
 
 def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
