@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from agents.batch.batch import DueRecords
 from agents.decision.decide import Outcome
-from agents.decision.ids_and_groups import is_envelope
+from agents.decision.frequent_ids import FrequentIds
+from agents.decision.ids_and_groups import IdReader, is_envelope
 from agents.lane.forwarding_hint import ForwardingHint
 from agents.lane.open import Opening
 from tables.ring import Verdict
@@ -30,13 +33,17 @@ class OutcomeCounts:
         self._opening = opening
         self._counts = counts
         self._observe = observe
+        self.frequent_ids = FrequentIds(opening.name)
         self._forwarding = ForwardingHint(opening.address, chained=opening.chained)
+        self._reader = IdReader(opening.address)
 
-    def add(self, outcome: Outcome, seconds: float, partitions: int) -> None:
+    def add(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
         """Count the outcome of a transaction that took so many seconds. ``partitions``: of the input."""
         verdicts = outcome.checked.verdicts
+        duplicates = verdicts.count(Verdict.DUPLICATE)
         self._counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
-        self._counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
+        self._counts["duplicates"] += duplicates
+        self.frequent_ids.add(verdicts, duplicates, partial(self._id_at, outcome, due))
         self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
         self._counts["bridge_duplicates"] += sum(outcome.judged.known)
         self._counts["forwarded"] += len(outcome.forwarded)
@@ -52,6 +59,18 @@ class OutcomeCounts:
             (item.home for item in outcome.forwarded),
             place,
         )
+
+    def _id_at(self, outcome: Outcome, due: Sequence[DueRecords], place: int) -> bytes | None:
+        """The ID of a message with a verdict; None = it has none, or its hop has decided."""
+        if outcome.here:
+            item = outcome.here[place]
+            return None if item.resent else item.id
+        for _, records in due:  # of the core, which made no items
+            if place < len(records):
+                (identifier,), *_ = self._reader.ids([records[place]])
+                return identifier
+            place -= len(records)
+        return None
 
     def _count_envelopes(self, outcome: Outcome) -> list[int]:
         """Count each envelope as a message besides. Return how many parts those have that were accepted."""

@@ -16,6 +16,7 @@ from aiokafka import TopicPartition
 from agents.batch import native_records
 from agents.batch.batch import DueRecords, FetchedBatch, Record
 from agents.decision.decide import Outcome
+from agents.decision.frequent_ids import FrequentId
 from agents.decision.item import Place
 from agents.lane.assignment import Ownership
 from agents.lane.batch_split import BatchSplit
@@ -76,6 +77,11 @@ class Transactions:
     def parts(self) -> Counter[str]:
         """Parts of envelopes that were accepted, by the address that they were accepted for."""
         return self._outcomes.parts
+
+    @property
+    def frequent_id(self) -> FrequentId | None:
+        """The ID with a large part of the duplicates of the last hour; None = there is none."""
+        return self._outcomes.frequent_ids.most
 
     async def run(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
@@ -181,7 +187,7 @@ class Transactions:
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)
         if any(batch.records for batch, _ in due):  # else they were passed over markers
-            self._outcomes.add(outcome, time.perf_counter() - began, opened.layout.partitions)
+            self._outcomes.add(outcome, due, time.perf_counter() - began, opened.layout.partitions)
             asked_at = min(
                 (batch.asked_at for batch, _ in due if batch.records and batch.asked_at), default=0.0
             )

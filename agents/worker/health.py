@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agents.decision.frequent_ids import FrequentId
 from agents.lane.assignment import LaneKey
 from agents.lane.lane import Lane, LaneState
 from agents.lane.state_folder import StateFolder
@@ -13,6 +14,7 @@ from agents.worker.lane_map import LaneMap, listed
 from agents.worker.read_errors import Unreadable
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
+from tables.stored_ids import display_id
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -124,6 +126,7 @@ class WorkerHealth:
                 "seconds_covered": lane.seconds_covered(),
             },
             **lane.counts,
+            **({"frequent_id": _shown(frequent)} if (frequent := lane.transactions.frequent_id) else {}),
             **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
         }
 
@@ -146,3 +149,7 @@ class WorkerHealth:
     def stopped(self) -> None:
         """The worker stops: what follows needs no line in the log."""
         self._was_ready = False
+
+
+def _shown(frequent: FrequentId) -> dict[str, Any]:
+    return {"id": display_id(frequent.id), "count": frequent.repeats, "duplicates": frequent.duplicates}

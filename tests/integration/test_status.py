@@ -1,6 +1,7 @@
 """Status for operators: workers and consumers that run or are gone, and waiting messages."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,37 @@ async def test_markers_of_an_input_do_not_wait(bootstrap: str) -> None:
 
     assert aborted.what == "no worker runs, so nothing is accepted; no message waits yet"
     assert sent.what == "no worker runs, so nothing is accepted; up to 4 messages wait"
+
+
+def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
+    """A producer that sends one ID with all its messages is a note, on both paths, in the log and in the metrics."""
+    name = kafka.unique("constant")
+    names = {name: "drop", f"{name}-python": "divert"}  # the core leaves diverted duplicates to Python
+    addresses = [{"name": item, "partitions": 1, "duplicates": how} for item, how in names.items()]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    worker = WorkerProcess(config, "w")
+
+    def duplicates() -> int:
+        return sum(lane.get("duplicates", 0) for lane in worker.health()[1].get("lanes", {}).values())
+
+    try:
+        worker.start()
+        worker.wait_ready()
+        for item in names:
+            kafka.send(bootstrap, item, [Sent(b"same", b"g%d" % index) for index in range(30)])
+        wait_for(lambda: duplicates() == 58, lambda: str(worker.health()))
+        told = json.loads(run_verb("status", "--json", "--config", str(config)).stdout)
+        log, metrics = worker.log(), worker.page("/metrics")
+        commands = [shlex.split(item["command"]) for item in told["findings"]]
+        originals = [run_verb(*command[1:], "--config", str(config)).stdout for command in commands]
+    finally:
+        worker.destroy()
+    lanes = [lane for address in told["addresses"] for lane in address["lanes"]]
+
+    assert [lane["frequent_id"] for lane in lanes] == [{"id": "same", "count": 29, "duplicates": 29}] * 2
+    assert commands == [["ringfence", "rings", "find", item, "same"] for item in names]
+    assert all(f"{item}/0/0" in found for item, found in zip(names, originals, strict=True))
+    assert [item["stands"] for item in told["findings"]] == [False, False]
+    assert log.count("have the ID same. A producer that sends one ID with all its messages") == 2
+    for item in names:
+        assert f'ringfence_frequent_id_share{{address="{item}",lane="{item}-0"}} 1.0' in metrics

@@ -64,6 +64,18 @@ MUTANTS: Final = (
         "tests/integration/test_status.py::test_finished_messages_do_not_wait",
     ),
     Mutant(
+        "constant-id-of-the-core-unseen",
+        "A producer sends one ID with all its messages, and nobody is told that they are lost.",
+        (
+            Patch(
+                "agents/lane/outcome_counts.py",
+                "        for _, records in due:",
+                "        for _, records in due[:0]:",
+            ),
+        ),
+        "tests/unit/agents/decision/test_frequent_ids.py::test_records_of_the_core",
+    ),
+    Mutant(
         "consumer-ready-without-brokers",
         "Probes take a consumer that reaches no broker for ready.",
         (

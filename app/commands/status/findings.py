@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from agents.rules.lane_rules import OWN_FILE
 from app.commands.status import consumer_findings, model
 from app.commands.status.causes import PASSES_S, Problem, merged, named, quota
-from app.commands.status.formatting import age, quoted, waiting
-from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Worker
+from app.commands.status.formatting import age, quoted, share, waiting
+from app.commands.status.model import Address, Bridge, Finding, FrequentId, Lane, Status, Worker
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.producer import transaction_version
 
@@ -123,6 +123,7 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
         yield Finding(f"address {address.address}", address.lanes_fault, "", _CHECK, stands)
     yield from _limits(status, address)
     yield from _ring(address)
+    yield from _frequent_ids(address)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:
@@ -208,6 +209,24 @@ def _ring(address: Address) -> Iterator[Finding]:
         yield Finding(
             f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
         )
+
+
+def _frequent_ids(address: Address) -> Iterator[Finding]:
+    """An ID with a large part of the duplicates, in all lanes that have it."""
+    found: dict[str, list[FrequentId]] = {}
+    for lane in address.lanes:
+        if lane.frequent_id is not None:
+            found.setdefault(lane.frequent_id.id, []).append(lane.frequent_id)
+    for name, lanes in found.items():
+        count, duplicates = sum(item.count for item in lanes), sum(item.duplicates for item in lanes)
+        what = (
+            f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {name}. A producer that sends one "
+            "ID with all its messages loses all but the first"
+        )
+        do = "give each message an ID of its own; this shows the one that was accepted"
+        searched = f"text:{name}" if name.startswith("-") else name
+        command = f"ringfence rings find {quoted(address.address)} {quoted(searched)}"
+        yield Finding(f"address {address.address}", what, do, command, stands=False)
 
 
 def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from agents.rules.member_statements import is_worker
 from agents.topic_checks.lanes import lane_faults, lanes_before, live
 from app.commands.status import model
-from app.commands.status.model import Address, Lane, Worker
+from app.commands.status.model import Address, FrequentId, Lane, Worker
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
 from ringfence_kafka.groups.foreign_members import fault
@@ -225,6 +225,7 @@ def _lane(
         _largest(item.head for item in waits), _largest(item.undecided for item in waits), said.get("rate"),
         size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
         None if None in some else sum(item or 0 for item in some), _folder_fault(said), said.get("note"),
+        FrequentId(**frequent) if (frequent := said.get("frequent_id")) else None,
     )  # fmt: skip
 
 

@@ -13,6 +13,16 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
+class FrequentId:
+    """An ID with more than a tenth of a lane's duplicates of the last hour."""
+
+    id: str
+    count: int
+    """Duplicates with this ID, at least."""
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lane:
     """One lane of an address."""
 
@@ -47,6 +57,8 @@ class Lane:
     """It is not open because its folder cannot be written."""
     note: str | None = None
     """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
+    frequent_id: FrequentId | None = None
+    """None = no ID has so many duplicates, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from agents.decision.frequent_ids import FrequentId
 from agents.lane.lane import LaneState
 from app.worker.metrics import _address_gauges, _lane_gauges
 
@@ -20,9 +21,11 @@ def test_how_far_a_lane_is() -> None:
 
     def lane(number: int, following: int) -> Any:
         opening = SimpleNamespace(table=table, rules_fault="" if number else "why")
+        frequent = FrequentId(b"", 3, 4) if number else None
         return SimpleNamespace(
-            key=("orders", number), opening=opening, next=following, seconds_covered=lambda: None
-        )
+            key=("orders", number), opening=opening, next=following, seconds_covered=lambda: None,
+            transactions=SimpleNamespace(frequent_id=frequent),
+        )  # fmt: skip
 
     lanes: Any = SimpleNamespace(
         lanes=[lane(0, 17), lane(1, 0)],
@@ -46,6 +49,8 @@ def test_how_far_a_lane_is() -> None:
     assert [(sample.labels, sample.value) for sample in unlike.samples] == [({"address": "orders"}, 1)]
     assert found["ringfence_lane_other_rules", "orders-0"] == 1
     assert found["ringfence_lane_other_rules", "orders-1"] == 0
+    assert found["ringfence_frequent_id_share", "orders-0"] == 0
+    assert found["ringfence_frequent_id_share", "orders-1"] == 0.75
     assert found["ringfence_lane_next_offset", "orders-0"] == 17
     assert found["ringfence_lane_next_offset", "orders-1"] == 0
     assert ("ringfence_lane_next_offset", "orders-2") not in found

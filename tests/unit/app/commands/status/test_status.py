@@ -16,7 +16,7 @@ from app.commands.status import status as verb
 from app.commands.status.findings import findings
 from app.commands.status.formatting import quoted
 from app.commands.status.lanes import memory
-from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
+from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, FrequentId, Status
 from app.commands.status.show import document
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
@@ -140,6 +140,16 @@ def test_full_ring() -> None:
     assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
     found = _only(with_lanes(ring_size=2_000, seconds_covered=12.0))
     assert (found.stands, found.command) == (False, "ringfence audit orders")
+
+
+def test_frequent_id() -> None:
+    """An ID with a large part of the duplicates is one note for all lanes that have it, with the command that finds the original."""
+    found = _only(with_lanes(frequent_id=FrequentId("-it's", 30, 40)))
+
+    assert not found.stands
+    assert found.where == "address orders"
+    assert found.what.startswith("75.0 % of the 80 duplicates of the last hour have the ID -it's. A producer")
+    assert found.command == "ringfence rings find orders 'text:-it'\\''s'"
 
 
 def test_silent_worker() -> None:

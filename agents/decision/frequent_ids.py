@@ -1,0 +1,135 @@
+"""Finds an ID that makes up a large part of a lane's duplicates in the last hour.
+
+A producer that sends a constant ID loses all its messages but the first, in silence.
+
+The counts are those of Misra and Gries (1982). With k counters, each ID of more than 1/(k + 1) of the duplicates has a counter, and the
+counter is never too high.
+"""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from tables.ring import Verdict
+from tables.stored_ids import display_id
+
+log: Final = logging.getLogger("ringfence.lane")
+
+SHARE: Final = 0.1
+"""An ID with more than this share of the duplicates is frequent."""
+REPEATS_MIN: Final = 10
+"""A share of fewer duplicates than this of one ID says nothing."""
+COUNTERS: Final = 32
+SAMPLES_MAX: Final = 32
+"""The number of duplicates of a batch that are looked at. Each stands for an equal part of them."""
+HALF_HOUR_S: Final = 1800.0
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+"""Multiples of it, modulo 1, are spread evenly."""
+
+
+class FrequentId(NamedTuple):
+    """An ID and the duplicates of the last hour."""
+
+    id: bytes
+    repeats: int
+    """Duplicates with this ID, at least."""
+    duplicates: int
+
+    @property
+    def share(self) -> float:
+        """Its share of the duplicates."""
+        return self.repeats / self.duplicates
+
+
+class FrequentIds:
+    """The duplicates of one lane, in two windows of half an hour: the present one and the one before."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self._windows = [_Window(-math.inf), _Window(-math.inf)]
+        self._batches = 0
+        self._warned: dict[bytes, float] = {}
+        """When the log last named an ID."""
+
+    def add(self, verdicts: Sequence[Verdict], duplicates: int, id_at: Callable[[int], bytes | None]) -> None:
+        """Count the duplicates of a batch, and warn. ``id_at``: the ID of the message with a verdict; None = it has none."""
+        if not duplicates:
+            return
+        window = self._present()
+        window.duplicates += duplicates
+        places = self._sample(verdicts, duplicates)
+        for place in places:
+            if (identifier := id_at(place)) is not None:
+                window.add(identifier, duplicates / len(places))
+        self._batches += 1
+        self._warn()
+
+    @property
+    def most(self) -> FrequentId | None:
+        """The most frequent ID; None = there is none above :data:`SHARE`."""
+        self._present()
+        counts: Counter[bytes] = Counter()
+        for window in self._windows:
+            counts.update(window.counts)
+        if not counts:
+            return None
+        identifier, count = max(counts.items(), key=lambda item: item[1])
+        found = FrequentId(identifier, round(count), sum(window.duplicates for window in self._windows))
+        return found if found.repeats >= REPEATS_MIN and found.share > SHARE else None
+
+    def _present(self) -> "_Window":
+        """The present window, after the end of windows that are over."""
+        now = time.monotonic()
+        late = now - self._windows[0].began
+        if late >= HALF_HOUR_S:
+            before = self._windows[0] if late < 2 * HALF_HOUR_S else _Window(-math.inf)
+            self._windows = [_Window(now), before]
+        return self._windows[0]
+
+    def _sample(self, verdicts: Sequence[Verdict], duplicates: int) -> list[int]:
+        """The places of some duplicates: all, or those behind another point of each batch, which costs nothing for the others."""
+        few = duplicates <= SAMPLES_MAX
+        at = -1 if few else int(len(verdicts) * (self._batches * _GOLDEN % 1)) - 1
+        places: list[int] = []
+        while len(places) < min(duplicates, SAMPLES_MAX):
+            try:
+                at = verdicts.index(Verdict.DUPLICATE, at + 1)
+                places.append(at)
+            except ValueError:
+                at = -1
+        return places
+
+    def _warn(self) -> None:
+        found, now = self.most, time.monotonic()
+        if found is None or now - self._warned.get(found.id, -math.inf) < 2 * HALF_HOUR_S:
+            return
+        self._warned = {name: at for name, at in self._warned.items() if now - at < 2 * HALF_HOUR_S} | {
+            found.id: now
+        }
+        log.warning(
+            "lane %s: %.0f %% of the %d duplicates of the last hour have the ID %s. A producer that sends one ID with all its messages "
+            "loses all but the first: give each message an ID of its own",
+            self._lane, found.share * 100, found.duplicates, display_id(found.id),
+        )  # fmt: skip
+
+
+class _Window:
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.duplicates = 0
+        self.counts: dict[bytes, float] = {}
+
+    def add(self, identifier: bytes, weight: float) -> None:
+        counts = self.counts
+        if identifier in counts:
+            counts[identifier] += weight
+        elif len(counts) < COUNTERS:
+            counts[identifier] = weight
+        else:
+            less = min(weight, *counts.values())
+            self.counts = {name: count - less for name, count in counts.items() if count > less}
+            if weight > less:
+                self.counts[identifier] = weight - less

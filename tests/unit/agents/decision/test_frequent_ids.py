@@ -1,0 +1,166 @@
+"""An ID that makes up a large part of a lane's duplicates is found, with little memory."""
+
+import random
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import native
+from agents.batch.batch import DueRecords, FetchedBatch
+from agents.batch.native_records import parse
+from agents.decision import frequent_ids
+from agents.decision.decide import Outcome
+from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, SAMPLES_MAX, FrequentId, FrequentIds
+from agents.decision.item import Item
+from agents.lane.outcome_counts import OutcomeCounts
+from ringfence_kafka.config.load import validate
+from tables.ring import Checked, Verdict
+from tables.stored_ids import encode_id
+from tests.support.records.stored_batches import Stored, stored
+
+CONSTANT = encode_id(b"constant")
+
+
+class Clock:
+    """A clock that moves only by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.001
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(frequent_ids, "time", clock)
+    return clock
+
+
+def _add(found: FrequentIds, *ids: bytes | None) -> None:
+    """A batch of duplicates with these IDs, between accepted messages."""
+    verdicts = [verdict for _ in ids for verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)]
+    found.add(verdicts, len(ids), lambda place: ids[place // 2])
+
+
+@pytest.mark.parametrize(("constant", "others", "named"), [(10, 90, False), (11, 89, True), (9, 0, False)])
+def test_more_than_a_tenth(constant: int, others: int, named: bool, clock: Clock) -> None:
+    """A tenth is not enough, and neither are fewer than ten duplicates: those are resends."""
+    found = FrequentIds("orders-0")
+    for number in range(constant):
+        _add(found, CONSTANT, *[encode_id(b"%d" % (number % 4))] * 2)
+    for _ in range(others - 2 * constant):
+        _add(found, None)
+
+    assert (found.most is not None and found.most.id == CONSTANT) is named
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5])
+def test_among_many(share: float, clock: Clock) -> None:
+    """The ID is found among any number of others, whatever the batches, and with a fixed number of counters."""
+    rng = random.Random(4)
+    found = FrequentIds("orders-0")
+    sent: Counter[bytes] = Counter()
+    for number in range(400):
+        ids = [
+            CONSTANT if rng.random() < share else encode_id(b"%d-%d" % (number, at))
+            for at in range(rng.choice([1, 30, 300]))
+        ]
+        sent.update(ids)
+        _add(found, *ids)
+
+    most = found.most
+    assert most is not None
+    assert (most.id, most.duplicates) == (CONSTANT, sent.total())
+    assert share - 0.05 < most.share < share + 0.02
+    assert all(len(window.counts) <= COUNTERS for window in found._windows)
+
+
+def test_few_are_looked_at(clock: Clock) -> None:
+    """A batch costs no more than a fixed number of its duplicates, and each place has its turn."""
+    found = FrequentIds("orders-0")
+    verdicts, seen = bytes([Verdict.DUPLICATE]) * 5_000, Counter[int]()
+    for _ in range(2_000):
+        places: list[int] = []
+
+        def id_at(place: int, places: list[int] = places) -> bytes:
+            places.append(place)
+            return CONSTANT
+
+        found.add(verdicts, 5_000, id_at)  # type: ignore[arg-type]
+        assert len(set(places)) == len(places) == SAMPLES_MAX
+        seen.update(places)
+
+    assert len(seen) == 5_000
+    assert max(seen.values()) < 30
+
+
+def test_an_hour_later(clock: Clock) -> None:
+    """Duplicates of more than an hour ago do not count."""
+    found = FrequentIds("orders-0")
+    _add(found, *[CONSTANT] * 20)
+    shown = []
+    for _ in range(4):
+        shown.append(found.most and found.most.repeats)
+        clock.now += HALF_HOUR_S - 1
+        _add(found, None)
+        clock.now += 1
+
+    assert shown == [20, 20, None, None]
+    assert FrequentIds("orders-0").most is None
+
+
+def test_the_log_names_it_once_an_hour(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    found = FrequentIds("orders-0")
+    for _ in range(5):
+        _add(found, *[CONSTANT] * 10)
+    clock.now += 2 * HALF_HOUR_S
+    _add(found, *[CONSTANT] * 10)
+
+    line = (
+        "lane orders-0: 100 % of the 10 duplicates of the last hour have the ID constant. A producer that sends one ID with all its "
+        "messages loses all but the first: give each message an ID of its own"
+    )
+    assert caplog.messages == [line, line]
+
+
+def _counts(**address: Any) -> OutcomeCounts:
+    made = validate({"addresses": [{"name": "orders", **address}]}).addresses[0]
+    opening: Any = SimpleNamespace(chained=False, name="orders-0", number=0, address=made)
+    return OutcomeCounts(opening, Counter(), lambda _seconds, _parts: None)
+
+
+def _due(partition: int, *ids: bytes) -> DueRecords:
+    """Records of the core."""
+    data = stored([Stored(at, key=item, headers=[("_AMQ_DUPL_ID", item)]) for at, item in enumerate(ids)])
+    part = parse(data, 0, [], lambda *_: None)
+    assert part is not None
+    return DueRecords(FetchedBatch("orders", partition, 0, len(ids), part.records, 0), part.records)
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+@pytest.mark.parametrize("source", ["header", "key"])
+def test_records_of_the_core(source: str, clock: Clock) -> None:
+    """The native path makes no objects of records: the IDs of duplicates are read from its bytes, in several batches."""
+    counts = _counts(duplicate_id_from=source)
+    due = [_due(0, b"a", b"b"), _due(1, b"c", *[b"constant"] * 12)]
+    verdicts: Any = bytes([0, 0, 0, 0, *[Verdict.DUPLICATE] * 11])
+    counts.add(Outcome(Checked(verdicts, [], 0, [], [])), due, 0.1, 2)
+
+    assert counts.frequent_ids.most == FrequentId(CONSTANT, 11, 11)
+
+
+def test_records_of_python(clock: Clock) -> None:
+    """The path in Python has the IDs at hand. A message that its hop has decided about counts with no ID."""
+    counts = _counts()
+    records: list[Any] = [SimpleNamespace(headers=())] * 24
+    here = [Item(record, b"", CONSTANT, None, None, 0) for record in records]
+    for item in here[12:]:
+        item.resent = True
+    verdicts = [Verdict.ACCEPTED, *[Verdict.DUPLICATE] * 23]
+    counts.add(Outcome(Checked(verdicts, [], 0, [], []), here), [], 0.1, 1)
+
+    assert counts.frequent_ids.most == FrequentId(CONSTANT, 11, 23)
