@@ -9,6 +9,8 @@ ID_BYTES_MAX: Final = 256
 """Longer IDs are kept as their digest."""
 _RAW: Final = b"\x00"
 _DIGEST: Final = b"\x01"
+_LENGTH_BYTES: Final = 4
+"""Before each part of an ID of several."""
 _FOREIGN: Final = b"\x02"
 """u8 length and name of the address that the ID is one of; then the ID as that address would store it."""
 
@@ -65,8 +67,22 @@ def display_id(encoded_id: bytes) -> str:
     """
     _, encoded_id = of_address(encoded_id)
     kind, value = encoded_id[:1], encoded_id[1:]
-    if kind == _DIGEST:
-        return f"digest:{value.hex()}"
+    return f"digest:{value.hex()}" if kind == _DIGEST else _display(value)
+
+
+def display_parts(encoded_id: bytes, count: int) -> list[str]:
+    """Return an ID of several parts, each as :func:`display_id` shows one; empty = it has not so many, or only its digest is known."""
+    found, rest = [], encoded_id[1:] if encoded_id[:1] == _RAW else b""
+    while len(rest) > _LENGTH_BYTES:
+        end = _LENGTH_BYTES + int.from_bytes(rest[:_LENGTH_BYTES], "big")
+        if end > len(rest):
+            return []
+        found.append(_display(rest[_LENGTH_BYTES:end]))
+        rest = rest[end:]
+    return found if len(found) == count and not rest else []
+
+
+def _display(value: bytes) -> str:
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from agents.decision import bridge_headers, forwarding
 from agents.decision.bridge_headers import MalformedHopError
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import PARTS_MAX, Units
-from agents.decision.ids_and_groups import IdReader
+from agents.decision.ids_and_groups import UNIDENTIFIED, IdReader, is_envelope
 from agents.decision.item import Fate, Item, Place
 from agents.decision.partitioner import HomeLanes
 from agents.decision.verdicts import judge_hops, judge_ids
@@ -61,6 +61,7 @@ class Path:
         self._layout = LaneLayout.of(address.lanes, partitions)
         self._forward_topic = forward_topic
         self._reader = IdReader(address)
+        self._ids_needed = address.duplicate_id_missing == "quarantine"
         self._home = HomeLanes(self._layout, address.partitioner)
         self._arrive = forwarding.arrival(address.input_topic)
         self._units = Units(address, others)
@@ -82,6 +83,8 @@ class Path:
             envelopes += received[1]
             crossed += received[2]
         _refuse(items, crossed, refused)
+        if self._ids_needed:
+            self._require_ids(items)
         if not forwarded and self._layout.lanes > 1:
             self._place(items, envelopes)
         ends = _ends(due, self._open(items, envelopes))
@@ -132,6 +135,12 @@ class Path:
             sources.append(arrived[1])
         return restored, sources, forged
 
+    def _require_ids(self, items: Iterable[Item]) -> None:
+        """Refuse messages without an ID. An envelope is looked at when it is open, as an ID of a part is enough."""
+        for item in items:
+            if item.id is None and item.checks_ids and not is_envelope(item.record):
+                item.refuse(self._reader.fault(item.record))
+
     def _place(self, items: Sequence[Item], envelopes: Sequence[Item]) -> None:
         """Find the home of each record: by the hash of its group, or else of its ID. A record with neither stays here."""
         for item in envelopes:
@@ -148,7 +157,7 @@ class Path:
 
     def _lead(self, item: Item) -> None:
         """Open an envelope without key and ID: its parts decide its home. All others are opened at home."""
-        if item.hop is not None and item.hop.ids_ignored:
+        if not item.checks_ids:
             return
         try:
             unit = self._units.open(item.record, None)
@@ -175,6 +184,9 @@ class Path:
                     item.refuse(str(error))
                     continue
                 item.open(unit)
+            if self._ids_needed and not unit.ids and item.checks_ids:
+                item.refuse(UNIDENTIFIED)
+                continue
             if count and count + len(unit.groups) > PARTS_MAX:
                 first = next(number for number, other in enumerate(items) if other is item)
                 for later in items[first:]:

@@ -1,16 +1,23 @@
 """Finds a message's duplicate ID and its group. Pure; what is then said of an ID, the ring says."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from agents.batch.batch import RecordContent
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.duplicate_id import CLOUDEVENTS_PREFIX, DuplicateIds
 from tables.stored_ids import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
 Found = tuple[list[bytes | None], list[int], list[int]]
 """The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes, and of those that came over
 a bridge."""
+
+UNIDENTIFIED: Final = (
+    'no duplicate ID: neither the transaction nor a part of it has one (duplicate_id_missing = "quarantine")'
+)
+"""Reason of the quarantine of an envelope."""
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:
@@ -64,14 +71,19 @@ class IdReader:
     """Reads IDs and groups as one address is configured."""
 
     def __init__(self, address: AddressSettings) -> None:
-        self._names = address.duplicate_id_headers
+        self._names = address.id_headers
+        self._source = DuplicateIds(address.duplicate_id_from, address.duplicate_id_headers)
         self._group_header = address.group_header
         self._default_group = address.default_group.encode()
-        self.ids: Callable[[Sequence[RecordContent]], Found] = {
-            "header": self._ids_from_header,
-            "key": self._ids_from_key,
-            "value": self._ids_from_value,
-        }[address.duplicate_id_from]
+        self.ids: Callable[[Sequence[RecordContent]], Found] = self._ids_from_parts
+        if address.duplicate_id_from == "header" or (
+            self._names and not self._names[0].startswith(CLOUDEVENTS_PREFIX)
+        ):
+            self.ids = self._ids_from_header
+        elif address.duplicate_id_from == "key":
+            self.ids = self._ids_from_key
+        elif address.duplicate_id_from == "value":
+            self.ids = self._ids_from_value
 
     def groups(self, records: Sequence[RecordContent]) -> list[bytes | None]:
         """The group of each record; None = it has none.
@@ -83,6 +95,10 @@ class IdReader:
             return [record.key for record in records]
         return [last_header(record.headers, name) or self._default_group for record in records]
 
+    def fault(self, record: RecordContent) -> str:
+        """Return which part of its ID a record lacks, as the reason of a quarantine; empty = none."""
+        return self._source.fault(record.headers, record.key, record.value)
+
     def _ids_from_header(self, records: Sequence[RecordContent]) -> Found:
         return duplicate_ids(records, self._names)
 
@@ -93,6 +109,11 @@ class IdReader:
     def _ids_from_value(self, records: Sequence[RecordContent]) -> Found:
         ids = [digest_id(record.value) if record.value else None for record in records]
         return ids, *_marked(records)
+
+    def _ids_from_parts(self, records: Sequence[RecordContent]) -> Found:
+        read = self._source.read
+        found = [read(record.headers, record.key, record.value) for record in records]
+        return [None if item is None else encode_id(item) for item in found], *_marked(records)
 
 
 def _marked(records: Sequence[RecordContent]) -> tuple[list[int], list[int]]:

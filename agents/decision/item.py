@@ -104,9 +104,14 @@ class Item(msgspec.Struct, gc=False):
         """It is a duplicate of what has this source; None = nobody knows any more."""
         self.original = source
 
+    @property
+    def checks_ids(self) -> bool:
+        """Whether its own IDs count; its bridge may state that they are ignored."""
+        return self.hop is None or not self.hop.ids_ignored
+
     def ids(self) -> Sequence[bytes]:
         """Return the encoded IDs to judge: none if the hop has decided, or its bridge states that they are ignored."""
-        if self.hop is not None and (self.resent or self.hop.ids_ignored):
+        if self.resent or not self.checks_ids:
             return ()
         if self.unit is not None:
             return self.unit.ids

@@ -18,16 +18,20 @@ from agents.output.topic_batches import Outputs
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.duplicate_id import STRUCTURED_HEADER, STRUCTURED_TYPE, parts_of
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.change import Change
 from tables.codec import META_KEY, Chunk, encode_meta
 from tables.ring import Checked, Verdict
-from tables.stored_ids import digest_id, encode_id
+from tables.stored_ids import digest_id
 from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")
 
-_SOURCES: Final = {"header": 0, "key": 1, "value": 2}
+_FROM_HEADER: Final = 0
+_FROM_PARTS: Final = 3
+_SOURCES: Final = {"key": 1, "value": 2}
+"""The core's number of each source of an ID that is not a header."""
 _PARTITIONERS: Final = {"murmur2": 0, "crc32": 1}
 _NAMES_MAX: Final = 16
 _LEFT_TO_PYTHON: Final = (wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP)
@@ -67,8 +71,7 @@ class NativePath:
         self._targets = outputs.partitions[topic]
         layout = LaneLayout.of(address.lanes, partition_counts[address.input_topic])
         self._rules = (
-            _SOURCES[address.duplicate_id_from],
-            _encoded(address.duplicate_id_headers if address.duplicate_id_from == "header" else ()),
+            *_id_rules(address),
             address.group_header.encode() or None,
             address.default_group.encode(),
             _encoded(sorted(emitter.replaced)),
@@ -83,10 +86,12 @@ class NativePath:
             self._targets,
             form.bytes_max,
             outputs.bytes_max[topic],
-            digest_id if address.duplicate_id_from == "value" else encode_id,
+            digest_id,
         )
+        parts = parts_of(address.duplicate_id_from, address.duplicate_id_headers)
         self._usual = (
-            len(address.duplicate_id_headers) <= _NAMES_MAX
+            all(part.names or part.form in _SOURCES for part in parts)  # else it is a place in JSON
+            and max(len(part.names) for part in parts) <= _NAMES_MAX
             and not address.id_max_age
             and address.persist_id_cache
             and address.duplicates == "drop"  # else each original is looked for
@@ -157,6 +162,26 @@ def _joined(due: Sequence[DueRecords]) -> Any:
     for _, more in due[1:]:
         records = native_records.joined(records, more)
     return native_records.plain(records)
+
+
+def _id_rules(address: AddressSettings) -> tuple[Any, ...]:
+    """Return how the core finds an ID: from where, names, the source of each part, what leaves it to Python, whether it is needed.
+
+    A record may have an attribute of CloudEvents in its value, in place of the header: the core leaves such a one to Python.
+    """
+    parts = parts_of(address.duplicate_id_from, address.duplicate_id_headers)
+    several = len(parts) > 1
+    names = [name for part in parts for name in (part.names or ("",) * several)]
+    kinds = bytes(_SOURCES.get(part.form, _FROM_HEADER) for part in parts)
+    structured = any(part.tokens for part in parts)
+    return (
+        _FROM_PARTS if several else kinds[0],
+        _encoded(names),
+        kinds if several else b"",
+        STRUCTURED_HEADER.encode() if structured else None,
+        STRUCTURED_TYPE,
+        address.duplicate_id_missing == "quarantine",
+    )
 
 
 def _encoded(names: Sequence[str]) -> tuple[bytes, ...]:

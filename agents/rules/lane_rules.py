@@ -40,7 +40,8 @@ def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) 
 def _own_rules(address: AddressSettings) -> dict[str, Any]:
     """Keys without an effect are left out: a change of them changes no verdict."""
     found: dict[str, Any] = {topic: getattr(address, topic) for topic in TOPICS}
-    found["duplicate_id_from"] = address.duplicate_id_from
+    forms = address.duplicate_id_from
+    found["duplicate_id_from"] = forms if isinstance(forms, str) else list(forms)
     if address.duplicate_id_from == "header":
         found["duplicate_id_headers"] = list(address.duplicate_id_headers)
     found["group_header"] = address.group_header

@@ -32,7 +32,12 @@ _OPTIONS: Final = {
 @click.option(
     "--id-header", "id_headers", metavar="NAME", multiple=True, help="Holds the ID; repeat for several names."
 )
-@click.option("--id-from", type=click.Choice(["header", "key", "value"]), help="What the ID is.")
+@click.option(
+    "--id-from",
+    metavar="FORM",
+    multiple=True,
+    help="The form of the ID: header, key, value, header:NAME or value:/json/pointer; repeat for the parts of one ID.",
+)
 @click.option("--group-header", metavar="NAME", help="Names the group; else the record key does.")
 @click.option(
     "--confidence",
@@ -52,7 +57,7 @@ def audit(
     since: str | None,
     last: int | None,
     id_headers: tuple[str, ...],
-    id_from: str | None,
+    id_from: tuple[str, ...],
     group_header: str | None,
     confidence: float,
     out: str | None,
@@ -67,8 +72,10 @@ def audit(
     """
     if since and last:
         raise click.UsageError("--since and --last: choose one")
-    if id_headers and id_from not in {None, "header"}:
-        raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
+    if id_headers and id_from not in {(), ("header",)}:
+        raise click.UsageError(
+            f"--id-header has no effect with --id-from {' --id-from '.join(id_from)}: choose one"
+        )
     settings = settings_if_any(config)
     silence_clients()
     require_spark()
@@ -79,8 +86,12 @@ def audit(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--since") from error
     if id_headers and not id_from:
-        id_from = "header"
-    given = {"duplicate_id_headers": id_headers, "duplicate_id_from": id_from, "group_header": group_header}
+        id_from = ("header",)
+    given = {
+        "duplicate_id_headers": id_headers,
+        "duplicate_id_from": id_from[0] if len(id_from) == 1 else id_from,
+        "group_header": group_header,
+    }
     address = next((address for address in settings.addresses if address.input_topic == topic), None)
     found = _validated(AddressDefaults, address or settings.address_defaults, given)
     require_listener(settings.kafka)  # before Spark's libraries are loaded

@@ -26,7 +26,7 @@ int work_begin(Work *work) {
 void work_end(Work *work) {
     for (size_t i = 0; i < work->batches_count; i++) free(work->batches[i].buffer.bytes);
     for (size_t i = 0; i < work->slots_count; i++) free(work->slots[i].buffer.bytes);
-    free(work->chunk.bytes);
+    free(work->chunk.bytes), free(work->composed.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
     free(work->spans), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
     Py_XDECREF(work->new_ids);

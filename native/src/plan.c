@@ -20,16 +20,21 @@ static int names_of(PyObject *tuple, Name *names, int *count, int most) {
 
 static int rules_of(PyObject *tuple, Rules *rules) {
     PyObject *ids, *ours, *special;
-    if (!PyArg_ParseTuple(tuple, "iO!z#y#O!O!y#y#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
-                          &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
+    if (!PyArg_ParseTuple(tuple, "iO!y#z#y#pz#y#O!O!y#y#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
+                          &rules->kinds.bytes, &rules->kinds.length, &rules->type_header.bytes,
+                          &rules->type_header.length, &rules->type_prefix.bytes, &rules->type_prefix.length,
+                          &rules->needed, &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
                           &rules->default_group.length, &PyTuple_Type, &ours, &PyTuple_Type, &special,
                           &rules->source_header.bytes, &rules->source_header.length, &rules->key_header.bytes,
                           &rules->key_header.length, &rules->sequence_header.bytes, &rules->sequence_header.length,
                           &rules->lane, &rules->lanes, &rules->homes, &rules->crc32, &rules->targets,
                           &rules->batch_bytes, &rules->bytes_max, &rules->encode))
         return 0;
-    return names_of(ids, rules->ids, &rules->ids_count, NAMES_MAX) &&
-           names_of(ours, rules->ours, &rules->ours_count, NAMES_MAX) &&
+    if (!names_of(ids, rules->ids, &rules->ids_count, NAMES_MAX)) return 0;
+    if (rules->id_from == FROM_PARTS && rules->kinds.length != rules->ids_count)
+        return PyErr_Format(PyExc_ValueError, "an ID of %d parts has that many kinds", rules->ids_count), 0;
+    rules->late = memchr(rules->kinds.bytes, FROM_VALUE, (size_t)rules->kinds.length) != NULL;
+    return names_of(ours, rules->ours, &rules->ours_count, NAMES_MAX) &&
            names_of(special, rules->special, &rules->special_count, NAMES_MAX);
 }
 
@@ -83,7 +88,8 @@ static inline int home_of(const Rules *rules, uint32_t hash) {
 }
 
 /* Of repeated headers the last counts. 0 = not plain. */
-static int scan_headers(const Rules *rules, const uint8_t *bytes, const Record *record, Part *ids, Scan *scan) {
+static int scan_headers(const Rules *rules, const uint8_t *bytes, const Record *record, Part *ids, Part *type,
+                        Scan *scan) {
     const uint8_t *at = bytes + record->headers;
     for (int32_t i = 0; i < record->headers_count; i++) {
         int32_t name_length = read_length(&at);
@@ -94,6 +100,7 @@ static int scan_headers(const Rules *rules, const uint8_t *bytes, const Record *
         if (value.length > 0) at += value.length;
         for (int each = 0; each < rules->ids_count; each++)
             if (is_name(&rules->ids[each], name, name_length)) ids[each] = value;
+        if (rules->type_header.bytes != NULL && is_name(&rules->type_header, name, name_length)) *type = value;
         if (rules->group_header.bytes != NULL && is_name(&rules->group_header, name, name_length)) scan->group = value;
         if (name_length && name[0] == '_') {
             if (is_one_of(rules->special, rules->special_count, name, name_length)) return 0;
@@ -103,17 +110,50 @@ static int scan_headers(const Rules *rules, const uint8_t *bytes, const Record *
     return 1;
 }
 
-static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *record, Scan *scan) {
-    Part ids[NAMES_MAX];
+/* Whether the value of a content type begins as that of CloudEvents in structured mode, in whatever case. A few others pass, too:
+ * these are Python's then. */
+static int is_structured(const Rules *rules, Part type) {
+    if (rules->type_header.bytes == NULL || type.length < rules->type_prefix.length) return 0;
+    for (Py_ssize_t i = 0; i < rules->type_prefix.length; i++)
+        if ((type.bytes[i] | 0x20) != rules->type_prefix.bytes[i]) return 0;
+    return 1;
+}
+
+/* Puts an ID of several parts together, each behind its length, unless one is missing. Room is left for the digest of a value. */
+static void compose(const Rules *rules, Part key, Part value, const Part *headers, Buffer *to, Part *id) {
+    Part parts[NAMES_MAX];
+    size_t whole = 0;
+    for (int i = 0; i < rules->ids_count; i++) {
+        int kind = rules->kinds.bytes[i];
+        parts[i] = kind == FROM_KEY ? key : kind == FROM_VALUE ? value : headers[i];
+        if (parts[i].length <= 0) return;
+        if (kind == FROM_VALUE) parts[i] = (Part){NULL, DIGEST_BYTES};
+        whole += 4 + (size_t)parts[i].length;
+    }
+    if (!buffer_reserve(to, whole)) return;
+    *id = (Part){to->bytes + to->length, (int32_t)whole};
+    for (int i = 0; i < rules->ids_count; i++) {
+        uint8_t length[4];
+        store_be32(length, (uint32_t)parts[i].length);
+        put_bytes(to, length, 4);
+        if (parts[i].bytes != NULL) put_bytes(to, parts[i].bytes, (size_t)parts[i].length);
+        else to->length += DIGEST_BYTES;
+    }
+}
+
+static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *record, Buffer *composed, Scan *scan) {
+    Part ids[NAMES_MAX], type = NOTHING;
     for (int i = 0; i < rules->ids_count; i++) ids[i] = NOTHING;
     *scan = (Scan){.id = NOTHING, .group = NOTHING};
-    if (!scan_headers(rules, bytes, record, ids, scan)) return 0;
+    if (!scan_headers(rules, bytes, record, ids, &type, scan)) return 0;
     Part key = {bytes + record->key, record->key_length}, value = {bytes + record->value, record->value_length};
     if (rules->id_from == FROM_KEY) scan->id = key;
     else if (rules->id_from == FROM_VALUE) scan->id = value;
+    else if (rules->id_from == FROM_PARTS) compose(rules, key, value, ids, composed, &scan->id);
     else
         for (int i = 0; i < rules->ids_count && scan->id.length <= 0; i++) scan->id = ids[i];
     if (scan->id.length == 0) scan->id = NOTHING; /* an empty value is no ID */
+    if (scan->id.length < 0 && (rules->needed || is_structured(rules, type))) return 0;
     if (rules->group_header.bytes == NULL) scan->group = key;
     else if (scan->group.length <= 0) scan->group = (Part){rules->default_group.bytes, (int32_t)rules->default_group.length};
     scan->digest = scan->id.length > ID_BYTES_MAX || (rules->id_from == FROM_VALUE && scan->id.length >= 0);
@@ -122,7 +162,7 @@ static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *r
         return rules->lanes == 1 || home_of(rules, scan->hash) == rules->lane;
     }
     if (rules->lanes == 1 || scan->id.length < 0) return 1;
-    return !scan->digest && home_of(rules, hash_of(rules, scan->id)) == rules->lane;
+    return !scan->digest && !rules->late && home_of(rules, hash_of(rules, scan->id)) == rules->lane;
 }
 
 /* -- verdicts ------------------------------------------------------------------------------------------------- */
@@ -163,6 +203,37 @@ static size_t place_of(const Work *work, const Name *id, size_t hash) {
 static long long known_as(const Work *work, const Name *id, size_t place) {
     if (work->fresh[place]) return work->first + work->fresh[place] - 1;
     return ids_find(work->sequences, id->bytes, (size_t)id->length);
+}
+
+/* Puts the digest of a value into the room that its ID of several parts has for it. */
+static int fill_digest(const Work *work, const Record *record, Part id) {
+    const Rules *rules = &work->rules;
+    uint8_t *at = work->composed.bytes + (id.bytes - work->composed.bytes);
+    for (int i = 0; i < rules->ids_count; at += 4 + load_be32(at), i++) {
+        if (rules->kinds.bytes[i] != FROM_VALUE) continue;
+        Scan whole = {.id = {work->places[record->buffer] + record->value, record->value_length}, .digest = 1};
+        Name bytes;
+        PyObject *digest = encoded_id(rules, &whole, &bytes);
+        if (digest == NULL) return 0;
+        if (bytes.length == 1 + DIGEST_BYTES) memcpy(at + 4, bytes.bytes + 1, DIGEST_BYTES);
+        else PyErr_SetString(PyExc_ValueError, "a digest has another length");
+        Py_DECREF(digest);
+        if (bytes.length != 1 + DIGEST_BYTES) return 0;
+    }
+    return 1;
+}
+
+/* IDs of several parts are where their buffer is now: it moves while it grows. */
+static int settle_composed(Work *work) {
+    const uint8_t *at = work->composed.bytes;
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        Scan *scan = &work->scans[i];
+        if (scan->id.length < 0) continue;
+        scan->id.bytes = at;
+        at += scan->id.length;
+        if (work->rules.late && work->capacity && !fill_digest(work, &work->records->records[i], scan->id)) return 0;
+    }
+    return 1;
 }
 
 /* One after the other, by the running head: as Ring.check(). */
@@ -216,11 +287,13 @@ PyObject *plan(PyObject *module, PyObject *args) {
     PyThreadState *released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
     for (Py_ssize_t i = 0; i < work.count && plain; i++) {
         const Record *record = &work.records->records[i];
-        plain = scan_record(&work.rules, work.places[record->buffer], record, &work.scans[i]);
+        plain = scan_record(&work.rules, work.places[record->buffer], record, &work.composed, &work.scans[i]);
         if (record->timestamp < work.oldest) work.oldest = record->timestamp;
     }
     if (released != NULL) PyEval_RestoreThread(released);
+    if (work.composed.failed) work.failed = 1, plain = 0;
     if (plain) {
+        if (work.rules.id_from == FROM_PARTS && !settle_composed(&work)) goto done;
         if (!judge(&work)) goto done;
         released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
         plain = build_accepted(&work) && build_slots(&work);

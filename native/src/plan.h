@@ -4,9 +4,9 @@
 
 #include "core.h"
 
-enum { FROM_HEADER = 0, FROM_KEY = 1, FROM_VALUE = 2 };
+enum { FROM_HEADER = 0, FROM_KEY = 1, FROM_VALUE = 2, FROM_PARTS = 3 };
 enum { ACCEPTED = 0, DUPLICATE = 1, UNCHECKED = 2 };
-enum { NAMES_MAX = 16, ID_BYTES_MAX = 256 };
+enum { NAMES_MAX = 16, ID_BYTES_MAX = 256, DIGEST_BYTES = 32 };
 /* Of the changelog, see tables/codec.py. */
 enum { KIND_RING = 1, RING_KEY_BYTES = 9, RING_VALUE_BYTES = 29, FORMAT_VERSION = 1 };
 
@@ -27,12 +27,17 @@ typedef struct {
     int id_from;
     Name ids[NAMES_MAX], ours[NAMES_MAX], special[NAMES_MAX];
     int ids_count, ours_count, special_count;
+    Name kinds;        /* of each part of an ID, where it is FROM_PARTS; a part that is no header has an empty name */
+    Name type_header;  /* NULL = no part may be an attribute of CloudEvents */
+    Name type_prefix;  /* of such a record's content type, in lower case */
+    int needed;        /* whether a message without an ID is refused */
+    int late;          /* whether a part is the digest of the value, which takes the interpreter */
     Name group_header; /* NULL = the key is the group */
     Name default_group, source_header, key_header;
     Name sequence_header; /* NULL = accepted records carry no sequence */
     int lane, lanes, homes, targets, crc32;
     Py_ssize_t batch_bytes, bytes_max;
-    PyObject *encode; /* makes the stored form of an ID that is kept as its digest */
+    PyObject *encode; /* makes the stored form of an ID, or of a value, that is kept as its digest */
 } Rules;
 
 /* Records of one input partition, of which a lane may have several. */
@@ -60,6 +65,7 @@ typedef struct {
     int spread;
     const uint8_t **places; /* the bytes of each buffer */
     Scan *scans;
+    Buffer composed; /* IDs of several parts, one behind the other */
     int32_t *fresh; /* hash table: 1 + number of a new ID */
     size_t mask;
     int32_t *owners; /* of each new ID the record that it came with */

@@ -64,14 +64,18 @@ def _compacted(audit: Audit) -> Iterator[str]:
 
 def _meaning(audit: Audit) -> Iterator[str]:
     found = audit.found
+    refused = audit.settings.duplicate_id_missing == "quarantine"
     if not found.with_id:
         keys = audit.settings
-        headers = f"headers {', '.join(keys.duplicate_id_headers)}"
-        where = headers if keys.duplicate_id_from == "header" else keys.duplicate_id_from
-        yield f"No record has an ID (looked for in the {where}): as it is, Ringfence would let everything pass, unchecked."
+        forms = keys.duplicate_id_from
+        where = f"headers {', '.join(keys.duplicate_id_headers)}" if forms == "header" else forms
+        where = where if isinstance(where, str) else f"parts {', '.join(where)}, all of them"
+        then = "put everything into quarantine" if refused else "let everything pass, unchecked"
+        yield f"No record has an ID (looked for in the {where}): as it is, Ringfence would {then}."
         return
     if found.with_id < audit.records:
-        yield f"{_share(audit.records - found.with_id, audit.records)} of the records have no ID: they would pass unchecked."
+        then = "go to quarantine" if refused else "pass unchecked"
+        yield f"{_share(audit.records - found.with_id, audit.records)} of the records have no ID: they would {then}."
     if not found.resends:
         yield (
             f"No ID occurs twice among {found.with_id:,}: nothing says how large the ring must be, so id_cache_size stays "

@@ -25,9 +25,11 @@ def toml(audit: Audit) -> str:
     if audit.configured and audit.configured != audit.topic.name:
         values["input_topic"] = audit.topic.name
     if keys.duplicate_id_from != "header":
-        values["duplicate_id_from"] = keys.duplicate_id_from
+        values["duplicate_id_from"] = keys.duplicate_id_from  # a tuple is a list in JSON
     else:
         values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
+    if keys.duplicate_id_missing != "unchecked":
+        values["duplicate_id_missing"] = keys.duplicate_id_missing
     if keys.group_header:
         values["group_header"] = keys.group_header
     if keys.id_max_age:

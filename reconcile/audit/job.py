@@ -107,7 +107,7 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
         SparkFailedError: Spark failed.
     """
     fit_to(spark, topic.part.offsets)
-    further = request.settings.duplicate_id_from == "header"
+    further = request.settings.duplicate_id_from not in {"key", "value"}
     try:
         with progress(spark, len(STEPS), Console(stderr=True)) as shown:
             others = {name: dialect(other) for name, other in request.others.items()}

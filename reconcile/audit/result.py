@@ -56,7 +56,7 @@ class LaneCount:
 class Resends:
     """Resends by one kind of ID."""
 
-    id_from: str  # header, key or value
+    id_from: str | tuple[str, ...]  # as duplicate_id_from
     with_id: int = 0
     resends: int = 0  # records whose ID occurred before
     cross_lane: int = 0

@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from reconcile.spark import envelopes, hops
+from reconcile.spark import envelopes, hops, id_parts
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
@@ -25,7 +25,7 @@ class Dialect(NamedTuple):
     """How addresses name ID and group. Topics of one dialect share a scan."""
 
     id_headers: tuple[str, ...]
-    id_from: str
+    id_from: str | tuple[str, ...]
     group_header: str
     default_group: str
 
@@ -80,10 +80,10 @@ def header(name: str) -> Column:
 
 def id_of(dialect: Dialect) -> Column:
     """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value. An empty value is not an ID."""
-    if dialect.id_from == "key":
-        return F.when(F.length("key") > 0, F.col("key"))
-    if dialect.id_from == "value":
-        return F.when(F.length("value") > 0, F.unhex(F.sha2("value", 256)))
+    if not isinstance(dialect.id_from, str):
+        return id_parts.composed([id_parts.part(form) for form in dialect.id_from])
+    if dialect.id_from != "header":
+        return id_parts.part(dialect.id_from)
     return F.coalesce(*(F.when(F.length(header(name)) > 0, header(name)) for name in dialect.id_headers))
 
 

@@ -4,13 +4,13 @@ import math
 import re
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
 from ringfence_client.handlers.effects import DONE, Data, Effects, Origin, new_send
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.duplicate_id import DuplicateIds
 
 _OWN_HEADERS: Final = frozenset(
     {wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE}
@@ -102,7 +102,8 @@ class Message:
         key: The key that its producer gave it.
         value: Its value.
         headers: The producer's headers, in order.
-        duplicate_id: Its duplicate ID; None = it has none. Of a part: its own, not that of its transaction.
+        duplicate_id: Its duplicate ID; None = it has none. Of a part: its own, not that of its transaction. An ID of several parts has
+            the length of each before it, in four bytes.
         timestamp: Its producer's, in ms.
         source: ``<topic>/<partition>/<offset>`` of the input; rising within a group as long as its producers use one
             partitioner. Unique with :attr:`part`: all parts of a transaction have the same, which is the transaction's name.
@@ -223,8 +224,7 @@ class MessageFactory:
 
     def __init__(self, address: AddressSettings) -> None:
         self._address = address.name
-        self._id_from = address.duplicate_id_from
-        self._id_headers = address.duplicate_id_headers
+        self._ids = DuplicateIds(address.duplicate_id_from, address.duplicate_id_headers)
 
     def make(
         self,
@@ -253,7 +253,7 @@ class MessageFactory:
             key,
             record.value,
             headers,
-            self._duplicate_id(key, record.value, headers),
+            self._ids.read(headers, key, record.value),
             record.timestamp,
             # Nobody but the workers writes it, but the partition of whoever else does must not stand still.
             source.decode(errors="backslashreplace") if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
@@ -268,21 +268,6 @@ class MessageFactory:
             first_here,
             effects if effects is not None else Effects(),
         )  # fmt: skip
-
-    def _duplicate_id(
-        self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
-    ) -> bytes | None:
-        if self._id_from == "key":
-            return key or None
-        if self._id_from == "value":
-            return blake2b(value, digest_size=32).digest() if value else None
-        for wanted in self._id_headers:
-            for name, found in reversed(headers):
-                if name == wanted:
-                    if found:
-                        return found
-                    break
-        return None
 
 
 def _number(header: bytes | None) -> int | None:

@@ -178,11 +178,9 @@ class Destinations:
         own = send.duplicate_id
         if address is None:
             return send.headers if own is None else [*send.headers, (ID_HEADER, own)]
-        names = address.duplicate_id_headers
+        names = address.id_headers or address.duplicate_id_headers
         if own is None:
-            if address.duplicate_id_from != "header" or any(
-                value and name in names for name, value in send.headers
-            ):
+            if not address.id_headers or any(value and name in names for name, value in send.headers):
                 return send.headers
             own = self.duplicate_id(send.origin, send.number)
             return [*send.headers, (names[0], own)]

@@ -94,12 +94,8 @@ def accepted_record(given: Message, address: AddressSettings, offset: int) -> An
     """Return the record of a message as a worker writes it to the accepted topic."""
     source = given.source if given.source != UNPLACED else f"{address.input_topic}/0/{offset}"
     headers = list(given.headers)
-    names = address.duplicate_id_headers
-    if (
-        given.duplicate_id
-        and address.duplicate_id_from == "header"
-        and not any(name in names for name, _ in headers)
-    ):
+    names = address.id_headers
+    if given.duplicate_id and names and not any(name in names for name, _ in headers):
         headers.append((names[0], given.duplicate_id))
     headers.append((wire_names.HEADER_SOURCE, source.encode()))
     if given.key != given.group:

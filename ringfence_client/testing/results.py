@@ -39,7 +39,7 @@ class SentRecord:
     @classmethod
     def of(cls, record: Any, address: AddressSettings | None) -> "SentRecord":
         """Return a record of the topic of this address, or of no address."""
-        names = (ID_HEADER,) if address is None else address.duplicate_id_headers
+        names = (ID_HEADER,) if address is None else address.id_headers or address.duplicate_id_headers
         last = dict(record.headers)
         found = next((value for name in names if (value := last.get(name))), None)
         return cls(

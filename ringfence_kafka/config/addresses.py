@@ -3,13 +3,14 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeGuard
+from typing import Annotated, Any, Final, Literal, TypeGuard
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ringfence_kafka.config.durations import Seconds
 from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_name
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
@@ -39,8 +40,11 @@ class AddressDefaults(Section):
     """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
     persist_id_cache: bool = True
     """False = the ring is in memory only: forgotten whenever a lane opens: restart, failure, move to another worker."""
-    duplicate_id_from: Literal["header", "key", "value"] = "header"
-    """``value``: the digest of the record's value is its ID, for producers that nobody can change."""
+    duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
+    """``header`` (one of ``duplicate_id_headers``), ``key``, ``value`` (the digest of the record's value), ``header:NAME``,
+    ``value:/json/pointer``, or a list of forms that are the ID only together."""
+    duplicate_id_missing: Literal["unchecked", "quarantine"] = "unchecked"
+    """The fate of a message without an ID, or without a part of it."""
     group_header: str = ""
     """The header that names the group (Qpid: qpid.group_header_key); empty = the record key does."""
     default_group: str = Field(default=DEFAULT_GROUP, min_length=1)
@@ -64,6 +68,14 @@ class AddressDefaults(Section):
                     f"{name!r} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes"
                 )
         return value
+
+    @property
+    def id_headers(self) -> tuple[str, ...]:
+        """Headers of which one alone is the ID; empty = the ID is found in another way."""
+        if self.duplicate_id_from == "header":
+            return self.duplicate_id_headers
+        name = header_name(self.duplicate_id_from)
+        return (name,) if name else ()
 
 
 class AddressSettings(AddressDefaults):

@@ -258,7 +258,7 @@ def _topic_faults(
     ):
         yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"
     for name in bridge.add_headers:
-        if address and name in address.duplicate_id_headers:
+        if address and name in address.id_headers:
             yield (
                 f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
                 "remove it"

@@ -104,7 +104,7 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
         verbs: list[Callable[[], object]] = [
             lambda: _surveyed(other),
             lambda: show.show(other, name, as_json=True),
-            lambda: find.find(other, name, "1", as_json=False),
+            lambda: find.find(other, name, ["1"], as_json=False),
             lambda: clear.clear(other, name),
         ]
         mine = await asyncio.to_thread(_surveyed, lanes.settings)

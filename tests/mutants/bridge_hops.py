@@ -52,8 +52,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/decision/item.py",
-                "(self.resent or self.hop.ids_ignored)",
-                "(self.hop.ids_ignored or (self.resent and self.id is None))",
+                "if self.resent or not self.checks_ids:",
+                "if not self.checks_ids or (self.resent and self.id is None):",
             ),
             Patch(_JUDGING, "        if item.resent:\n", "        if item.resent and item.id is None:\n"),
         ),

@@ -69,6 +69,25 @@ MUTANTS: Final = (
         f"{_VERDICT_TESTS}::test_empty_value_is_no_id",
     ),
     Mutant(
+        "parts-run-together",
+        "Two messages whose parts divide the same text in another way are one, and the second is dropped.",
+        (
+            Patch(
+                "ringfence_kafka/protocol/duplicate_id.py",
+                'b"".join(len(part).to_bytes(4, "big") + part for part in parts)',
+                'b"".join(parts)',
+            ),
+        ),
+        "tests/unit/ringfence_kafka/protocol/test_duplicate_id.py::test_parts_are_apart",
+        (f"{_VERDICT_TESTS}::test_ids_from_parts",),
+    ),
+    Mutant(
+        "missing-id-passes",
+        "A message without an ID is accepted unchecked where the address needs an ID.",
+        (Patch(_PATH, "            self._require_ids(items)\n", "            pass\n"),),
+        f"{_PATH_TESTS}::test_without_an_id_to_quarantine",
+    ),
+    Mutant(
         "accepted-under-its-key",
         "The accepted record's key is not its group: whoever partitions by it tears the group apart.",
         (

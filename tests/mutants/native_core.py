@@ -35,6 +35,19 @@ MUTANTS: Final = (
         native=True,
     ),
     Mutant(
+        "core-takes-an-empty-part",
+        "A producer with an unset field loses all its messages but one for each value of the other parts.",
+        (
+            Patch(
+                _PLAN_C,
+                "        if (parts[i].length <= 0) return;\n",
+                "        if (parts[i].length < 0) return;\n",
+            ),
+        ),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
         "core-reads-aborted-records",
         "What a producer has aborted is accepted.",
         (Patch(_PARSE_C, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),),

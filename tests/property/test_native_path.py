@@ -212,7 +212,21 @@ ids = st.sampled_from(
     [b"1", b"1", b"2", b"2", b"3", b"4", b"5", b"", b"x" * 256, b"x" * 257, None]
 ) | st.binary(max_size=3)
 keys = st.sampled_from([b"a", b"b", b"", b"group-7", b"k" * 63, b"k" * 64, None])
-values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, None])
+values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, b'{"id":"1"}', None])
+id_forms = st.sampled_from(["header", "header", "header", "key", "value"]) | st.sampled_from(
+    [
+        "header:other",
+        "header:ce_id",
+        ["header:_AMQ_DUPL_ID", "key"],
+        ["header:ce_id", "header:_AMQ_DUPL_ID"],
+        ["value", "header:_AMQ_DUPL_ID"],
+        ["key", "value"],
+        "value:/id",
+    ]
+)
+content_types = st.sampled_from(
+    [b"application/cloudevents+json", b"Application/CloudEvents+JSON; charset=UTF-8", b"text/plain"]
+)
 SELDOM = st.integers(0, 7).map(lambda drawn: drawn == 7)
 NAMES = [
     "_AMQ_DUPL_ID",
@@ -223,10 +237,13 @@ NAMES = [
     wire_names.HEADER_SOURCE,
     wire_names.HEADER_KEY,
     wire_names.HEADER_ORIGINAL,
+    "ce_id",
+    "content-type",
 ]
 names = st.sampled_from(NAMES + ["_AMQ_DUPL_ID"] * 6)
 rare = st.sampled_from([wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP, "ä"])
-headers = st.lists(st.tuples(names, ids), max_size=4) | st.tuples(st.tuples(names, ids)).map(list)
+any_headers = st.tuples(names, ids) | st.tuples(st.just("content-type"), content_types)
+headers = st.lists(any_headers, max_size=4) | st.tuples(st.tuples(names, ids)).map(list)
 odd_headers = st.lists(st.tuples(names | rare, ids), max_size=3)
 times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 2**42)
 
@@ -262,7 +279,8 @@ def worlds(draw: st.DrawFn) -> World:
     """Worlds of several sizes, among them sizes at which batches are split and records are too large."""
     address = {
         "id_cache_size": draw(st.sampled_from([0, 1, 2, 5, 1000])),
-        "duplicate_id_from": draw(st.sampled_from(["header", "header", "header", "key", "value"])),
+        "duplicate_id_from": draw(id_forms),
+        "duplicate_id_missing": "quarantine" if draw(SELDOM) else "unchecked",
         **draw(
             st.sampled_from(
                 [{}, {}, {"group_header": "group"}, {"group_header": "group", "default_group": "d"}]
@@ -346,13 +364,24 @@ def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: i
             assert world.by_core(batch) == world.by_python(batch)
 
 
-def test_plain_traffic_is_the_cores() -> None:
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "header",
+        "header:_AMQ_DUPL_ID",
+        ["header:_AMQ_DUPL_ID", "header:trace"],
+        ["header:trace", "key", "header:_AMQ_DUPL_ID"],
+        ["value", "header:_AMQ_DUPL_ID"],
+    ],
+)
+def test_plain_traffic_is_the_cores(forms: Any) -> None:
     """The core handles plain traffic itself: if it fell back to Python, the gain would be lost unnoticed."""
-    world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
+    world = World({"duplicate_id_from": forms}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
     records = [
         Stored(
             index,
             key=b"group-%d" % (index % 10),
+            value=b"v",
             headers=[("_AMQ_DUPL_ID", b"%d" % (index % 900)), ("trace", b"x")],
         )
         for index in range(1_000)
@@ -376,7 +405,7 @@ def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     parsed = parse(encoded, 0, [], lambda _codec, _data: None)
     assert parsed is not None
     batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
-    world.native_path._rules = ()  # type: ignore[assignment]
+    world.native_path._rules = ()
     with patch("agents.batch.native_records.native.core.parse", side_effect=ValueError("planted")):
         read = parse(encoded, 0, [], lambda _codec, _data: None)
 
@@ -402,3 +431,51 @@ def test_more_headers_of_ours_than_16_bits_count() -> None:
     assert core is not None
     assert core == reference
     assert core.outputs[0][3].count(name.encode()) == 1
+
+
+LONG = b"x" * 300
+
+
+@pytest.mark.parametrize(
+    ("headers", "value", "done"),
+    [
+        ([("ce_source", b"/s"), ("ce_id", b"1")], b"v", True),
+        ([("ce_source", LONG), ("ce_id", b"1")], b"v", True),
+        (
+            [("ce_source", b"/s"), ("ce_id", b"1"), ("content-type", b"application/cloudevents+json")],
+            b"v",
+            True,
+        ),
+        ([("content-type", b"application/json")], b"v", True),
+        ([("content-type", b"Application/CloudEvents+json; x")], b'{"source":"/s","id":"1"}', False),
+        ([("ce_id", b"1"), ("content-type", b"application/cloudevents+json")], b'{"source":"/s"}', False),
+    ],
+)
+def test_cloudevents_in_structured_mode_are_pythons(
+    headers: list[tuple[str, bytes | None]], value: bytes, done: bool
+) -> None:
+    """The core leaves a batch to Python if an attribute may be in a value. Otherwise it writes the same."""
+    world = World(
+        {"duplicate_id_from": ["header:ce_source", "header:ce_id"]}, BatchForm(2**20, 0), 2**20, (1, 1), 0
+    )
+    parsed = parse(
+        stored([Stored(0, key=b"g", value=value, headers=headers)]), 0, [], lambda _codec, _data: None
+    )
+    assert parsed is not None
+    batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
+    with patch("time.time", lambda: NOW_S):
+        core, reference = world.by_core(batch), world.by_python(batch)
+
+    assert core == (reference if done else None)
+
+
+@pytest.mark.parametrize("forms", ["header", ["header:a", "key"]])
+def test_messages_without_a_needed_id_are_pythons(forms: Any) -> None:
+    """The core leaves a batch to Python if a message in it goes to quarantine for its missing ID."""
+    for missing, done in (("quarantine", False), ("unchecked", True)):
+        address = {"duplicate_id_from": forms, "duplicate_id_missing": missing}
+        world = World(address, BatchForm(2**20, 0), 2**20, (1, 1), 0)
+        parsed = parse(stored([Stored(0, key=b"g")]), 0, [], lambda _codec, _data: None)
+        assert parsed is not None
+        with patch("time.time", lambda: NOW_S):
+            assert (world.by_core(FetchedBatch("orders", 0, 0, 1, parsed[0], 0)) is not None) is done

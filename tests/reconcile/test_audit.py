@@ -425,6 +425,32 @@ def test_envelopes(lab: Lab) -> None:
     assert document["partitions"][0]["envelopes"] == 5
 
 
+def test_ids_of_several_parts(lab: Lab) -> None:
+    """IDs of several parts, the configuration for them, and what becomes of records without one."""
+    event = b'{"source":"/a","id":"1"}'
+    records = [
+        Sent(None, b"k", b"v", (("ce_source", b"/a"), ("ce_id", b"1"))),
+        Sent(None, b"k", b"v", (("ce_source", b"/b"), ("ce_id", b"1"))),
+        Sent(None, b"k", event, (("content-type", b"application/cloudevents+json"),)),
+        Sent(None, b"k", event),
+    ]
+    topic = lab.topic("parts", 1, [At(0, record) for record in records])
+    forms = ("header:ce_source", "header:ce_id")
+    request = lab.request(topic, duplicate_id_from=forms, duplicate_id_missing="quarantine")
+    audit = job.counted(lab.spark, request, job.asked(request))
+    document: Any = job.audit_document(audit)
+
+    assert (audit.records, audit.found.with_id, audit.found.resends) == (4, 3, 1)
+    assert "25.0 % of the records have no ID: they would go to quarantine." in lab.said(audit)
+    (address,) = tomllib.loads(document["toml"])["addresses"]
+    assert address["duplicate_id_from"] == list(forms)
+    assert address["duplicate_id_missing"] == "quarantine"
+    nothing = lab.request(topic, duplicate_id_from=("header:x", "key"))
+    assert "looked for in the parts header:x, key, all of them" in lab.said(
+        job.counted(lab.spark, nothing, job.asked(nothing))
+    )
+
+
 def test_bridges(lab: Lab) -> None:
     """The audit counts records of bridges and their resends, whatever was confirmed; IDs count as always."""
 

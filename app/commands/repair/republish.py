@@ -121,6 +121,7 @@ class Publisher:
         self._bridged = bridged
         self._home = Partitioner(target.partitions, address.partitioner)
         self._reader = IdReader(address)
+        self._ids_needed = address.duplicate_id_missing == "quarantine"
         self._options = options
         self._size_check = size_check
 
@@ -142,7 +143,13 @@ class Publisher:
                 "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
                 "from, or --force"
             )
-        return ""
+        return self._missing_id(as_read(refused))
+
+    def _missing_id(self, record: Any) -> str:
+        if not self._ids_needed or is_envelope(record):
+            return ""
+        fault = self._reader.fault(record)
+        return f"{fault}: it would come back: have it sent again with an ID, or drop it" if fault else ""
 
     def published(self, refused: Refused) -> Published:
         """Return it with key, value and headers as they were."""

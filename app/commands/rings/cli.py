@@ -33,24 +33,30 @@ def rings_show(settings: Settings, address: str | None, as_json: bool) -> int:
 
 @rings.command("find")
 @click.argument("address")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID...", nargs=-1, required=True)
 @click.option(
     "--of", metavar="OTHER", help="ID is one of address OTHER: a transaction of ADDRESS had a part for it."
 )
 @JSON
 @addresses_option
-def rings_find(settings: Settings, address: str, identifier: str, of: str | None, as_json: bool) -> int:
+def rings_find(
+    settings: Settings, address: str, identifier: tuple[str, ...], of: str | None, as_json: bool
+) -> int:
     """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
 
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
-    that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
+    that begins so. An ID of several parts is given part by part, in the order of duplicate_id_from. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
     from app.commands.rings import find, hop_memory
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
         if of is not None:
             raise click.UsageError("--of is of duplicate IDs; a hop names its source itself: leave it out")
-        return hop_memory.find(settings, bridged, identifier, as_json)
+        if len(identifier) > 1:
+            raise click.UsageError(
+                "a hop is one argument: <bridge>/<ID of its source topic>/<partition>/<offset>"
+            )
+        return hop_memory.find(settings, bridged, identifier[0], as_json)
     return find.find(settings, address, identifier, as_json, of)
 
 

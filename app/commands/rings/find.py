@@ -4,6 +4,8 @@ import asyncio
 import base64
 import binascii
 import json
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -14,6 +16,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol.duplicate_id import composed
 from tables import stored_ids
 
 
@@ -21,43 +24,56 @@ class IdFormatError(RingfenceError):
     """The text of an ID has not the form of its prefix."""
 
 
-def parse_id(text: str) -> bytes:
-    """Return the stored form of an ID: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
+def parse_id(texts: Sequence[str]) -> bytes:
+    """Return the stored form of an ID; each part of one is text, ``hex:…``, ``base64:…``, ``digest:…`` or ``text:…``.
 
     Surrogates stand for bytes of a command line that the locale cannot read.
 
     Raises:
-        IdFormatError: the text has not the form of its prefix.
+        IdFormatError: a text has not the form of its prefix.
     """
+    parts = [_parse_part(text) for text in texts]
+    if len(parts) > 1:
+        return stored_ids.encode_id(composed(parts))
+    digest = texts[0].startswith("digest:")
+    return stored_ids.stored_digest(parts[0]) if digest else stored_ids.encode_id(parts[0])
+
+
+def _parse_part(text: str) -> bytes:
     kind, colon, rest = text.partition(":")
     try:
         match kind if colon else "":
             case "hex":
-                return stored_ids.encode_id(bytes.fromhex(rest))
+                return bytes.fromhex(rest)
             case "base64":
-                return stored_ids.encode_id(base64.b64decode(rest, validate=True))
+                return base64.b64decode(rest, validate=True)
             case "digest":
-                return stored_ids.stored_digest(bytes.fromhex(rest))
+                digest = bytes.fromhex(rest)
+                stored_ids.stored_digest(digest)
+                return digest
             case "text":
-                return stored_ids.encode_id(rest.encode(errors="surrogateescape"))
+                return rest.encode(errors="surrogateescape")
             case _:
-                return stored_ids.encode_id(text.encode(errors="surrogateescape"))
+                return text.encode(errors="surrogateescape")
     except (ValueError, binascii.Error) as error:
         raise IdFormatError(
             f"{text!r} is no {kind} ({error}): fix it, or write text:{text} if the ID itself begins so"
         ) from error
 
 
-def find(settings: Settings, address: str, identifier: str, as_json: bool, of: str | None = None) -> int:
+def find(
+    settings: Settings, address: str, identifier: Sequence[str], as_json: bool, of: str | None = None
+) -> int:
     """Print whether an ID (see :func:`parse_id`) is known, and where its original is. Returns 0 known, 1 not known.
 
-    ``of``: the address that the ID belongs to; None = ``address`` itself.
+    ``identifier`` is the whole ID, or all parts of it; ``of``: the address that the ID belongs to, None = ``address`` itself.
 
     Raises:
-        IdFormatError: the text of the ID has not the form of its prefix.
+        IdFormatError: the text of the ID has not the form of its prefix, or the number of parts is another one.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
-    if encoded_id == stored_ids.encode_id(b""):
+    _require_parts(owner if of is None else settings.configured(of), len(identifier))
+    if "" in identifier or encoded_id == stored_ids.encode_id(b""):
         raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
     if of is not None and settings.configured(of).name != owner.name:
         encoded_id = stored_ids.foreign_id(of, encoded_id)
@@ -77,8 +93,19 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
             f"known  lane {item['lane']}  original {item['source']}  timestamp {moment(int(str(item['timestamp'])))}"
         )
     if not found:
-        click.echo(_not_known(owner, identifier, of))
+        click.echo(_not_known(owner, shlex.join(identifier) if len(identifier) > 1 else identifier[0], of))
     return 0 if found else 1
+
+
+def _require_parts(address: AddressSettings, given: int) -> None:
+    forms = address.duplicate_id_from
+    count = 1 if isinstance(forms, str) else len(forms)
+    if given not in {1, count}:
+        made = f"{count} parts, {', '.join(forms)}" if count > 1 else f"one part, {forms}"
+        raise IdFormatError(
+            f"{given} parts of an ID, and an ID of {address.name} has {made}: give each part, in this order, or the whole ID as "
+            "'ringfence rings show' writes it"
+        )
 
 
 def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str:

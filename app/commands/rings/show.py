@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -47,6 +48,8 @@ class Entry:
     """Time of the original, in milliseconds since the epoch."""
     of: str | None
     """The other address that the ID belongs to, as a transaction had a part for it; None = the ring's own."""
+    parts: list[str]
+    """The parts of an ID that has several, as ``rings find`` takes them; empty = it has one, or is kept as its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +269,9 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
         return None
     source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
     of, _ = stored_ids.of_address(slot.id)
-    return Entry(stored_ids.display_id(slot.id), source, slot.origin.timestamp, of)
+    forms = address.duplicate_id_from
+    parts = [] if isinstance(forms, str) else stored_ids.display_parts(slot.id, len(forms))
+    return Entry(stored_ids.display_id(slot.id), source, slot.origin.timestamp, of, parts)
 
 
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:
@@ -297,4 +302,5 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
 def _shown(entry: Entry | None) -> str:
     if entry is None:
         return ""
-    return entry.id if entry.of is None else f"{entry.id} (of {entry.of})"
+    shown = shlex.join(entry.parts) or entry.id
+    return shown if entry.of is None else f"{shown} (of {entry.of})"

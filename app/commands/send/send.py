@@ -94,7 +94,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
         bytes_max = topic_bytes_max(settings.kafka, found.input_topic)
         sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
         began = time.monotonic()
-        fault = _send_all(stream, sender, composer, found.duplicate_id_headers, name)
+        fault = _send_all(stream, sender, composer, found.id_headers, name)
     if sender.refused is not None:  # of a line before a faulty one
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from agents.decision.envelope_parts import Units
-from agents.decision.ids_and_groups import IdReader
+from agents.decision.ids_and_groups import UNIDENTIFIED, IdReader
 from agents.decision.partitioner import Partitioner
+from agents.rules.lane_rules import as_written
 from app.commands.send.json_lines import Line, PartLine, TransactionLine, check_id
 from ringfence_client.handlers.envelope import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings
@@ -57,14 +58,13 @@ class Composer:
 
     def _message(self, line: Line) -> Outgoing:
         key, headers = _key_and_headers(line, self._address)
-        has_id = any(
-            bool(content) and name in self._address.duplicate_id_headers for name, content in headers
-        )
-        partition = -1
-        if key is None and line.id:
-            # A resend must reach the same lane, or nobody sees that it is one.
-            partition = self._home[line.id.encode()]
-        return Outgoing(key, line.payload, headers, partition, has_id)
+        record = _Unsent(key, line.payload, headers)
+        (own_id,), _, _ = self._reader.ids([record])
+        if own_id is None and self._address.duplicate_id_missing == "quarantine":
+            raise ValueError(f"{self._reader.fault(record)}: give it one; workers would not accept this line")
+        # A resend must reach the same lane, or nobody sees that it is one.
+        partition = self._home[own_id[1:]] if key is None and own_id is not None else -1
+        return Outgoing(key, line.payload, headers, partition, own_id is not None)
 
     def _transaction(self, line: TransactionLine) -> Outgoing:
         """Read the record as a worker does: it must be accepted, and its IDs are those that a worker finds."""
@@ -74,19 +74,21 @@ class Composer:
                 parts.append(self._part(part))
             except ValueError as error:
                 raise ValueError(f"part {number}/{len(line.parts)}: {error}") from error
-        value, own = envelope(parts, line.id, id_header=self._address.duplicate_id_headers[0])
+        value, own = envelope(parts, line.id, id_header=_id_header(line, self._address))
         headers: Headers = [*_encoded(line.headers), *own]
         key = None if line.group is None else line.group.encode()
         record = _Unsent(key, value, headers)
         (own_id,), _, _ = self._reader.ids([record])
         lead = self._units.open(record, own_id).lead
+        if lead is None and self._address.duplicate_id_missing == "quarantine":
+            raise ValueError(f"{UNIDENTIFIED}: give it one; workers would not accept this line")
         partition = self._home[lead[1:]] if key is None and lead is not None else -1
         return Outgoing(key, value, headers, partition, lead is not None)
 
     def _part(self, line: PartLine) -> Part:
         # Of an address that is not listed any rules will do: the whole is refused when it is read.
         address = self._targets.get(line.address or "", self._address)
-        check_id(line, address.duplicate_id_headers)
+        check_id(line, address.id_headers)
         key, headers = _key_and_headers(line, address)
         return Part(line.payload, key, line.address, headers)
 
@@ -97,8 +99,18 @@ def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None
     if address.group_header and key is not None:
         headers.append((address.group_header, key))
     if line.id is not None:
-        headers.append((address.duplicate_id_headers[0], line.id.encode()))
+        headers.append((_id_header(line, address), line.id.encode()))
     return key, headers
+
+
+def _id_header(line: Line | TransactionLine, address: AddressSettings) -> str:
+    """The header that "id" becomes."""
+    if not address.id_headers and line.id:
+        raise ValueError(
+            f"id = {line.id!r} has no effect, as {address.name} has duplicate_id_from = {as_written(address.duplicate_id_from)}: leave it out, "
+            "and give what the ID is made of"
+        )
+    return (address.id_headers or address.duplicate_id_headers)[0]
 
 
 def _encoded(headers: Sequence[tuple[str, str | None]]) -> Headers:

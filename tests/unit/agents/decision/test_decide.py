@@ -1,7 +1,7 @@
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
@@ -631,3 +631,38 @@ def test_id_from_the_key() -> None:
 
     assert outcome.checked.verdicts == [ACCEPTED, DUPLICATE, ACCEPTED, ACCEPTED]
     assert homes(outcome) == [(1, 1), (1, 4)]
+
+
+# -- messages without an ID -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", ["orders", FORWARD])
+def test_without_an_id_to_quarantine(topic: str) -> None:
+    """A message without an ID goes to quarantine if the address says so, wherever its home is; the reason names the part."""
+    path = _path(duplicate_id_from=["header:a", "header:b"], duplicate_id_missing="quarantine")
+    records = [
+        Given(0, HOME, [("a", b"1"), ("b", b"1")]),
+        Given(1, HOME, [("a", b"1")]),
+        Given(2, AWAY, [("b", b"1")]),
+    ]
+    if topic == FORWARD:
+        records = [
+            replace(record, headers=headers_on_the_way(record, b"orders/1/%d" % record.offset))
+            for record in records
+        ]
+    outcome = _decide(path, records, topic=topic)
+
+    assert [item.record.offset for item in outcome.here] == [0]
+    assert outcome.forwarded == []
+    assert [item.reason for item in outcome.quarantined] == [
+        f'no duplicate ID: the header {name} is missing or empty (duplicate_id_missing = "quarantine")'
+        for name in "ba"
+    ]
+
+
+def test_without_an_id_unchecked() -> None:
+    """By default a message that lacks a part of its ID is accepted unchecked."""
+    path = _path(duplicate_id_from=["header:a", "header:b"])
+    outcome = _decide(path, [Given(number, HOME, [("a", b"1")]) for number in range(2)])
+
+    assert outcome.checked.verdicts == [Verdict.UNCHECKED] * 2

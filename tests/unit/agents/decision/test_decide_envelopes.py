@@ -81,11 +81,12 @@ def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: b
 class Lane:
     """Path, ring and emitter of one lane of ``transfers``."""
 
-    def __init__(self, capacity: int = 100) -> None:
+    def __init__(self, capacity: int = 100, **keys: Any) -> None:
+        address = SETTINGS.addresses[0].model_copy(update=keys)
         self.table = Table(capacity)
-        self._path = Path(SETTINGS.addresses[0], HERE, LANES, FORWARD, OTHERS)
+        self._path = Path(address, HERE, LANES, FORWARD, OTHERS)
         self.emitter = Emitter(
-            SETTINGS.addresses[0], FORWARD, Outputs(COUNTS, dict.fromkeys(COUNTS, BYTES_MAX), {}), OTHERS
+            address, FORWARD, Outputs(COUNTS, dict.fromkeys(COUNTS, BYTES_MAX), {}), OTHERS
         )
 
     def decide(
@@ -496,3 +497,20 @@ def test_batches_without_envelopes_are_as_ever() -> None:
 
     assert outcome.checked.owners is None
     assert [item.unit for item in outcome.here] == [None, None]
+
+
+def test_a_transaction_without_any_id() -> None:
+    """If IDs are needed, a transaction without any ID is refused whole. One ID is enough, its own or a part's."""
+    lane = Lane(duplicate_id_missing="quarantine")
+    outcome = lane.decide(
+        envelope(0, part(key="a"), part(key="b"), ID=b"1"),
+        envelope(1, part(key="a"), part("payments", "b", ID="7")),
+        envelope(2, part(key="a"), part(key="b")),
+        Given(3, AT_HOME),
+    )
+
+    assert [item.record.offset for item in outcome.here] == [0, 1]
+    assert [(item.record.offset, item.reason.partition(" (")[0]) for item in outcome.quarantined] == [
+        (2, "no duplicate ID: neither the transaction nor a part of it has one"),
+        (3, "no duplicate ID: the headers _AMQ_DUPL_ID, _HQ_DUPL_ID are missing or empty"),
+    ]

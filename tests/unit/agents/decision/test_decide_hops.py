@@ -479,3 +479,14 @@ def test_ids_of_other_places(place: str) -> None:
     assert lane.verdicts(crossed(0, 7)) == [ACCEPTED]
     assert lane.decide(crossed(1, 7)).judged.known == [True]
     assert lane.decide(crossed(1, 8, 0, AT_HOME, None, IGNORE)).checked.verdicts == [UNCHECKED]
+
+
+def test_ids_that_are_ignored_are_not_needed() -> None:
+    """A message needs no ID if its bridge ignores IDs. Another one is refused if IDs are needed, and its hop is noted."""
+    lane = Lane(duplicate_id_missing="quarantine")
+    outcome = lane.decide(crossed(0, 7, 0, AT_HOME, None, IGNORE), crossed(1, 8))
+    lane.table.apply(outcome)
+
+    assert [item.record.offset for item in outcome.here] == [0]
+    assert [item.record.offset for item in outcome.quarantined] == [1]
+    assert lane.verdicts(crossed(2, 8, 0, AT_HOME, None, IGNORE)) == [DUPLICATE]

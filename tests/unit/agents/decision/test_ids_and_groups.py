@@ -216,3 +216,46 @@ def test_last_header() -> None:
     headers: Headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("c", b"3"), ("c", None)]
 
     assert [last_header(headers, name) for name in "abcd"] == [b"2", b"", None, None]
+
+
+# -- the ID from several parts --------------------------------------------------------------------------------------
+
+
+def test_ids_from_parts() -> None:
+    """Each record has one ID or none, in its stored form; a long one is its digest. Envelopes and hops are found too."""
+    headers: Headers = [("a", b"1"), ("b", b"2")]
+    records = [
+        Given(headers),
+        Given([("a", b"1")]),
+        Given([]),
+        Given([("a", b"1"), ("b", b"x" * 300), ("_RF_TX", b"json/1")]),
+        Given([*headers, ("_RF_BRIDGE_DUPL_ID", b"")]),
+    ]
+    ids, envelopes, crossed = _reader(duplicate_id_from=["header:a", "header:b"]).ids(records)
+
+    one = encode_id(b"\x00\x00\x00\x011\x00\x00\x00\x012")
+    assert ids == [one, None, None, digest_id(b"\x00\x00\x00\x011\x00\x00\x01\x2c" + b"x" * 300), one]
+    assert (envelopes, crossed) == ([3], [4])
+
+
+@pytest.mark.parametrize("name", ["id", "ce_id"])
+def test_ids_from_a_named_header(name: str) -> None:
+    """One header by its name is the same as that header in ``duplicate_id_headers``."""
+    records = [Given([(name, value)]) for value in (b"1", b"", None, b"x" * 300)] + [Given([("x", b"1")])]
+
+    assert (
+        _reader(duplicate_id_from=f"header:{name}").ids(records)
+        == _reader(duplicate_id_headers=[name]).ids(records)
+        == ([encode_id(b"1"), None, None, digest_id(b"x" * 300), None], [], [])
+    )
+
+
+def test_id_from_json() -> None:
+    """An ID in a JSON value is stored as any other."""
+    reader = _reader(duplicate_id_from="value:/id")
+
+    assert reader.ids([Given([], value=b'{"id":"7"}'), Given([], value=b"7"), Given([], value=None)])[0] == [
+        encode_id(b"7"),
+        None,
+        None,
+    ]

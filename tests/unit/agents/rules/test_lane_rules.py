@@ -40,6 +40,7 @@ def _address(**keys: Any) -> AddressSettings:
     [
         {"duplicate_id_from": "value"},
         {"duplicate_id_from": "key"},
+        {"duplicate_id_from": ["header:a", "header:b"]},
         {"duplicate_id_headers": ["b", "a"]},
         {"group_header": "x"},
         {"partitioner": "crc32"},
@@ -59,6 +60,16 @@ def test_what_changes_verdicts_is_a_rule(changed: dict[str, Any]) -> None:
     assert fault is not None
     assert key in fault
     assert "'ringfence rings adopt orders'" in fault
+
+
+def test_a_list_of_forms_is_recorded_as_json_returns_it() -> None:
+    """A lane's record of several forms equals the file's, in the same order."""
+    own = rules_of(_address(duplicate_id_from=["header:a", "header:b"], duplicate_id_missing="quarantine"))
+    turned = rules_of(_address(duplicate_id_from=["header:b", "header:a"]))
+
+    assert json.loads(json.dumps(own)) == own
+    assert rules_of(_address(duplicate_id_from=["key"])) == rules_of(_address(duplicate_id_from="key"))
+    assert 'duplicate_id_from = ["header:a", "header:b"] in' in str(rules_fault("orders", own, turned))
 
 
 def test_what_changes_no_verdict_is_none() -> None:
@@ -193,6 +204,7 @@ async def _rebalancing() -> list[Member]:
     ("before", "after", "forgotten"),
     [
         ({"duplicate_id_from": "key"}, {"duplicate_id_from": "header"}, True),
+        ({"duplicate_id_from": "header:a"}, {"duplicate_id_from": ["header:a", "key"]}, True),
         ({"duplicate_id_headers": ["a"]}, {"duplicate_id_headers": ["b", "a"]}, False),
         ({"duplicate_id_headers": ["a", "b"]}, {"duplicate_id_headers": ["a"]}, True),
         ({"stock: duplicate_id_from": "key"}, {"stock: duplicate_id_from": "value"}, True),

@@ -85,6 +85,15 @@ def test_id_of_key_and_value() -> None:
     assert _made(Fetched(value=None), duplicate_id_from="value").duplicate_id is None
 
 
+def test_id_of_several_parts() -> None:
+    """The ID of several parts is all of them, as it was judged; without one of them there is none."""
+    fetched = Fetched(headers=(("a", b"1"), ("_RF_KEY", b"key")), value=b'{"id":"7"}')
+    forms = ["header:a", "key", "value:/id"]
+
+    assert _made(fetched, duplicate_id_from=forms).duplicate_id == b"\0\0\0\x011\0\0\0\x03key\0\0\0\x017"
+    assert _made(Fetched(value=b'{"id":"7"}'), duplicate_id_from=forms).duplicate_id is None
+
+
 def test_decisions_by_calling() -> None:
     """A decision method raises its exception with the given reason."""
     message = _made(Fetched())

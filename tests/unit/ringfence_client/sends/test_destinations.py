@@ -25,6 +25,8 @@ SETTINGS = validate(
         "addresses": [
             {"name": "orders"},
             {"name": "ledger", "duplicate_id_headers": ["id"]},
+            {"name": "events", "duplicate_id_from": ["header:ce_source", "header:ce_id"]},
+            {"name": "named", "duplicate_id_from": "header:id"},
             {"name": "keyed", "duplicate_id_from": "key"},
             {"name": "crc", "partitioner": "crc32"},
         ],
@@ -36,7 +38,7 @@ class _Cluster(ClusterDouble):
     """Topics, as a test wants them."""
 
     def __init__(self, **config: str) -> None:
-        names = ("ledger", "keyed", "crc", "plain", "orders")
+        names = ("ledger", "events", "named", "keyed", "crc", "plain", "orders")
         self.there = {name: TopicDescription(name, 4, config) for name in names}
         self.refused: frozenset[str] = frozenset()
         self.looks = 0
@@ -258,3 +260,14 @@ async def test_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> 
     assert await found.resolve(healthy.effects)
     assert found.resolve_at_once(sick.effects) is not None
     await found.stop()
+
+
+async def test_ids_of_other_forms() -> None:
+    """A header that alone is the ID is set as any other; an ID of several parts is what the handler makes of them."""
+    found = {}
+    for topic in ("named", "events", "keyed"):
+        origin = message("5", group=b"group")
+        origin.send(topic, b"v", key=b"k", headers={"ce_id": "1"})
+        found[topic] = [name for name, _ in (await _placed(_Cluster(), origin)).headers]
+
+    assert found == {"named": ["ce_id", "id"], "events": ["ce_id"], "keyed": ["ce_id"]}

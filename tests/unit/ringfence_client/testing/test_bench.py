@@ -399,7 +399,7 @@ def test_a_configuration() -> None:
             "app": {"id": "shop"},
             "addresses": [
                 {"name": "orders"},
-                {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_headers": ["id"]},
+                {"name": "ledger", "input_topic": "ledger.in", "duplicate_id_from": "header:id"},
             ],
         }
     )

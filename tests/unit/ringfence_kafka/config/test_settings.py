@@ -81,6 +81,7 @@ def test_defaults() -> None:
             "id_max_age": 0,
             "persist_id_cache": True,
             "duplicate_id_from": "header",
+            "duplicate_id_missing": "unchecked",
             "group_header": "",
             "default_group": "qpid.no-group",
             "partitioner": "murmur2",
@@ -172,6 +173,10 @@ def test_topics_of_other_names() -> None:
         ("id_max_age", 86_400),
         ("persist_id_cache", False),
         ("duplicate_id_from", "key"),
+        ("duplicate_id_from", "header:id"),
+        ("duplicate_id_from", "value:/order/id"),
+        ("duplicate_id_from", "value:/"),
+        ("duplicate_id_missing", "quarantine"),
         ("duplicate_id_from", "value"),
         ("partitioner", "crc32"),
         ("duplicates", "divert"),
@@ -351,6 +356,7 @@ def test_bootstrap_servers(servers: str) -> None:
 
 
 LEAST, MOST = "input should be greater than or equal to", "input should be less than or equal to"
+FORMS = "must be 'header', 'key', 'value', 'header:NAME', 'value:/json/pointer', or a list of these without 'header'"
 IS_NO_TABLE = "input should be a valid dictionary or instance of"
 
 
@@ -375,7 +381,7 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
             "x",
             (
                 "unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, lanes, partitioner, partitions, "
+                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_max_age, lanes, partitioner, partitions, "
                 "persist_id_cache, replication_factor"
             ),
         ),
@@ -415,8 +421,45 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
         ("id_max_age", float("nan"), "input should be a finite number"),
         ("id_max_age", float("inf"), "input should be a finite number"),
         # values that a key does not take
-        ("duplicate_id_from", "body", "must be 'header', 'key' or 'value'"),
-        ("duplicate_id_from", "", "must be 'header', 'key' or 'value'"),
+        ("duplicate_id_from", "body", FORMS),
+        ("duplicate_id_from", "", FORMS),
+        ("duplicate_id_from", 3, FORMS),
+        ("duplicate_id_from", ["key", 3], FORMS),
+        ("duplicate_id_from", "headers:id", FORMS),
+        ("duplicate_id_from", [], "a list has 1 to 8 forms: name those that are unique together"),
+        (
+            "duplicate_id_from",
+            [f"header:{number}" for number in range(9)],
+            "a list has 1 to 8 forms: name those that are unique together",
+        ),
+        (
+            "duplicate_id_from",
+            ["header", "key"],
+            "'header' cannot stand in a list: name each header, as in 'header:ce_id'",
+        ),
+        (
+            "duplicate_id_from",
+            ["header"],
+            "'header' cannot stand in a list: name each header, as in 'header:ce_id'",
+        ),
+        ("duplicate_id_from", ["key", "header:a", "key"], "'key' stands twice: remove one of them"),
+        (
+            "duplicate_id_from",
+            "header:",
+            "'header:' names no header: write the name behind the colon, as in 'header:ce_id'",
+        ),
+        ("duplicate_id_from", "header:_RF_A", "'_RF_A' begins with _RF_, which Ringfence itself writes"),
+        (
+            "duplicate_id_from",
+            "value:id",
+            "'value:id': a JSON pointer begins with /, as in 'value:/order/id'",
+        ),
+        (
+            "duplicate_id_from",
+            "value:/a~2b",
+            "'value:/a~2b': in a JSON pointer ~0 stands for ~ and ~1 for /; escape the ~",
+        ),
+        ("duplicate_id_missing", "drop", "must be 'unchecked' or 'quarantine'"),
         ("partitioner", "random", "must be 'murmur2' or 'crc32'"),
         ("duplicates", "keep", "must be 'drop' or 'divert'"),
         ("duplicates", True, "must be 'drop' or 'divert'"),

@@ -96,6 +96,16 @@ def test_what_came_before_is_left() -> None:
     assert _publisher(force=True).refusal(refused) == ""
 
 
+def test_a_missing_id_would_come_back() -> None:
+    """A record without an ID is left if the address needs one, and published if it does not need one any more."""
+    refused, whole = refused_record(), refused_record(headers=(("a", b"1"),))
+    keys: dict[str, Any] = {"duplicate_id_from": ("header:a", "key"), "duplicate_id_missing": "quarantine"}
+
+    assert "the header a is missing or empty" in _publisher(**keys).refusal(refused)
+    assert _publisher(**keys).refusal(whole) == ""
+    assert _publisher(**{**keys, "duplicate_id_missing": "unchecked"}).refusal(refused) == ""
+
+
 ORDERS, PAYMENTS = validate({"addresses": [{"name": "orders"}, {"name": "payments"}]}).addresses
 FORWARD = "app-orders-forward"
 

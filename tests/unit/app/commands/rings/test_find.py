@@ -1,10 +1,14 @@
 import base64
 from hashlib import blake2b
+from typing import Any
 
 import pytest
 
-from app.commands.rings.find import IdFormatError, parse_id
-from tables.stored_ids import digest_id, display_id, encode_id, foreign_id, of_address
+from app.commands.rings.find import IdFormatError, find, parse_id
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol.duplicate_id import composed
+from tables.stored_ids import digest_id, display_id, display_parts, encode_id, foreign_id, of_address
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ from tables.stored_ids import digest_id, display_id, encode_id, foreign_id, of_a
 )
 def test_forms(text: str, expected: bytes) -> None:
     """Text is the ID itself, unless it begins as one of the other forms; ``text:`` says that it does not."""
-    assert parse_id(text) == encode_id(expected)
+    assert parse_id([text]) == encode_id(expected)
 
 
 @pytest.mark.parametrize("form", ["text", "hex", "base64"])
@@ -44,15 +48,15 @@ def test_long_id(form: str) -> None:
         "base64": "base64:" + base64.b64encode(value).decode(),
     }
 
-    assert parse_id(written[form]) == digest_id(value)
+    assert parse_id([written[form]]) == digest_id(value)
 
 
 def test_digest() -> None:
     """An ID of which only the digest was kept is found by the digest."""
     digest = blake2b(b"some value", digest_size=32).hexdigest()
 
-    assert parse_id(f"digest:{digest}") == digest_id(b"some value")
-    assert parse_id(f"digest:{digest}") != parse_id(f"hex:{digest}")
+    assert parse_id([f"digest:{digest}"]) == digest_id(b"some value")
+    assert parse_id([f"digest:{digest}"]) != parse_id([f"hex:{digest}"])
 
 
 @pytest.mark.parametrize(
@@ -72,12 +76,12 @@ def test_digest() -> None:
 def test_malformed(text: str, kind: str) -> None:
     """A malformed ID is refused with an error that names it, and the suggested way out works."""
     with pytest.raises(IdFormatError) as raised:
-        parse_id(text)
+        parse_id([text])
 
     message = str(raised.value)
     assert message.startswith(f"{text!r} is no {kind} (")
     assert message.endswith(f"): fix it, or write text:{text} if the ID itself begins so")
-    assert parse_id(f"text:{text}") == encode_id(text.encode())
+    assert parse_id([f"text:{text}"]) == encode_id(text.encode())
     assert raised.value.exit_code == 2
 
 
@@ -91,7 +95,7 @@ def test_malformed(text: str, kind: str) -> None:
 )
 def test_what_is_shown_can_be_found(encoded: bytes) -> None:
     """An ID as ``rings show`` writes it is the one that ``rings find`` looks for."""
-    assert parse_id(display_id(encoded)) == encoded
+    assert parse_id([display_id(encoded)]) == encoded
 
 
 @pytest.mark.parametrize(
@@ -102,13 +106,68 @@ def test_ids_of_other_addresses_are_shown_as_their_own(encoded: bytes) -> None:
     stored = foreign_id("payments", encoded)
 
     assert display_id(stored) == display_id(encoded)
-    assert of_address(stored) == ("payments", parse_id(display_id(stored)))
+    assert of_address(stored) == ("payments", parse_id([display_id(stored)]))
 
 
 def test_bytes_that_the_locale_cannot_read() -> None:
     """Bytes that Python passes on as surrogates are the bytes of the ID, and cause no error."""
-    assert parse_id("\udcc3\udcbc") == encode_id("\u00fc".encode())
-    assert parse_id("text:\udcff") == encode_id(b"\xff")
+    assert parse_id(["\udcc3\udcbc"]) == encode_id("\u00fc".encode())
+    assert parse_id(["text:\udcff"]) == encode_id(b"\xff")
     for text in ("hex:\udcff", "base64:\udcff"):
         with pytest.raises(IdFormatError):
-            parse_id(text)
+            parse_id([text])
+
+
+# -- IDs of several parts -------------------------------------------------------------------------------------------
+
+
+def test_parts() -> None:
+    """Several parts, in any form each, are one ID; a digest stands for the value that is a part."""
+    digest = blake2b(b"value", digest_size=32).digest()
+
+    assert parse_id(["/shop", "42"]) == encode_id(composed([b"/shop", b"42"]))
+    assert parse_id(["hex:ff", f"digest:{digest.hex()}"]) == encode_id(composed([b"\xff", digest]))
+    assert parse_id(["x" * 200, "y" * 200]) == digest_id(composed([b"x" * 200, b"y" * 200]))
+
+
+@pytest.mark.parametrize("parts", [[b"/shop", b"42"], [b"hex:7", b"\xff", b" "], [b"\x00\x00\x00\x01", b"a"]])
+def test_shown_parts_can_be_found(parts: list[bytes]) -> None:
+    """The parts that ``rings show`` writes are those that ``rings find`` takes, and so is the whole in one argument."""
+    encoded = encode_id(composed(parts))
+    shown = display_parts(encoded, len(parts))
+
+    assert len(shown) == len(parts)
+    assert parse_id(shown) == parse_id([display_id(encoded)]) == encoded
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        encode_id(composed([b"a", b"b", b"c"])),
+        encode_id(b"plain"),
+        digest_id(b"x"),
+        encode_id(b"\x00\x00\x00\x09ab"),
+    ],
+)
+def test_what_has_not_so_many_parts(encoded: bytes) -> None:
+    """An ID of another number of parts, of another rule, or kept as its digest, is shown as a whole."""
+    assert display_parts(encoded, 2) == []
+
+
+@pytest.mark.parametrize(
+    ("forms", "identifier", "expected"),
+    [
+        (
+            ["header:a", "key"],
+            ["1", "2", "3"],
+            "3 parts of an ID, and an ID of orders has 2 parts, header:a, key",
+        ),
+        ("header", ["1", "2"], "2 parts of an ID, and an ID of orders has one part, header"),
+        (["header:a", "key"], ["1", ""], "an empty ID is the same as none"),
+    ],
+)
+def test_another_number_of_parts(forms: Any, identifier: list[str], expected: str) -> None:
+    """A number of parts that no ID has is refused before any ring is read."""
+    settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
+    with pytest.raises(RingfenceError, match=expected):
+        find(settings, "orders", identifier, as_json=False)

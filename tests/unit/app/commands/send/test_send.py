@@ -14,6 +14,7 @@ from app.commands.send.json_lines import InputError, Line, parse
 from app.commands.send.send_record import Composer, Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol.duplicate_id import composed as composed_id
 from tables.table import LaneTable
 from tests.unit.agents.decision.test_decide import Given, Table
 
@@ -214,6 +215,38 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
 
     assert (record.key, record.partition, record.has_id) == (None, Partitioner(PARTITIONS)[home], True)
     assert (outcome.forwarded, outcome.quarantined, len(outcome.here)) == ([], [], 1)
+
+
+def _composed_by(line: Any, **keys: Any) -> Outgoing:
+    """The record of a line that is sent to an address with these keys."""
+    (address,) = validate({"addresses": [{"name": "orders", **keys}]}).addresses
+    return Composer(address, (), PARTITIONS).compose(parse(json.dumps(line).encode(), address.id_headers))
+
+
+def test_ids_of_several_parts() -> None:
+    """A line without a group goes where its whole ID belongs, so that sent again it meets its original."""
+    forms = ["header:a", "value:/id"]
+    record = _composed_by({"headers": {"a": "1"}, "value": {"id": 7}}, duplicate_id_from=forms)
+    lacking = _composed_by({"headers": {"a": "1"}, "value": {}}, duplicate_id_from=forms)
+
+    assert record.has_id
+    assert record.partition == Partitioner(PARTITIONS)[composed_id([b"1", b"7"])]
+    assert (lacking.partition, lacking.has_id) == (-1, False)
+    assert _composed_by({"id": "x", "value": ""}, duplicate_id_from="header:a").headers == [("a", b"x")]
+
+
+@pytest.mark.parametrize("forms", [["header:a", "key"], "key", "value:/id"])
+def test_an_id_without_effect(forms: Any) -> None:
+    """An ``id`` without effect is refused: the sender would take it for the duplicate ID."""
+    with pytest.raises(ValueError, match=r"id = 'x' has no effect.*leave it out"):
+        _composed_by({"id": "x", "group": "g", "value": {}}, duplicate_id_from=forms)
+
+
+@pytest.mark.parametrize("line", [{"value": 1}, {"parts": [{"value": 1}]}])
+def test_a_missing_id_is_refused(line: Any) -> None:
+    """A line that workers would put into quarantine for its missing ID is not sent."""
+    with pytest.raises(ValueError, match=r"no duplicate ID: .*give it one"):
+        _composed_by(line, duplicate_id_missing="quarantine")
 
 
 def test_transaction_without_any_id() -> None:
