@@ -24,10 +24,10 @@ _UNKNOWN: Final = "UNKNOWN"
 
 @click.command()
 @click.argument("address")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID...", nargs=-1, required=True)
 @JSON
 @addresses_option
-def verdict(settings: Settings, address: str, identifier: str, as_json: bool) -> int:
+def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_json: bool) -> int:
     """What became of the message with ID at ADDRESS? Exit code 1 if it is not known to be accepted.
 
     ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. QUARANTINED names the last
@@ -35,16 +35,17 @@ def verdict(settings: Settings, address: str, identifier: str, as_json: bool) ->
 
     ID is written as for `rings find`.
     """
-    from app.commands.rings.find import parse_id
+    from app.commands.rings.find import parse_id, require_parts
 
     silence_clients()
     owner, encoded_id = settings.configured(address), parse_id(identifier)
+    require_parts(owner, identifier)
     with reading(f"the rings of {owner.name}"):
         found = asyncio.run(_find(settings, owner, encoded_id))
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        _print(found, identifier, owner)
+        _print(found, " ".join(identifier), owner)
     return 0 if found["verdict"] == _ACCEPTED else 1
 
 

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 from ringfence_client.receipts.changelog_records import stored_digest, stored_id
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.duplicate_id import DuplicateIds, Headers
 from ringfence_kafka.protocol.key_hash import key_hash
 
 Content = bytes | str
@@ -37,17 +37,9 @@ class Composer:
     """Composes the records of one address."""
 
     def __init__(self, address: AddressSettings, sender: str) -> None:
-        """``sender``: the name that its messages carry; empty = none.
-
-        Raises:
-            ConfigurationError: the IDs of the address come from elsewhere.
-        """
-        if address.duplicate_id_from not in {"header", "key", "value"}:
-            raise ConfigurationError(
-                f"{address.name} has duplicate_id_from = {address.duplicate_id_from!r}, which an outbox cannot read: send with a plain "
-                "producer, or set 'header', 'key' or 'value'"
-            )
+        """``sender``: the name that its messages carry; empty = none."""
         self._address = address
+        self._ids = DuplicateIds(address.duplicate_id_from, address.duplicate_id_headers)
         self._sender = sender.encode()
 
     def compose(
@@ -73,7 +65,7 @@ class Composer:
         if self._sender:
             written.append((wire_names.HEADER_SENDER, self._sender))
         raw, raw_key = None if value is None else _bytes(value), None if key is None else _bytes(key)
-        found = self._stored_id(raw, raw_key, dict(written))
+        found = self._stored_id(written, raw_key, raw)
         transaction = any(name == wire_names.HEADER_TRANSACTION for name, _ in written)
         if transaction and found is None:
             raise ValueError(
@@ -92,29 +84,20 @@ class Composer:
         return number % partitions
 
     def _id_header(self) -> str:
-        if self._address.duplicate_id_from != "header":
+        if not self._address.id_headers:
+            forms = self._address.duplicate_id_from
+            made = forms if isinstance(forms, str) else ", ".join(forms)
             raise ValueError(
-                f"{self._address.name} takes IDs from the {self._address.duplicate_id_from} of a message: leave duplicate_id out"
+                f"{self._address.name} takes IDs from the {made} of a message: leave duplicate_id out"
             )
-        return self._address.duplicate_id_headers[0]
+        return self._address.id_headers[0]
 
-    def _stored_id(self, value: bytes | None, key: bytes | None, headers: dict[str, bytes]) -> bytes | None:
+    def _stored_id(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
         """Return the ID that a lane finds."""
-        match self._address.duplicate_id_from:
-            case "value":
-                return stored_digest(value) if value else None
-            case "key":
-                found = key
-            case _:
-                found = next(
-                    (
-                        content
-                        for name in self._address.duplicate_id_headers
-                        if (content := headers.get(name))
-                    ),
-                    None,
-                )
-        return stored_id(found) if found else None
+        if self._address.duplicate_id_from == "value":
+            return stored_digest(value) if value else None
+        found = self._ids.read(headers, key, value)
+        return None if found is None else stored_id(found)
 
 
 def _bytes(content: object) -> bytes:

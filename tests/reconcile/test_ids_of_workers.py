@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
@@ -32,6 +33,7 @@ def _message(chance: random.Random) -> Sent:
     return Sent(None, key, b"{}", tuple(headers))
 
 
+@pytest.mark.long
 def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """A run finds nothing wrong in 400 events of seed 7, of which most repeat an earlier one."""
     chance = random.Random(7)

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import binascii
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -72,9 +71,7 @@ def find(
         IdFormatError: the text of the ID has not the form of its prefix, or the number of parts is another one.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
-    _require_parts(owner if of is None else settings.configured(of), len(identifier))
-    if "" in identifier or encoded_id == stored_ids.encode_id(b""):
-        raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
+    require_parts(owner if of is None else settings.configured(of), identifier)
     if of is not None and settings.configured(of).name != owner.name:
         encoded_id = stored_ids.foreign_id(of, encoded_id)
         if of not in owner.transaction_addresses:
@@ -93,12 +90,19 @@ def find(
             f"known  lane {item['lane']}  original {item['source']}  timestamp {moment(int(str(item['timestamp'])))}"
         )
     if not found:
-        click.echo(_not_known(owner, shlex.join(identifier) if len(identifier) > 1 else identifier[0], of))
+        click.echo(_not_known(owner, " ".join(identifier), of))
     return 0 if found else 1
 
 
-def _require_parts(address: AddressSettings, given: int) -> None:
-    forms = address.duplicate_id_from
+def require_parts(address: AddressSettings, identifier: Sequence[str]) -> None:
+    """Make sure that the texts can be the ID of a message: the whole, or all of its parts.
+
+    Raises:
+        IdFormatError: they cannot.
+    """
+    if not all(map(_parse_part, identifier)):
+        raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
+    given, forms = len(identifier), address.duplicate_id_from
     count = 1 if isinstance(forms, str) else len(forms)
     if given not in {1, count}:
         made = f"{count} parts, {', '.join(forms)}" if count > 1 else f"one part, {forms}"

@@ -33,6 +33,9 @@ def compose(keys: dict[str, Any], **given: Any) -> OutgoingMessage:
         ({}, {"duplicate_id": "", "key": "k"}),
         ({"duplicate_id_headers": ["id"]}, {"duplicate_id": "a"}),
         ({"duplicate_id_from": "key"}, {"key": "k"}),
+        ({"duplicate_id_from": "header:id"}, {"duplicate_id": "a"}),
+        ({"duplicate_id_from": ["header:a", "value:/id"]}, {"headers": [("a", "1")], "value": '{"id":7}'}),
+        ({"duplicate_id_from": ["value", "key"]}, {"key": "k"}),
         ({"duplicate_id_from": "value"}, {"key": "k"}),
         ({"duplicate_id_from": "value"}, {"value": None, "key": "k"}),
         ({"group_header": "g"}, {"duplicate_id": "a", "key": "k", "headers": [("g", "1")]}),
@@ -86,10 +89,15 @@ def test_transaction() -> None:
             {"duplicate_id": "a"},
             "from the value of a message: leave duplicate_id out",
         ),
+        (
+            {"duplicate_id_from": ["header:a", "key"]},
+            {"duplicate_id": "a"},
+            "from the header:a, key of a message: leave duplicate_id out",
+        ),
         ({}, {"headers": [("_RF_SOURCE", "a")]}, "Ringfence's own: rename it"),
         ({}, dict(zip(("value", "headers"), envelope([Part("v")]), strict=True)), "no ID of its own"),
     ],
-    ids=["id", "reserved", "transaction"],
+    ids=["id", "parts", "reserved", "transaction"],
 )
 def test_refused(keys: dict[str, Any], given: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
