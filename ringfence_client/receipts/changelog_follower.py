@@ -52,7 +52,9 @@ class ChangelogFollower:
         self._consumer: AIOKafkaConsumer
         self._task: asyncio.Task[None] | None = None
         self._growing = asyncio.Lock()
-        self._fault: Exception | None = None
+        self._fault: Exception | None = OutboxError(
+            "the outbox is not open: use it within 'with' or 'async with'"
+        )
 
     async def start(self, lanes: int) -> None:
         """Begin at the end of each lane's changelog.
@@ -62,6 +64,7 @@ class ChangelogFollower:
         """
         self._consumer = await consumers.connected(self._kafka)
         await self._assign(range(lanes), from_start=False)
+        self._fault = None
         self._task = asyncio.create_task(self._follow(), name=f"follow {self._topic}")
 
     async def stop(self) -> None:
@@ -71,6 +74,11 @@ class ChangelogFollower:
             await internals.end(self._consumer, consumers.STOP_LIMIT_S)
         await asyncio.gather(*(history.stop() for history in self._history.values()))
         self._fail(OutboxError("the outbox is closed: the verdict of what is sent is not known"))
+
+    def require(self) -> None:
+        """Raise the error that keeps verdicts from being read, if there is one."""
+        if self._fault is not None:
+            raise self._fault
 
     @contextlib.contextmanager
     def awaiting(self, lane: int, stored_id: bytes | None) -> Iterator[Awaited]:
@@ -90,8 +98,7 @@ class ChangelogFollower:
 
     async def lane(self, number: int) -> LaneMemory:
         """Return the memory of a lane; one that was added since the start is read from its beginning."""
-        if self._fault is not None:
-            raise self._fault
+        self.require()
         if number not in self._lanes:
             async with self._growing:
                 new = [lane for lane in range(number + 1) if lane not in self._lanes]

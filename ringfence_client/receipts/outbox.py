@@ -138,6 +138,7 @@ class Outbox:
             ValueError: its verdict could not be found.
         """
         message = self._composer.compose(value, duplicate_id, key, headers)
+        self._follower.require()
         place: Place | None = None
         try:
             async with asyncio.timeout(self._timeout):

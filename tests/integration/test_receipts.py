@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError, MissingTopicError
 from tests.support import kafka
 from tests.support.checkout import ROOT
-from tests.support.worker import Running, configure, run_verb, worker
+from tests.support.worker import Running, configure, run_verb, wait_for, worker
 
 APP = "receipts"
 ADDRESSES: list[dict[str, Any]] = [
@@ -270,6 +271,32 @@ async def _reading(reader: AIOKafkaConsumer, arrived: dict[str, float]) -> Async
     finally:
         await cancelled(task)
         await reader.stop()
+
+
+async def test_only_while_it_is_open(running: Running, config: Path) -> None:
+    """Before and after, nothing is sent. A send that waits when it is closed gets an error."""
+    outbox = Outbox(config, "receipts-off")
+    before = kafka.end_offsets(running.bootstrap, "receipts-off", 2)
+    with pytest.raises(OutboxError, match="the outbox is not open"):
+        await outbox.send("v")
+    running.worker.signal(signal.SIGSTOP)
+    try:
+        async with outbox:
+            waiting = asyncio.create_task(outbox.send("v"))
+            await asyncio.to_thread(
+                wait_for,
+                lambda: kafka.end_offsets(running.bootstrap, "receipts-off", 2) != before,
+                lambda: "nothing is sent",
+            )
+        with pytest.raises(OutboxError, match="the outbox is closed"):
+            await waiting
+    finally:
+        running.worker.signal(signal.SIGCONT)
+    after = kafka.end_offsets(running.bootstrap, "receipts-off", 2)
+    with pytest.raises(OutboxError, match="the outbox is closed"):
+        await outbox.send("v")
+
+    assert kafka.end_offsets(running.bootstrap, "receipts-off", 2) == after
 
 
 def test_verdict_by_hand(running: Running, config: Path) -> None:
