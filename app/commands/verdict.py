@@ -62,6 +62,8 @@ def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> 
                 if waiting
                 else "; all of the input is judged"
             )
+            if not (address.persist_id_cache and address.id_cache_size):
+                rest += "; with persist_id_cache = false or id_cache_size = 0 no ID can be found"
             click.echo(
                 f"UNKNOWN  {identifier} in {address.name}: never sent, or overwritten in its ring, or cleared{rest}"
             )

@@ -36,6 +36,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "receipts-memory", "partitions": 2, "persist_id_cache": False},
     {"name": "receipts-off", "partitions": 2, "id_cache_size": 0},
     {"name": "receipts-key", "partitions": 2, "duplicate_id_from": "key", "group_header": "account"},
+    {"name": "receipts-events", "partitions": 2, "duplicate_id_from": ["header:ce_source", "value:/id"]},
     {"name": "receipts-narrow", "partitions": 1},
     {"name": "receipts-other", "partitions": 2},
     {"name": "receipts-units", "partitions": 2, "transaction_addresses": ["receipts-other"]},
@@ -183,6 +184,21 @@ async def test_id_from_the_key(running: Running, config: Path) -> None:
     assert found[1].original == found[0].source
 
 
+async def test_id_of_several_parts(running: Running, config: Path) -> None:
+    """Messages are the same only if all parts of their IDs are; without a part nothing is checked."""
+    async with Outbox(config, "receipts-events") as outbox:
+        found = [
+            await outbox.send(f'{{"id": {number}, "v": {turn}}}', headers=[("ce_source", source)])
+            for turn, (source, number) in enumerate([("/a", 1), ("/a", 1), ("/b", 1), ("/a", 2)])
+        ]
+        partial = await outbox.send("no JSON", headers=[("ce_source", "/a")])
+
+    assert [item.verdict for item in (*found, partial)] == [
+        "ACCEPTED", "DUPLICATE", "ACCEPTED", "ACCEPTED", "UNCHECKED",
+    ]  # fmt: skip
+    assert found[1].original == found[0].source
+
+
 async def test_transactions(running: Running, config: Path) -> None:
     """A transaction has one verdict. A known ID of one of its parts makes all of it a duplicate."""
     async with Outbox(config, "receipts-units") as outbox:
@@ -305,10 +321,8 @@ def test_verdict_by_hand(running: Running, config: Path) -> None:
         accepted = outbox.send("x", duplicate_id="by hand")
         refused = outbox.send("x" * 9_000, duplicate_id="too large")
 
-    def ask(identity: str, *options: str) -> tuple[int, str]:
-        asked = run_verb(
-            "verdict", "receipts-narrow", identity, *options, "--config", str(config), check=False
-        )
+    def ask(identity: str, *options: str, address: str = "receipts-narrow") -> tuple[int, str]:
+        asked = run_verb("verdict", address, identity, *options, "--config", str(config), check=False)
         return asked.returncode, asked.stdout
 
     code, line = ask("by hand")
@@ -319,6 +333,7 @@ def test_verdict_by_hand(running: Running, config: Path) -> None:
     assert line == f"QUARANTINED  {refused.source}  {refused.reason}\n"
     code, line = ask("nobody", "--json")
     assert (code, json.loads(line)) == (1, {"verdict": "UNKNOWN", "waiting": 0})
+    assert ask("a", address="receipts-memory")[1].endswith("no ID can be found\n")
 
 
 def test_the_example(running: Running, config: Path, tmp_path: Path) -> None:
