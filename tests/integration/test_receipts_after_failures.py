@@ -16,7 +16,7 @@ from ringfence_client import Outbox, ReceiptTimeoutError, Verdict
 from tests.support import kafka
 from tests.support.checkout import ROOT
 from tests.support.kafka import Sent
-from tests.support.worker import WorkerProcess, configure, wait_for, worker
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
 SENDER = """
 import sys
@@ -110,6 +110,37 @@ async def test_a_worker_is_killed(bootstrap: str, tmp_path: Path) -> None:
     }
     assert by_verdict[Verdict.ACCEPTED] == accepted
     assert len(accepted) == len(by_verdict[Verdict.DUPLICATE]) == 240
+
+
+@pytest.mark.long
+async def test_topics_that_grow(bootstrap: str, tmp_path: Path) -> None:
+    """An open outbox follows an address to more partitions: what it sends by the old number is forwarded, and gets its receipt."""
+    name = kafka.unique("grown")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    async with Outbox(config, name) as outbox:
+
+        async def send_all() -> list[Any]:
+            sends = (outbox.send("v", duplicate_id=f"{number}", key=f"g{number}") for number in range(40))
+            return await asyncio.gather(*sends)
+
+        with worker(config, name) as process:
+            before = await send_all()
+            await asyncio.to_thread(
+                wait_for, lambda: kafka.consumed(bootstrap, name, name, 2), lambda: "not judged"
+            )
+            await asyncio.to_thread(process.stop)
+        grow = ["topics", "grow", name, "--partitions", "4", "--yes", "--config", str(config)]
+        await asyncio.to_thread(run_verb, *grow)
+        with worker(config, name):
+            after = await send_all()
+            new = [
+                await outbox.send("v", duplicate_id=f"new-{number}", key=f"g{number}") for number in range(20)
+            ]
+    accepted = {item.source for item in kafka.read_all(bootstrap, f"{name}.accepted", 2)}
+
+    assert [item.original for item in after] == [item.source for item in before]
+    assert {item.verdict for item in new} == {Verdict.ACCEPTED}
+    assert {item.source for item in (*before, *new)} == accepted
 
 
 async def test_input_that_is_created_again(bootstrap: str, tmp_path: Path) -> None:
