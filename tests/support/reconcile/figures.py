@@ -58,7 +58,7 @@ def address(name: str, chance: random.Random, *, scale: float = 1.0, faulty: boo
         sum(getattr(moment, key) for moment in moments) for key in ("records", "duplicates", "accepted")
     )
     distances = _distances(duplicates)
-    anomalies = dict.fromkeys(ANOMALIES, 0) | ({"LOST": 2, "CROSS-LANE": 3, "OVERRUN": 41} if faulty else {})
+    anomalies = dict.fromkeys(ANOMALIES, 0) | ({"LOST": 2, "CROSS-LANE": 3, "OVERRUN": 11} if faulty else {})
     findings = [
         finding(item, at, chance, name)
         for item, count in anomalies.items()

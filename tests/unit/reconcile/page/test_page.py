@@ -274,7 +274,7 @@ def test_audit() -> None:
     )
     assert "partitions" not in said.lower()
     assert "The ring of a lane would hold 2,000 IDs" in said
-    assert "41 resends would come too late for it." in said
+    assert "11 resends would come too late for it." in said
     assert "what would be accepted;" in said
     assert "% would be used" in said.replace("\N{NO-BREAK SPACE}", " ")
     assert "Anomalies" not in said
