@@ -227,6 +227,7 @@ def judge(
             unknown=judgement.unknown[name],
             times=judgement.times.get(name),
         )
+        | summary.promise_kept(address, cuts[name], base.summary["addresses"].get(name, {}) if base else {})
         for name, address in addresses.items()
     }
     document: dict[str, Any] = {

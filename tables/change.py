@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from tables.codec import Meta
 from tables.hops import NOTHING, Judged
+from tables.promise import Promise
 from tables.ring import Checked
 
 
@@ -54,3 +55,5 @@ class TableOptions:
     """Definition of ID, group and home, for the meta record."""
     lanes: int = 0
     """``lanes`` of the address, for the meta record."""
+    promise: Promise | None = None
+    """With it, ``capacity`` is ``id_cache_size_max``."""

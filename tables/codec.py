@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple, Self
 from ringfence_kafka.protocol import hop, offset_ranges
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.protocol.offset_ranges import Run
+from tables.promise import Promise
 
 FORMAT_VERSION: Final = 1
 FORMAT_BRIDGED: Final = 2
@@ -116,6 +117,8 @@ class Meta(NamedTuple):
     """The rules that the lane goes by: key of the configuration → value. Empty = no worker has run it, a verb wrote the record."""
     lanes: int = 0
     """``lanes`` of the address: partition p of the input belongs to lane p modulo this. 0 = each partition is a lane."""
+    promise: Promise | None = None
+    """With ``id_min_age``; ``capacity`` is ``id_cache_size_max`` then."""
 
     def next_of(self, topic: str, partition: int) -> int | None:
         """Return the first offset of an input that is not yet processed; None = the lane has not read it."""
@@ -126,7 +129,9 @@ _LANES: Final = frozenset({"lanes", "bridged"})
 """Keys that only format 3 has."""
 _META_KEYS: Final = frozenset(Meta._fields) - _LANES
 _RULES: Final = "rules"
-"""The only key that may be missing: empty rules are not written."""
+_PROMISE: Final = "promise"
+_OPTIONAL: Final = frozenset({_RULES, _PROMISE})
+"""Keys that may be missing: empty values are not written."""
 
 
 def next_key(topic: str, partition: int, lanes: int) -> str:
@@ -305,8 +310,11 @@ def encode_meta(meta: Meta) -> bytes:
         version = FORMAT_BRIDGED if meta.bridged else FORMAT_VERSION
         for key in _LANES:
             del fields[key]
-    if not fields[_RULES]:
-        del fields[_RULES]
+    for key in _OPTIONAL:
+        if not fields[key]:
+            del fields[key]
+    if meta.promise is not None:
+        fields[_PROMISE] = meta.promise._asdict()
     return json.dumps({"format": version, **fields}, separators=(",", ":")).encode()
 
 
@@ -324,10 +332,12 @@ def decode_meta(value: bytes) -> Meta:
                 f"meta record of format {version}; this version reads formats {FORMAT_VERSION} to {FORMAT_LANES}"
             )
         keys = frozenset(Meta._fields) if version == FORMAT_LANES else _META_KEYS
-        if missing := keys - data.keys() - {_RULES}:
+        if missing := keys - data.keys() - _OPTIONAL:
             raise FormatError(f"meta record is damaged: it lacks {', '.join(sorted(missing))}")
         # What a later version adds under the same format may be left unread.
         known = {key: data[key] for key in data.keys() & keys}
+        if known.get(_PROMISE):
+            known[_PROMISE] = Promise(**known[_PROMISE])
         return Meta(**({"bridged": version == FORMAT_BRIDGED} | known))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"meta record is damaged: {error}") from error

@@ -1,10 +1,15 @@
 """The index in RocksDB, for rings too large to keep their IDs in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from tables.codec import Slot
+from tables.promise import leaving
 from tables.rocksdb.store import Store
 from tables.rocksdb.writes import Writes
+
+_LOOKED_UP_AT_ONCE: Final = 50
+"""IDs whose ages are read from RocksDB at once: few leave with one batch."""
 
 
 class StoredIndex:
@@ -26,8 +31,15 @@ class StoredIndex:
         """The latest sequence known for each ID."""
         return self._store.sequences(ids)
 
-    def times(self, sequences: Sequence[int]) -> list[int]:
-        """Record timestamps of live sequences."""
+    def time(self, id_: bytes, sequence: int) -> int:
+        """Record timestamp of a live sequence."""
+        return self._times([sequence])[0]
+
+    def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
+        """As :func:`tables.promise.leaving`."""
+        return leaving(self._times, low, gone, until, before, _LOOKED_UP_AT_ONCE)
+
+    def _times(self, sequences: Sequence[int]) -> list[int]:
         return [0 if slot is None else slot.origin.timestamp for slot in self._find(sequences)]
 
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:

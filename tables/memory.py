@@ -50,7 +50,7 @@ class LaneMemory:
 
     def commit(self, change: Change, position: int) -> None:
         """Take over a committed change."""
-        self.ring.apply(change.checked)
+        self.ring.apply(change.checked, (change.meta.floor, change.meta.promise))
         self.hops.apply(change.judged)
         self.meta, self.position, self.older = change.meta, position, change.meta.older
 

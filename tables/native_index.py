@@ -23,22 +23,22 @@ class NativeIndex:
 
     @classmethod
     def rebuilding(
-        cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int
+        cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int, *, timed: bool
     ) -> "Steps[NativeIndex]":
         """From (sequence, ID, timestamp) in any order; those outside ``low <= sequence < head`` are dead."""
         assert native.core is not None  # noqa: S101 - who chooses this index has looked
-        index = cls(native.core.Ids(capacity, low))
-        order: list[bytes | None] = [None] * (head - low)
+        index = cls(native.core.Ids(capacity, low, timed))
+        order: list[tuple[bytes, int] | None] = [None] * (head - low)
         entries = iter(entries)
         while some := list(islice(entries, STEP)):
-            for sequence, data, _ in some:
+            for sequence, data, time in some:
                 if low <= sequence < head:
-                    order[sequence - low] = data
+                    order[sequence - low] = data, time
             yield
         for begin in range(0, len(order), STEP):
             for number, known in enumerate(order[begin : begin + STEP], low + begin):
                 if known is not None:
-                    index.ids.note(number, [known], low)
+                    index.ids.note(number, [known[0]], low, [known[1]])
             yield
         return index
 
@@ -46,13 +46,20 @@ class NativeIndex:
         """The latest sequence known for each ID."""
         return self.ids.lookup(ids)
 
-    def times(self, sequences: Sequence[int]) -> list[int]:
-        """Not kept."""
-        raise AssertionError(f"timestamps of {len(sequences)} IDs are asked for, and not kept here")
+    def time(self, id_: bytes, sequence: int) -> int:
+        """Record timestamp of a known ID; for rings with a promise."""
+        return self.ids.time(id_)
+
+    def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
+        """As :func:`tables.promise.leaving`; for rings with a promise."""
+        return self.ids.leaving(low, gone, until, before)
 
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
-        self.ids.note(first_sequence, list(ids), low)
+        if self.ids.timed:
+            self.ids.note(first_sequence, list(ids), low, list(times))
+        else:
+            self.ids.note(first_sequence, list(ids), low)
 
     def emptying(self) -> Steps[None]:
         """Let go of all of it, when nobody uses it any more."""
@@ -63,19 +70,28 @@ class NativeIndex:
         return len(self.ids)
 
 
-def empty_index(low: int, capacity: int, *, aged: bool) -> ResidentIndex | NativeIndex:
-    """Return the index of an empty ring; ``aged``: its IDs have a maximum age."""
+def empty_index(
+    low: int, capacity: int, *, aged: bool, promised: bool = False
+) -> ResidentIndex | NativeIndex:
+    """Return the index of an empty ring; ``aged``: its IDs have a maximum age; ``promised``: a minimum age."""
     if native.core is None or aged:
-        return ResidentIndex(low, capacity if aged else 0)
-    return NativeIndex(native.core.Ids(capacity, low))
+        return ResidentIndex(low, capacity if aged or promised else 0)
+    return NativeIndex(native.core.Ids(capacity, low, promised))
 
 
 def rebuilding_index(
-    entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int, *, aged: bool
+    entries: Iterable[tuple[int, bytes, int]],
+    low: int,
+    head: int,
+    capacity: int,
+    *,
+    aged: bool,
+    promised: bool = False,
 ) -> Steps[ResidentIndex | NativeIndex]:
     """As ``rebuilding`` of either."""
     if native.core is None or aged:
-        resident = yield from ResidentIndex.rebuilding(entries, low, head, capacity if aged else 0)
+        times = capacity if aged or promised else 0
+        resident = yield from ResidentIndex.rebuilding(entries, low, head, times)
         return resident
-    index = yield from NativeIndex.rebuilding(entries, low, head, capacity)
+    index = yield from NativeIndex.rebuilding(entries, low, head, capacity, timed=promised)
     return index

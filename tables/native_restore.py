@@ -35,10 +35,10 @@ def dead_below(meta: Meta, capacity: int) -> int:
 class NativeRestore:
     """Of one restore."""
 
-    def __init__(self, capacity: int, store: "Store", known: Meta | None) -> None:
-        """``known``: what the store says of itself."""
+    def __init__(self, capacity: int, store: "Store", known: Meta | None, *, timed: bool = False) -> None:
+        """``known``: what the store says of itself; ``timed``: timestamps are kept, for a promise."""
         assert native.core is not None  # noqa: S101 - who begins it has looked
-        self.ids: Ids = native.core.Ids(capacity, dead_below(known, capacity) if known else 0)
+        self.ids: Ids = native.core.Ids(capacity, dead_below(known, capacity) if known else 0, timed)
         self.pending = 0
         """Records that are to be written."""
         self._store = store
@@ -152,7 +152,7 @@ class NativeRestore:
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
         try:
-            self.ids.note(slot.sequence, [slot.id], self.ids.low)
+            self.ids.note(slot.sequence, [slot.id], self.ids.low, [slot.origin.timestamp])
         except ValueError as error:
             raise IrregularError(str(error)) from error
         self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)

@@ -11,6 +11,7 @@ from ringfence_kafka.concurrency.cooperative import Steps
 from tables import codec
 from tables.codec import Meta
 from tables.native_index import NativeIndex, empty_index, rebuilding_index
+from tables.promise import Promise
 from tables.restore import Restore
 from tables.ring import STEP, Checked, Index, Ring
 
@@ -24,6 +25,7 @@ def making_ring(
     index: Index | None = None,
     *,
     max_age_ms: int = 0,
+    promise: Promise | None = None,
     persistent: bool = True,
 ) -> Steps[Ring]:
     """Return the ring of the changelog, at the configured capacity.
@@ -34,11 +36,14 @@ def making_ring(
     Raises:
         IrregularError: the core has not gathered all of it.
     """
-    meta, aged = restore.meta, max_age_ms > 0
+    meta, aged, promised = restore.meta, max_age_ms > 0, promise is not None
     if meta is None:
-        known = empty_index(0, capacity, aged=aged) if index is None else index
-        return Ring(capacity, index=known, max_age_ms=max_age_ms)
-    ring = Ring(capacity, meta.head, floor_of(meta, capacity, persistent=persistent), index, max_age_ms)
+        known = empty_index(0, capacity, aged=aged, promised=promised) if index is None else index
+        return Ring(capacity, index=known, max_age_ms=max_age_ms, promise=promise)
+    if promise is not None:
+        promise = resumed(promise, meta)
+    floor = floor_of(meta, capacity, persistent=persistent)
+    ring = Ring(capacity, meta.head, floor, index, max_age_ms, promise)
     if index is not None:
         return ring
     if restore.gathering is not None:
@@ -46,8 +51,16 @@ def making_ring(
         ring.index = NativeIndex(restore.gathering.ids)
     else:
         entries = codec.ring_entries(restore.occupants.values())
-        ring.index = yield from rebuilding_index(entries, ring.low, ring.head, capacity, aged=aged)
+        ring.index = yield from rebuilding_index(
+            entries, ring.low, ring.head, capacity, aged=aged, promised=promised
+        )
     return ring
+
+
+def resumed(promise: Promise, meta: Meta) -> Promise:
+    """Return a configured promise, as the lane's last transaction left it."""
+    before = meta.promise
+    return promise if before is None else promise._replace(newest_ms=before.newest_ms, broken=before.broken)
 
 
 def floor_of(meta: Meta, capacity: int, *, persistent: bool) -> int:
@@ -63,13 +76,15 @@ def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
     """Bring a ring in memory up to date with the changelog, by the records behind ``known``.
 
     Returns:
-        Whether that was possible: size and floor are as before, and each newer ID is still there. Else nothing is changed.
+        Whether that was possible: size and floor are as before, and each newer ID is still there. Else nothing is changed. A promise
+        raises the floor.
     """
     meta = restore.meta
     if (
         meta is None
         or restore.cleared
-        or (meta.capacity, meta.floor, meta.persistent) != (known.capacity, known.floor, known.persistent)
+        or (meta.capacity, meta.persistent) != (known.capacity, known.persistent)
+        or (meta.floor < known.floor if ring.promise and meta.promise else meta.floor != known.floor)
         or (ring.capacity, ring.head, ring.floor) != (known.capacity, known.head, known.floor)
     ):
         return False
@@ -86,6 +101,9 @@ def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
         ids, times = [data for data, _ in entries], [time for _, time in entries]
         ring.apply(Checked([], [], ring.head, ids, times))
         yield
+    if ring.promise is not None:
+        promise = resumed(ring.promise, meta)
+        ring.apply(Checked([], [], ring.head, [], []), (max(ring.floor, meta.floor), promise))
     return True
 
 

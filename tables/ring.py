@@ -7,7 +7,9 @@ added twice. Each accepted ID gets the next sequence number; an ID is live iff
     sequence >= max(floor, head - capacity)
 
 which is decided message by message with the running head, also within a batch. Only this comparison counts: it makes slots and index
-entries dead that compaction left behind or that an earlier capacity wrote.
+entries dead that compaction left behind or that an earlier capacity wrote. A ring with a promise (``id_min_age``) has room for
+``id_cache_size_max`` IDs; beyond ``id_cache_size`` of them, only an ID that is young enough for the message counts. IDs that are too old for
+the newest record raise the floor when a batch is applied.
 
 Checking and applying are apart because state follows the commit: :meth:`Ring.check` changes nothing, and
 :meth:`Ring.apply` is called once the transaction that carries the outcome has been committed.
@@ -22,6 +24,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from ringfence_kafka.concurrency.cooperative import Steps, emptying
 from ringfence_kafka.errors import require
+from tables.promise import AGED_AT_ONCE, Promise, leaving
 
 STEP: Final = 1_000
 """IDs that are worked on at once where a million of them would hold up others."""
@@ -59,8 +62,12 @@ class Index(Protocol):
         """The latest sequence known for each ID, dead or alive; None = unknown."""
         ...
 
-    def times(self, sequences: Sequence[int]) -> list[int]:
-        """Record timestamps of live sequences, milliseconds; asked for only where IDs have a maximum age."""
+    def time(self, id_: bytes, sequence: int) -> int:
+        """Record timestamp of a known ID with its sequence, milliseconds; asked for only where ages count."""
+        ...
+
+    def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
+        """As :func:`tables.promise.leaving`."""
         ...
 
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
@@ -113,10 +120,16 @@ class ResidentIndex:
         get = self._sequences.get
         return [get(id_) for id_ in ids]
 
-    def times(self, sequences: Sequence[int]) -> list[int]:
-        """Record timestamps of live sequences."""
+    def time(self, id_: bytes, sequence: int) -> int:
+        """Record timestamp of a live sequence."""
+        return self._times[sequence % len(self._times)]
+
+    def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
+        """As :func:`tables.promise.leaving`."""
         times = self._times
-        return [times[sequence % len(times)] for sequence in sequences]
+        return leaving(
+            lambda some: [times[sequence % len(times)] for sequence in some], low, gone, until, before, STEP
+        )
 
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
@@ -147,18 +160,27 @@ class Ring:
     """Verdicts for one lane."""
 
     def __init__(
-        self, capacity: int, head: int = 0, floor: int = 0, index: Index | None = None, max_age_ms: int = 0
+        self,
+        capacity: int,
+        head: int = 0,
+        floor: int = 0,
+        index: Index | None = None,
+        max_age_ms: int = 0,
+        promise: Promise | None = None,
     ) -> None:
         """Capacity in IDs, 0 = off; ``index`` must know all live IDs of the given head and floor.
 
-        An ID older than ``max_age_ms``, by the timestamps of the two records, no longer counts; 0 = no limit.
+        An ID older than ``max_age_ms``, by the timestamps of the two records, no longer counts; 0 = no limit. With a promise, ``capacity``
+        is ``id_cache_size_max``.
         """
         self.capacity = capacity
         self.head = head
         self.floor = floor
         self.max_age_ms = max_age_ms
+        self.promise = promise
+        self._timed = bool(max_age_ms or promise)
         self.index: Index = (
-            index if index is not None else ResidentIndex(self.low, capacity if max_age_ms else 0)
+            index if index is not None else ResidentIndex(self.low, capacity if self._timed else 0)
         )
 
     @property
@@ -196,7 +218,7 @@ class Ring:
                 sequence is not None
                 and sequence >= head - capacity
                 and sequence >= floor
-                and not (self.max_age_ms and self._too_old(sequence, time, new_times))
+                and not (self._timed and self._too_old(id_, sequence, head, time, new_times))
             ):
                 verdicts.append(duplicate)
                 originals.append(sequence)
@@ -226,7 +248,7 @@ class Ring:
             original = None
             for each in unit:
                 sequence = fresh.get(each, stored[each])
-                if sequence is not None and self._live(sequence, head, time, checked.new_times):
+                if sequence is not None and self._live(each, sequence, head, time, checked.new_times):
                     original = sequence
                     break
             checked.originals.append(original)
@@ -241,22 +263,45 @@ class Ring:
                 owners.append(number)
         return checked
 
-    def _live(self, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
+    def _live(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
         """Whether a known ID still counts for a message of this time."""
         return (
             sequence >= head - self.capacity
             and sequence >= self.floor
-            and not (self.max_age_ms and self._too_old(sequence, time, new_times))
+            and not (self._timed and self._too_old(id_, sequence, head, time, new_times))
         )
 
-    def _too_old(self, sequence: int, time: int, new_times: Sequence[int]) -> bool:
+    def _too_old(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
         """Whether the original of a live sequence lies further back than IDs count."""
         fresh = sequence - self.head
-        original = new_times[fresh] if fresh >= 0 else self.index.times([sequence])[0]
-        return time - original > self.max_age_ms
+        age = time - (new_times[fresh] if fresh >= 0 else self.index.time(id_, sequence))
+        if self.max_age_ms and age > self.max_age_ms:
+            return True
+        promise = self.promise
+        return promise is not None and sequence < head - promise.size and age > promise.min_age_ms
 
-    def apply(self, checked: Checked) -> None:
+    def aged(self, new_times: Sequence[int]) -> tuple[int, Promise | None]:
+        """Return floor and promise as new IDs with these record timestamps leave them. Changes nothing."""
+        promise = self.promise
+        if promise is None:
+            return self.floor, None
+        head, low = self.head + len(new_times), self.low
+        newest = max([promise.newest_ms, *new_times])
+        before = newest - promise.min_age_ms
+        full = head - self.capacity
+        gone = min(max(full, low), self.head)
+        most = gone + AGED_AT_ONCE + len(new_times)
+        until = max(gone, min(head - promise.size, self.head, most))
+        broken, floor = self.index.leaving(low, gone, until, before)
+        broken += sum(time >= before for time in new_times[: max(0, full - self.head)])
+        if broken and floor == gone:
+            floor = self.floor  # it shows that the oldest ID is young
+        return max(self.floor, floor), promise._replace(newest_ms=newest, broken=promise.broken + broken)
+
+    def apply(self, checked: Checked, aged: tuple[int, Promise | None] | None = None) -> None:
         """Make the outcome part of the ring, after its transaction was committed.
+
+        ``aged``: the result of :meth:`aged` for it, if it is there already.
 
         Raises:
             InvariantError: the ring moved since the check, though a lane is serial.
@@ -268,5 +313,7 @@ class Ring:
             "the head is",
             self.head,
         )
+        if self.promise is not None:
+            self.floor, self.promise = self.aged(checked.new_times) if aged is None else aged
         self.head += len(checked.new_ids)
         self.index.add(checked.first_sequence, checked.new_ids, checked.new_times, self.low)

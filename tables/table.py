@@ -17,13 +17,14 @@ from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
-from tables.lane_store import LaneStore
 from tables.native_index import NativeIndex
+from tables.promise import Coverage, coverage
 from tables.resize import collect_garbage
 from tables.restore import ChangelogBounds
 from tables.ring import Checked, Ring
 from tables.rocksdb import chunks
 from tables.rocksdb.errors import DamagedStoreError
+from tables.rocksdb.lane_store import LaneStore
 from tables.rocksdb.store import StoredState
 from tables.rocksdb.writes import Writes
 from tables.table_restore import ChangelogPartition, TableRestore
@@ -172,15 +173,25 @@ class LaneTable:
         ring = self.ring
         if len(ring) < 2:
             return None
+        oldest, newest = map(self._timestamp, (ring.low, ring.head - 1))
+        return None if oldest is None or newest is None else (newest - oldest) / 1000
+
+    def coverage(self) -> Coverage | None:
+        """Return whether the ring holds its promise; None = it has none, or RocksDB is unreadable."""
+        ring = self.ring
+        if ring.promise is None:
+            return None
+        oldest = self._timestamp(ring.low) if len(ring) else None
+        if len(ring) and oldest is None:
+            return None
+        return coverage(ring.promise, ring.capacity, ring.head, ring.floor, oldest)
+
+    def _timestamp(self, sequence: int) -> int | None:
         try:
-            oldest, newest = self.find([ring.low, ring.head - 1])
+            slot = self.find([sequence])[0]
         except (DamagedStoreError, FormatError, PrerequisiteError):
             return None
-        return (
-            None
-            if oldest is None or newest is None
-            else (newest.origin.timestamp - oldest.origin.timestamp) / 1000
-        )
+        return None if slot is None else slot.origin.timestamp
 
     def record(
         self,
@@ -213,11 +224,12 @@ class LaneTable:
         """The same for ring records that are there already."""
         ring, memory, options = self.ring, self._restore.memory, self.options
         head = ring.head + len(checked.new_ids)
-        older, removed = collect_garbage(memory.older, max(ring.floor, head - ring.capacity))
+        floor, promise = ring.aged(checked.new_times)
+        older, removed = collect_garbage(memory.older, max(floor, head - ring.capacity))
         meta = Meta(
             capacity=ring.capacity,
             head=head,
-            floor=ring.floor,
+            floor=floor,
             next_offsets=dict(next_offsets),
             partition_counts=dict(partition_counts),
             incarnation=memory.incarnation,
@@ -230,6 +242,7 @@ class LaneTable:
             max_age_ms=options.max_age_ms,
             rules={**(memory.meta.rules if memory.meta else {}), **options.rules},
             lanes=options.lanes,
+            promise=promise,
         )
         return Change(
             checked, slots, removed, meta, judged, changelog_records(judged) if judged.changed else ()
@@ -275,7 +288,8 @@ class LaneTable:
             if not self.options.persistent:
                 return
             if stored_index is not None:
-                live_from = None if self.options.max_age_ms else self.ring.low
+                options = self.options
+                live_from = None if options.max_age_ms or options.promise else self.ring.low
                 stored_index.persist(writes, checked.first_sequence, checked.new_ids, live_from)
             self._put_slots(writes, change)
             writes.put_hops(change.hops)

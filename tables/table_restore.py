@@ -15,7 +15,6 @@ from tables.change import Restored, TableOptions
 from tables.codec import FormatError, Meta, Slot
 from tables.hops import HopMemory
 from tables.index import StoredIndex
-from tables.lane_store import LaneStore
 from tables.memory import LaneMemory
 from tables.native_index import NativeIndex
 from tables.native_restore import IrregularError, NativeRestore
@@ -23,6 +22,7 @@ from tables.resize import making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, require_own, trusted_start
 from tables.ring import ResidentIndex, Ring
 from tables.rocksdb.errors import DamagedStoreError, UntrustedError
+from tables.rocksdb.lane_store import LaneStore
 from tables.rocksdb.store import Store, StoredState
 
 log: Final = logging.getLogger("ringfence.table")
@@ -159,7 +159,8 @@ class TableRestore:
         if native.core is None or not self._resident or not options.persistent or options.max_age_ms:
             return None
         state = store.state()
-        return NativeRestore(options.capacity, store, state.meta if state else None)
+        known = state.meta if state else None
+        return NativeRestore(options.capacity, store, known, timed=options.promise is not None)
 
     async def _take_over(self, store: Store, restore: Restore) -> None:
         """Make what was restored the memory, at the configured capacity."""
@@ -171,6 +172,7 @@ class TableRestore:
                 restore,
                 stored_index,
                 max_age_ms=options.max_age_ms,
+                promise=options.promise,
                 persistent=options.persistent,
             )
         )

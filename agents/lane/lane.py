@@ -35,6 +35,7 @@ from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.ownership.partition_state import Action, NotOwnerError
 from ringfence_kafka.ownership.partition_task import PartitionTask
 from ringfence_kafka.producer.transactional import FencedError
+from tables.promise import Coverage
 from tables.rocksdb.errors import StateFolderError
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -114,6 +115,10 @@ class Lane(PartitionTask[Ownership, Opened]):
     def seconds_covered(self) -> float | None:
         """How far back the ring reaches; None while the lane is not open, or knows fewer than two IDs."""
         return self._opening.table.seconds_covered() if self._opened is not None else None
+
+    def coverage(self) -> Coverage | None:
+        """Return whether the ring holds its promise; None while the lane is not open, or has none."""
+        return self._opening.table.coverage() if self._opened is not None else None
 
     @property
     def opening(self) -> Opening:

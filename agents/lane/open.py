@@ -286,9 +286,9 @@ class Opening:
     ) -> None:
         """Write down that the ring knows less from here on, before anything is decided by it."""
         meta, address = self.table.meta, self.address
-        size = self.limits.id_cache_size
+        size = self.limits.capacity
         event = journal.opening_event(meta, size, persistent=self.limits.persist_id_cache)
-        if event is None and size != address.id_cache_size:
+        if event is None and size != address.ring_capacity:
             # The reconciliation run has a file too: it must not take that file's size for this ring's.
             event = journal.RingEvent.RESIZED
         if meta is None or event is None:

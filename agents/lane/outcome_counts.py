@@ -1,5 +1,7 @@
-"""Counts what became of the records of a lane's transactions."""
+"""Counts what became of the records of a lane's transactions, and of its promise in time."""
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,7 +13,13 @@ from agents.decision.frequent_ids import FrequentIds
 from agents.decision.ids_and_groups import IdReader, is_envelope
 from agents.lane.forwarding_hint import ForwardingHint
 from agents.lane.open import Opening
+from ringfence_kafka.config.durations import duration_text
+from ringfence_kafka.wording import counted
+from tables.promise import Coverage, Promise
 from tables.ring import Verdict
+from tables.table import LaneTable
+
+log: Final = logging.getLogger("ringfence.lane")
 
 Observe = Callable[[float, Sequence[int]], None]
 """Called after each transaction with its seconds, and with the number of parts of each envelope that was accepted in it."""
@@ -21,6 +29,8 @@ _COUNTED_AS: Final = {
     Verdict.DUPLICATE: "transactions_duplicates",
     Verdict.UNCHECKED: "transactions_unchecked",
 }
+AGAIN_S: Final = 60.0
+"""Between two lines about IDs that left too early."""
 
 
 class OutcomeCounts:
@@ -86,3 +96,44 @@ class OutcomeCounts:
                 sizes.append(len(item.unit.addresses))
         self._counts.update(+found)
         return sizes
+
+
+class CoverageLog:
+    """The promise of one lane, over all its openings."""
+
+    def __init__(self, name: str, counts: Counter[str]) -> None:
+        """``counts`` is the lane's and is counted on."""
+        self._name = name
+        self._counts = counts
+        self._unsaid = 0
+        """IDs that left too early without a line."""
+        self._say_at = 0.0
+
+    def note(self, before: Promise | None, table: LaneTable) -> None:
+        """Count and log what a transaction did to the promise that the ring had before."""
+        after = table.ring.promise
+        if before is None or after is None or not (after.broken > before.broken or self._unsaid):
+            return
+        self._counts["coverage_broken"] += after.broken - before.broken
+        self._unsaid += after.broken - before.broken
+        now = time.monotonic()
+        if now < self._say_at:
+            return
+        coverage = table.coverage()
+        if coverage is not None and self._unsaid:
+            log.warning("lane %s: %s", self._name, broken_text(coverage, self._unsaid, table.ring.capacity))
+            self._unsaid, self._say_at = 0, now + AGAIN_S
+
+
+def broken_text(coverage: Coverage, count: int, capacity: int) -> str:
+    """Return what it means that IDs left too early, and the way out."""
+    age = duration_text(coverage.promise.min_age_ms / 1000)
+    text = (
+        f"{counted(count, 'ID')} younger than id_min_age = {age} left its ring, which has room for id_cache_size_max = {capacity:,} and reaches back "
+        f"{duration_text(coverage.covered_ms // 1000)}: a message that comes again after that is accepted again"
+    )
+    if coverage.holds:
+        return f"{text}. The ring keeps the promise again"
+    return (
+        f"{text}. At this rate id_cache_size_max = {coverage.enough} would be enough: set it for all workers"
+    )

@@ -23,7 +23,7 @@ from agents.lane.batch_split import BatchSplit
 from agents.lane.cursor import next_offsets
 from agents.lane.errors import QUESTION_LIMIT_S, TopicChangedError, require_sizes
 from agents.lane.open import Opened, Opening
-from agents.lane.outcome_counts import Observe, OutcomeCounts
+from agents.lane.outcome_counts import CoverageLog, Observe, OutcomeCounts
 from agents.lane.tracing import batch_span
 from agents.output.changelog import changelog_batches
 from agents.output.topic_batches import TooLargeError
@@ -65,6 +65,7 @@ class Transactions:
         self._opening = opening
         self._counts = counts
         self._outcomes = OutcomeCounts(opening, counts, observe)
+        self._coverage = CoverageLog(opening.name, counts)
         self._marked: dict[tuple[str, int], float] = {}
         """Output partitions that this opening wrote to: when last, by the monotonic clock."""
         self._marked_by: Opened | None = None
@@ -182,7 +183,9 @@ class Transactions:
         await reach("after-commit", self._name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
         await reach("before-store", self._name)
+        promise = table.ring.promise
         table.apply(opened.epoch, change, position)
+        self._coverage.note(promise, table)
         await reach("after-store", self._name)
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)

@@ -109,11 +109,12 @@ class NativePath:
             for batch, records in due
         ]
         ring = table.ring
+        promise = () if ring.promise is None else ring.promise[:2]
         spread = self._emitter.next_spread % self._targets
         now = int(time.time() * 1000)
         try:
             found = core.plan(
-                those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now
+                those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now, *promise
             )
         except Exception:
             log.exception(
@@ -123,10 +124,10 @@ class NativePath:
             return None
         if found is None:
             return None
-        verdicts, new_ids, accepted, state, slots, oldest = found
+        verdicts, new_ids, accepted, state, slots, oldest, new_times = found
         self._emitter.count_batch()
         # Bytes of the verdicts' numbers: they are only counted.
-        checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, [])
+        checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, new_times)
         return Plan(
             Outcome(checked, ends=[batch.end for batch, _ in due]),
             self._outgoing(accepted, oldest),

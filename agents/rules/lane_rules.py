@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
+from tables.promise import Promise
 
 Rules = Mapping[str, Any]
 """Key of the configuration → value, as JSON gives it back. A key of a target address is written ``<address>: <key>``."""
@@ -25,6 +26,20 @@ class Limits(NamedTuple):
     id_max_age: float
     """Seconds; 0 = no limit."""
     persist_id_cache: bool
+    id_min_age: float = 0
+    """Seconds; 0 = no promise."""
+    id_cache_size_max: int = 0
+    """IDs; 0 = no promise."""
+
+    @property
+    def capacity(self) -> int:
+        """IDs that the ring has room for."""
+        return self.id_cache_size_max or self.id_cache_size
+
+    @property
+    def promise(self) -> Promise | None:
+        """The promise of ``id_min_age``, before anything came; None = there is none."""
+        return Promise(self.id_cache_size, round(self.id_min_age * 1000)) if self.id_min_age else None
 
 
 def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) -> dict[str, Any]:
@@ -52,13 +67,21 @@ def _own_rules(address: AddressSettings) -> dict[str, Any]:
 
 def limits_of(address: AddressSettings) -> Limits:
     """Return the limits that a configuration states."""
-    age = round(address.id_max_age * 1000) / 1000  # as the record has it, in whole milliseconds
-    return Limits(address.id_cache_size, age, address.persist_id_cache)
+    # As the record has them, in whole milliseconds.
+    most, least = (round(age * 1000) / 1000 for age in (address.id_max_age, address.id_min_age))
+    return Limits(address.id_cache_size, most, address.persist_id_cache, least, address.id_cache_size_max)
 
 
 def recorded_limits(meta: Meta) -> Limits:
     """Return the limits that a lane's last transaction recorded."""
-    return Limits(meta.capacity, meta.max_age_ms / 1000, meta.persistent)
+    return limits_in_force(meta.capacity, meta.max_age_ms, meta.promise, meta.persistent)
+
+
+def limits_in_force(capacity: int, max_age_ms: int, promise: Promise | None, persistent: bool) -> Limits:
+    """Return the limits of a ring."""
+    if promise is None:
+        return Limits(capacity, max_age_ms / 1000, persistent)
+    return Limits(promise.size, max_age_ms / 1000, persistent, promise.min_age_ms / 1000, capacity)
 
 
 def shown(limits: Limits) -> str:

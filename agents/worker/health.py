@@ -124,6 +124,7 @@ class WorkerHealth:
                 "size": len(table.ring),
                 "capacity": table.ring.capacity,
                 "seconds_covered": lane.seconds_covered(),
+                **({"promise": coverage.report()} if (coverage := lane.coverage()) else {}),
             },
             **lane.counts,
             **({"frequent_id": _shown(frequent)} if (frequent := lane.transactions.frequent_id) else {}),

@@ -177,7 +177,7 @@ class Lanes:
     def _ids_in_memory(self) -> int:
         """Return the capacity of all rings whose files are in memory."""
         openings = (lane.opening for lane in self._lanes.values())
-        return sum(opening.limits.id_cache_size for opening in openings if opening.table.in_memory)
+        return sum(opening.limits.capacity for opening in openings if opening.table.in_memory)
 
     async def look_at_limits(self) -> None:
         """Ask whether live workers agree; rings that keep recorded limits take over what all state."""

@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "fenced": "Times a lane lost its transactional ID to another owner.",
     "retries": "Times a lane opened again after a failure.",
     "transactions_quarantined": "Envelopes refused for good, each with all its parts.",
+    "coverage_broken": "IDs that left a full ring while they were younger than id_min_age.",
     "gap_records": "Input records that retention deleted before they were processed.",
 }
 _VERDICTS: Final = ("accepted", "duplicates", "unchecked")

@@ -239,6 +239,17 @@ static Batch *in_order(Work *work) {
     return ordered;
 }
 
+/* Timestamps of the new IDs; none without a minimum age: nobody asks for them. */
+static PyObject *new_times(const Work *work) {
+    PyObject *times = PyList_New(0);
+    for (int32_t i = 0; i < work->ids_count && work->min_age >= 0 && times != NULL; i++) {
+        PyObject *time = PyLong_FromLongLong(work->records->records[work->owners[i]].timestamp);
+        if (time == NULL || PyList_Append(times, time) < 0) Py_CLEAR(times);
+        Py_XDECREF(time);
+    }
+    return times;
+}
+
 PyObject *work_result(Work *work) {
     Batch *ordered = in_order(work);
     if (ordered == NULL) return PyErr_NoMemory();
@@ -246,13 +257,13 @@ PyObject *work_result(Work *work) {
     free(ordered);
     PyObject *slots = batch_list(work->slots, work->slots_count);
     PyObject *chunk = PyBytes_FromStringAndSize((const char *)work->chunk.bytes, (Py_ssize_t)work->chunk.length);
-    PyObject *verdicts = PyBytes_FromStringAndSize(NULL, work->count);
+    PyObject *verdicts = PyBytes_FromStringAndSize(NULL, work->count), *times = new_times(work);
     PyObject *result = NULL;
-    if (accepted != NULL && slots != NULL && chunk != NULL && verdicts != NULL) {
+    if (accepted != NULL && slots != NULL && chunk != NULL && verdicts != NULL && times != NULL) {
         char *to = PyBytes_AsString(verdicts);
         for (Py_ssize_t i = 0; i < work->count; i++) to[i] = (char)work->scans[i].verdict;
-        result = Py_BuildValue("OOOOOL", verdicts, work->new_ids, accepted, slots, chunk, (long long)work->oldest);
+        result = Py_BuildValue("OOOOOLO", verdicts, work->new_ids, accepted, slots, chunk, (long long)work->oldest, times);
     }
-    Py_XDECREF(accepted), Py_XDECREF(slots), Py_XDECREF(chunk), Py_XDECREF(verdicts);
+    Py_XDECREF(accepted), Py_XDECREF(slots), Py_XDECREF(chunk), Py_XDECREF(verdicts), Py_XDECREF(times);
     return result;
 }

@@ -133,7 +133,7 @@ PyObject *seal(PyObject *module, PyObject *args);
 
 extern PyTypeObject *IdsType;
 int ids_prepare(void);
-long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length);
+long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length, int64_t *time);
 int ids_there(PyObject *ids);
 
 #endif

@@ -5,8 +5,8 @@
  * table is in shelves that grow one by one: to double all of it at once would hold up who else is on the loop. */
 #include "core.h"
 
-/* Of an entry: the sequence's lower 32 bits, the ID's length, the ID; then up to a multiple of 4. */
-enum { ENTRY_BYTES = 6, UNIT_BITS = 2, ID_LENGTH_MAX = 1024 };
+/* Of an entry: the sequence's lower 32 bits, the ID's length, the timestamp if there is one, the ID; then up to a multiple of 4. */
+enum { ENTRY_BYTES = 6, TIME_BYTES = 8, UNIT_BITS = 2, ID_LENGTH_MAX = 1024 };
 enum { BLOCK_BITS_MIN = 12, BLOCK_BITS_MAX = 18, SHELF_IDS = 1 << 15, SHELF_ROOM_MIN = 16 };
 enum { RING_VALUE_BYTES = 29, RING_KEY_BYTES = 9, RING_FORMAT = 1, RING_KIND = 1, TIME_AT = 21 };
 
@@ -25,7 +25,7 @@ typedef struct {
     uint64_t key[2];
     long long capacity;
     Shelf *shelves;
-    unsigned shelf_bits;
+    unsigned shelf_bits, entry_bytes; /* before an ID: with its timestamp, or without */
     uint32_t shelf_room; /* of one, when the ring is full */
     uint8_t **blocks;    /* the block with number n at n % room; its first 4 bytes say how many are in use */
     uint32_t blocks_room, blocks_count, first_block;
@@ -81,7 +81,13 @@ static inline uint8_t *entry_at(const Ids *self, uint32_t at) {
     uint32_t offset = (at & ((1u << (self->block_bits - UNIT_BITS)) - 1)) << UNIT_BITS;
     return self->blocks[number & (self->blocks_room - 1)] + offset;
 }
-static inline size_t entry_size(size_t length) { return (ENTRY_BYTES + length + 3) & ~(size_t)3; }
+static inline size_t entry_size(const Ids *self, size_t length) { return (self->entry_bytes + length + 3) & ~(size_t)3; }
+static inline int is_timed(const Ids *self) { return self->entry_bytes > ENTRY_BYTES; }
+static inline int64_t entry_time(const uint8_t *entry) {
+    int64_t time;
+    memcpy(&time, entry + ENTRY_BYTES, TIME_BYTES);
+    return time;
+}
 static inline uint16_t entry_length(const uint8_t *entry) {
     uint16_t length;
     memcpy(&length, entry + 4, 2);
@@ -99,7 +105,7 @@ static uint32_t place_in(const Ids *self, const Shelf *shelf, uint32_t tag, cons
     for (; shelf->cells[place].at; place = next_place(shelf, place)) {
         if (shelf->cells[place].tag != tag) continue;
         const uint8_t *entry = entry_at(self, shelf->cells[place].at);
-        if (entry_length(entry) == length && memcmp(entry + ENTRY_BYTES, bytes, length) == 0) break;
+        if (entry_length(entry) == length && memcmp(entry + self->entry_bytes, bytes, length) == 0) break;
     }
     return place;
 }
@@ -173,10 +179,10 @@ static uint32_t entry_room(Ids *self, size_t size) {
 }
 
 /* The next ID, with a sequence above the last. 0 = no memory, or the distance is beyond what is told apart. */
-static int add(Ids *self, long long sequence, const uint8_t *bytes, size_t length) {
+static int add(Ids *self, long long sequence, const uint8_t *bytes, size_t length, int64_t time) {
     if (length > ID_LENGTH_MAX || sequence <= self->last || sequence < self->low || sequence - self->low > UINT32_MAX) return 0;
     uint64_t hash = hash_of_id(self, bytes, length);
-    uint32_t tag = (uint32_t)hash, at = entry_room(self, entry_size(length));
+    uint32_t tag = (uint32_t)hash, at = entry_room(self, entry_size(self, length));
     Shelf *shelf = shelf_of(self, hash);
     if (!at || !shelf_grown(self, shelf)) return 0;
     uint32_t place = place_in(self, shelf, tag, bytes, length);
@@ -185,9 +191,10 @@ static int add(Ids *self, long long sequence, const uint8_t *bytes, size_t lengt
     uint16_t short_length = (uint16_t)length;
     memcpy(entry, &lower, 4);
     memcpy(entry + 4, &short_length, 2);
-    memcpy(entry + ENTRY_BYTES, bytes, length);
+    if (is_timed(self)) memcpy(entry + ENTRY_BYTES, &time, TIME_BYTES);
+    memcpy(entry + self->entry_bytes, bytes, length);
     uint8_t *block = self->blocks[(self->first_block + self->blocks_count - 1) & (self->blocks_room - 1)];
-    uint32_t used = block_used(block) + (uint32_t)entry_size(length);
+    uint32_t used = block_used(block) + (uint32_t)entry_size(self, length);
     memcpy(block, &used, 4);
     /* Of two entries of one ID the later stands. */
     if (!shelf->cells[place].at) shelf->used++, self->known++;
@@ -211,14 +218,14 @@ static void forget(Ids *self, long long low) {
         const uint8_t *entry = block + self->oldest;
         if (entry_sequence(self, entry) >= low) break;
         size_t length = entry_length(entry);
-        uint64_t hash = hash_of_id(self, entry + ENTRY_BYTES, length);
+        uint64_t hash = hash_of_id(self, entry + self->entry_bytes, length);
         uint32_t at = (self->first_block << (self->block_bits - UNIT_BITS)) + (self->oldest >> UNIT_BITS);
         Shelf *shelf = shelf_of(self, hash);
         uint32_t place = home_of(shelf, (uint32_t)hash);
         while (shelf->cells[place].at && shelf->cells[place].at != at) place = next_place(shelf, place);
         /* One that was evicted and accepted again is known under its newer sequence: keep that. */
         if (shelf->cells[place].at) vacate(shelf, place), self->known--;
-        self->oldest += (uint32_t)entry_size(length);
+        self->oldest += (uint32_t)entry_size(self, length);
         self->count--;
     }
     self->low = low;
@@ -227,14 +234,17 @@ static void forget(Ids *self, long long low) {
 
 /* -- for the other parts of the core --------------------------------------------------------------------------- */
 
-/* The sequence by which an ID is known, -1 = it is not. */
-long long ids_find(PyObject *object, const uint8_t *bytes, size_t length) {
+/* The sequence by which an ID is known, -1 = it is not; and its timestamp, where timestamps are kept. */
+long long ids_find(PyObject *object, const uint8_t *bytes, size_t length, int64_t *time) {
     const Ids *self = (const Ids *)object;
     uint64_t hash = hash_of_id(self, bytes, length);
     const Shelf *shelf = shelf_of(self, hash);
     if (shelf->cells == NULL) return -1;
     const Cell *cell = &shelf->cells[place_in(self, shelf, (uint32_t)hash, bytes, length)];
-    return cell->at ? entry_sequence(self, entry_at(self, cell->at)) : -1;
+    if (!cell->at) return -1;
+    const uint8_t *entry = entry_at(self, cell->at);
+    if (is_timed(self)) *time = entry_time(entry);
+    return entry_sequence(self, entry);
 }
 
 static int there(Ids *self) {
@@ -245,15 +255,17 @@ int ids_there(PyObject *object) { return there((Ids *)object); }
 
 /* -- methods --------------------------------------------------------------------------------------------------- */
 
-/* Ids(capacity, low) */
+/* Ids(capacity, low, timed = no): with timestamps or without */
 static PyObject *ids_new(PyTypeObject *type, PyObject *args, PyObject *names) {
     (void)names;
     long long capacity, low;
-    if (!PyArg_ParseTuple(args, "LL", &capacity, &low)) return NULL;
+    int timed = 0;
+    if (!PyArg_ParseTuple(args, "LL|p", &capacity, &low, &timed)) return NULL;
     if (capacity < 0 || capacity > UINT32_MAX || low < 0) return PyErr_Format(PyExc_ValueError, "no ring has these");
     Ids *self = (Ids *)PyType_GenericAlloc(type, 0);
     if (self == NULL) return NULL;
     self->capacity = capacity;
+    self->entry_bytes = ENTRY_BYTES + (timed ? TIME_BYTES : 0);
     self->low = low;
     self->last = low - 1;
     while (self->shelf_bits < 16 && capacity >> self->shelf_bits > SHELF_IDS) self->shelf_bits++;
@@ -289,17 +301,20 @@ static PyObject *failed_to_add(const Ids *self, long long sequence, size_t lengt
     return PyErr_NoMemory();
 }
 
-/* note(first sequence, ids, low): as ResidentIndex.add() */
+/* note(first sequence, ids, low, their timestamps where these are kept): as ResidentIndex.add() */
 static PyObject *ids_note(Ids *self, PyObject *args) {
     long long first, low;
-    PyObject *ids;
-    if (!PyArg_ParseTuple(args, "LO!L", &first, &PyList_Type, &ids, &low) || !there(self)) return NULL;
+    PyObject *ids, *times = NULL;
+    if (!PyArg_ParseTuple(args, "LO!L|O!", &first, &PyList_Type, &ids, &low, &PyList_Type, &times) || !there(self)) return NULL;
     Py_ssize_t count = PyList_Size(ids);
+    if (is_timed(self) && (times == NULL || PyList_Size(times) != count)) return PyErr_Format(PyExc_ValueError, "IDs without timestamps");
     for (Py_ssize_t i = 0; i < count; i++) {
         char *bytes;
         Py_ssize_t length;
         if (PyBytes_AsStringAndSize(PyList_GetItem(ids, i), &bytes, &length) < 0) return NULL;
-        if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length)) return failed_to_add(self, first + i, (size_t)length);
+        long long time = is_timed(self) ? PyLong_AsLongLong(PyList_GetItem(times, i)) : 0;
+        if (time == -1 && PyErr_Occurred()) return NULL;
+        if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length, time)) return failed_to_add(self, first + i, (size_t)length);
     }
     forget(self, low);
     Py_RETURN_NONE;
@@ -315,7 +330,8 @@ static PyObject *ids_lookup(Ids *self, PyObject *ids) {
         Py_ssize_t length;
         PyObject *known = NULL;
         if (PyBytes_AsStringAndSize(PyList_GetItem(sequence, i), &bytes, &length) == 0) {
-            long long as = ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length);
+            int64_t time;
+            long long as = ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &time);
             known = as < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(as);
         }
         if (known == NULL) Py_CLEAR(found);
@@ -323,6 +339,38 @@ static PyObject *ids_lookup(Ids *self, PyObject *ids) {
     }
     Py_DECREF(sequence);
     return found;
+}
+
+/* time(ID): the timestamp of one that is known. */
+static PyObject *ids_time(Ids *self, PyObject *id) {
+    char *bytes;
+    Py_ssize_t length;
+    int64_t time;
+    if (!there(self) || PyBytes_AsStringAndSize(id, &bytes, &length) < 0) return NULL;
+    if (!is_timed(self) || ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &time) < 0)
+        return PyErr_Format(PyExc_KeyError, "no timestamp of this ID");
+    return PyLong_FromLongLong(time);
+}
+
+/* leaving(low, gone, until, before) -> (broken, floor): as leaving() in tables/promise.py */
+static PyObject *ids_leaving(Ids *self, PyObject *args) {
+    long long low, gone, until, before, broken = 0;
+    if (!PyArg_ParseTuple(args, "LLLL", &low, &gone, &until, &before) || !there(self)) return NULL;
+    if (!is_timed(self)) return PyErr_Format(PyExc_ValueError, "IDs without timestamps");
+    uint32_t offset = self->oldest;
+    for (uint32_t i = 0; i < self->blocks_count; i++, offset = 1 << UNIT_BITS) {
+        const uint8_t *block = self->blocks[(self->first_block + i) & (self->blocks_room - 1)];
+        while (offset < block_used(block)) {
+            const uint8_t *entry = block + offset;
+            long long sequence = entry_sequence(self, entry);
+            int young = entry_time(entry) >= before;
+            if (sequence >= gone && (young || sequence >= until))
+                return Py_BuildValue("LL", broken, sequence < until ? sequence : until > gone ? until : gone);
+            if (sequence >= low && sequence < gone) broken += young;
+            offset += (uint32_t)entry_size(self, entry_length(entry));
+        }
+    }
+    return Py_BuildValue("LL", broken, until > gone ? until : gone);
 }
 
 static int is_ring_value(const uint8_t *value, Py_ssize_t length) {
@@ -361,7 +409,7 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
         if (sequence - self->low > UINT32_MAX / 2) forget(self, sequence - self->capacity);
         capacity = load_be32(key + 1);
         size_t length = (size_t)record->value_length;
-        if (!add(self, sequence, value + RING_VALUE_BYTES, length - RING_VALUE_BYTES)) {
+        if (!add(self, sequence, value + RING_VALUE_BYTES, length - RING_VALUE_BYTES, load_be64(value + TIME_AT))) {
             failed_to_add(self, sequence, length - RING_VALUE_BYTES);
             break;
         }
@@ -391,7 +439,8 @@ static PyObject *ids_load(Ids *self, PyObject *chunk) {
         if (length > end - at - 2 || !is_ring_value(value, length)) Py_RETURN_FALSE;
         long long sequence = load_be64(value + 1);
         if (sequence < 0) Py_RETURN_FALSE;
-        if (sequence > self->last && !add(self, sequence, value + RING_VALUE_BYTES, (size_t)length - RING_VALUE_BYTES))
+        if (sequence > self->last &&
+            !add(self, sequence, value + RING_VALUE_BYTES, (size_t)length - RING_VALUE_BYTES, load_be64(value + TIME_AT)))
             return failed_to_add(self, sequence, (size_t)length - RING_VALUE_BYTES);
         at = value + length;
     }
@@ -418,10 +467,10 @@ static PyObject *ids_entries(Ids *self, PyObject *nothing) {
         while (offset < block_used(block) && found != NULL) {
             const uint8_t *entry = block + offset;
             size_t length = entry_length(entry);
-            PyObject *pair = Py_BuildValue("Ly#", entry_sequence(self, entry), entry + ENTRY_BYTES, (Py_ssize_t)length);
+            PyObject *pair = Py_BuildValue("Ly#", entry_sequence(self, entry), entry + self->entry_bytes, (Py_ssize_t)length);
             if (pair == NULL || PyList_Append(found, pair) < 0) Py_CLEAR(found);
             Py_XDECREF(pair);
-            offset += (uint32_t)entry_size(length);
+            offset += (uint32_t)entry_size(self, length);
         }
     }
     return found;
@@ -448,12 +497,15 @@ static PyObject *ids_let_go(Ids *self, PyObject *most) {
 }
 
 static Py_ssize_t ids_length(Ids *self) { return self->known; }
+static PyObject *ids_timed(Ids *self, void *nothing) { return (void)nothing, PyBool_FromLong(is_timed(self)); }
 static PyObject *ids_low(Ids *self, void *nothing) { return (void)nothing, PyLong_FromLongLong(self->low); }
 static PyObject *ids_last(Ids *self, void *nothing) { return (void)nothing, PyLong_FromLongLong(self->last); }
 
 static PyMethodDef methods[] = {
     {"note", (PyCFunction)ids_note, METH_VARARGS, "Note new IDs, and forget what lies below."},
     {"lookup", (PyCFunction)ids_lookup, METH_O, "The latest sequence known for each ID."},
+    {"time", (PyCFunction)ids_time, METH_O, "The timestamp of a known ID."},
+    {"leaving", (PyCFunction)ids_leaving, METH_VARARGS, "How many young IDs leave, and which is the first that stays."},
     {"gather", (PyCFunction)ids_gather, METH_VARARGS, "Ring records of a changelog, as far as they follow one another."},
     {"load", (PyCFunction)ids_load, METH_O, "Ring records of a chunk, as far as they lie above the last."},
     {"settle", (PyCFunction)ids_settle, METH_VARARGS, "Whether all of a ring is there, and no more."},
@@ -463,6 +515,7 @@ static PyMethodDef methods[] = {
     {0},
 };
 static PyGetSetDef attributes[] = {
+    {"timed", (getter)ids_timed, NULL, "Whether it has timestamps.", NULL},
     {"low", (getter)ids_low, NULL, "What is below is forgotten.", NULL},
     {"last", (getter)ids_last, NULL, "The highest sequence; one below the lowest = there is none.", NULL},
     {0},

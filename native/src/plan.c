@@ -199,10 +199,19 @@ static size_t place_of(const Work *work, const Name *id, size_t hash) {
     return place;
 }
 
-/* The sequence by which an ID is known, by this batch or the ring; -1 = it is not. */
-static long long known_as(const Work *work, const Name *id, size_t place) {
-    if (work->fresh[place]) return work->first + work->fresh[place] - 1;
-    return ids_find(work->sequences, id->bytes, (size_t)id->length);
+/* The sequence by which an ID is known, by this batch or the ring; -1 = it is not. The timestamp is that of its record, with a promise. */
+static long long known_as(const Work *work, const Name *id, size_t place, int64_t *time) {
+    int32_t fresh = work->fresh[place];
+    if (!fresh) return ids_find(work->sequences, id->bytes, (size_t)id->length, time);
+    *time = work->records->records[work->owners[fresh - 1]].timestamp;
+    return work->first + fresh - 1;
+}
+
+/* Whether a known ID counts for a message of the one time; the other is that of its record. */
+static int is_live(const Work *work, long long known, long long head, int64_t of_message, int64_t of_record) {
+    if (known < 0 || known < head - work->capacity || known < work->floor) return 0;
+    if (known >= head - work->size || of_message <= of_record) return 1;
+    return (uint64_t)of_message - (uint64_t)of_record <= (uint64_t)work->min_age; /* of any two timestamps */
 }
 
 /* Puts the digest of a value into the room that its ID of several parts has for it. */
@@ -247,9 +256,9 @@ static int judge(Work *work) {
         PyObject *id = encoded_id(rules, scan, &bytes);
         if (id == NULL) return 0;
         size_t place = place_of(work, &bytes, (size_t)PyObject_Hash(id));
-        long long known = known_as(work, &bytes, place);
-        long long head = work->first + work->ids_count;
-        if (known >= 0 && known >= head - work->capacity && known >= work->floor) {
+        int64_t time = 0;
+        long long known = known_as(work, &bytes, place, &time);
+        if (is_live(work, known, work->first + work->ids_count, work->records->records[i].timestamp, time)) {
             scan->verdict = DUPLICATE;
         } else {
             scan->verdict = ACCEPTED;
@@ -269,15 +278,18 @@ static int judge(Work *work) {
 /* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
 enum { RELEASED_FROM = 256 };
 
-/* plan(records, spans, rules, IDs, capacity, head, floor, spread, now)
- *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
+/* plan(records, spans, rules, IDs, capacity, head, floor, spread, now, size = capacity, minimum age = none)
+ *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp, timestamps of the new IDs) | None
+ * The last are there if there is a minimum age. */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *records, *spans, *rules, *result = NULL;
-    Work work = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL", RecordsType, &records, &PyList_Type, &spans, &PyTuple_Type,
-                          &rules, IdsType, &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
+    Work work = {.min_age = -1};
+    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL|LL", RecordsType, &records, &PyList_Type, &spans, &PyTuple_Type,
+                          &rules, IdsType, &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now,
+                          &work.size, &work.min_age))
         return NULL;
+    if (work.min_age < 0) work.size = work.capacity;
     if (!ids_there(work.sequences)) return NULL;
     work.records = (Records *)records;
     work.count = work.records->count;

@@ -62,6 +62,7 @@ typedef struct {
     Py_ssize_t spans_count;
     PyObject *sequences;
     long long capacity, first, floor, now;
+    long long size, min_age; /* so many IDs count whatever their age; others while they are this young. min_age -1 = no promise */
     int spread;
     const uint8_t **places; /* the bytes of each buffer */
     Scan *scans;

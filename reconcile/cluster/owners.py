@@ -54,7 +54,12 @@ def _parsed(value: bytes) -> tuple[tuple[str, str], Recorded]:
     meta = json.loads(value)
     if meta["format"] not in FORMATS:
         raise ValueError(f"format {meta['format']!r}")
+    promise = meta.get("promise") or {}
     recorded = Recorded(
-        dict(meta.get("rules", {})), int(meta["capacity"]), int(meta["max_age_ms"]), int(meta.get("lanes", 0))
+        dict(meta.get("rules", {})),
+        int(meta["capacity"]),
+        int(meta["max_age_ms"]),
+        int(meta.get("lanes", 0)),
+        *(int(promise.get(name, 0)) for name in ("min_age_ms", "size", "broken")),
     )
     return (str(meta["app"]), str(meta["address"])), recorded

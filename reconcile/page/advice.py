@@ -1,12 +1,13 @@
 """The size of a ring that resends ask for (HornetQ 37.2: "set it to a large enough size"). Pure."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from reconcile.anomalies.names import Anomaly
 from reconcile.page import formatting
 from reconcile.page.report_data import Finding, Ring
 from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
+from ringfence_kafka.config.durations import duration_text
 from ringfence_kafka.wording import counted
 
 SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
@@ -123,6 +124,16 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
         f"{broken}: id_cache_size = {with_headroom(need)} would be enough (it has {ring.capacity}): the resends needed {need:,} "
         f"{over(ring.span_ms)}"
     )
+
+
+def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
+    """A sentence for each address of the document whose rings let go of IDs that were too young."""
+    return [
+        f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than id_min_age = "
+        f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}' says which id_cache_size_max would be enough"
+        for name, address in addresses.items()
+        if (count := address.get("promise", {}).get("coverage_broken", 0))
+    ]
 
 
 def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:

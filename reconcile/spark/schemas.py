@@ -284,6 +284,8 @@ FORWARD_COMMITTED: Final = schema(address=INT, lane=INT, committed=LONG)
 RULES: Final = schema(
     address=INT,
     max_age_ms=LONG,
+    min_age_ms=LONG,  # 0 = no promise in time
+    size=LONG,  # IDs that count whatever their age, with such a promise
     largest=LONG,  # the largest ring that it can have had
     divert=FLAG,
     detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of

@@ -3,11 +3,11 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeGuard
+from typing import Annotated, Any, Final, Literal, Self, TypeGuard
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ringfence_kafka.config.durations import Seconds
+from ringfence_kafka.config.durations import Seconds, duration_text
 from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_name
@@ -15,6 +15,8 @@ from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_n
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
+MAX_ID_MIN_AGE: Final = 36_525 * 86_400
+"""A hundred years: timestamps in milliseconds, and their differences, have 64 bits in the native core."""
 DEFAULT_GROUP: Final = "qpid.no-group"
 _NAME: Final = TypeAdapter(TopicName)
 _WILDCARDS: Final = frozenset("*?[")
@@ -38,6 +40,10 @@ class AddressDefaults(Section):
     """The first of these that is present with a value is the duplicate ID."""
     id_max_age: Seconds = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
+    id_min_age: Seconds = Field(default=0, ge=0, le=MAX_ID_MIN_AGE, allow_inf_nan=False)
+    """Seconds, by the records' timestamps; a younger ID stays beyond ``id_cache_size``, up to ``id_cache_size_max``; 0 = off."""
+    id_cache_size_max: int = Field(default=0, ge=0, le=MAX_ID_CACHE_SIZE)
+    """Duplicate IDs that a lane remembers at most for ``id_min_age``; 0 = none, without ``id_min_age``."""
     persist_id_cache: bool = True
     """False = the ring is in memory only: forgotten whenever a lane opens: restart, failure, move to another worker."""
     duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
@@ -122,6 +128,17 @@ class AddressSettings(AddressDefaults):
             )
         return {**derived, **data}
 
+    @model_validator(mode="after")
+    def _promise_fits(self) -> Self:
+        for fault in _promise_faults(self):
+            raise ValueError(fault)
+        return self
+
+    @property
+    def ring_capacity(self) -> int:
+        """IDs that a ring has room for."""
+        return self.id_cache_size_max or self.id_cache_size
+
     @property
     def forwards(self) -> bool:
         """Whether messages may have another home than the lane that they reach: with one lane none has."""
@@ -138,6 +155,33 @@ class AddressSettings(AddressDefaults):
         if self.forwards:
             roles["forward topic"] = wire_names.forward_topic(app_id, self.name)
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
+
+
+def _promise_faults(address: AddressSettings) -> Iterator[str]:
+    """Yield why a promise in time cannot be kept, with the way out."""
+    size, most = address.id_cache_size, address.id_cache_size_max
+    if not address.id_min_age:
+        if most:
+            yield f"id_cache_size_max = {most} has no effect without id_min_age: remove it, or set id_min_age"
+        return
+    promise = f"id_min_age = '{duration_text(address.id_min_age)}'"
+    if not size:
+        yield f"{promise} has no effect with id_cache_size = 0, which switches detection off: raise it, or remove id_min_age"
+    if most <= size:
+        yield (
+            f"{promise} needs id_cache_size_max, the IDs that a lane may keep for it: set it above id_cache_size = {size}"
+            + (f", it is {most}" if most else "")
+        )
+    if 0 < address.id_max_age < address.id_min_age:
+        yield (
+            f"{promise} is longer than id_max_age = '{duration_text(address.id_max_age)}', after which an ID no longer counts: raise "
+            "id_max_age, or remove it"
+        )
+    if not address.persist_id_cache:
+        yield (
+            f"{promise} cannot be kept with persist_id_cache = false, as a ring in memory only forgets all IDs whenever its lane opens: "
+            "remove one of them"
+        )
 
 
 def _is_name(name: object) -> TypeGuard[str]:

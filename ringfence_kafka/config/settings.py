@@ -82,7 +82,7 @@ class AppSettings(Section):
     web_tls_cafile: str = ""
     """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
     resident_ids_max: int = Field(default=10_000_000, ge=0)
-    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory. With id_max_age, and without the native core, a
+    """A lane with a larger id_cache_size (id_cache_size_max with id_min_age) keeps its index in RocksDB instead of in memory. With id_max_age, and without the native core, a
     lane with more than 1,000,000 always does."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
     """Bytes of messages that a worker has fetched and not finished, all its lanes together."""

@@ -145,6 +145,10 @@ class History:
     """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
     group_of: Callable[[Record], bytes | None] = group_in_key
     """Group of an input record."""
+    min_age_ms: int = 0
+    """The ring keeps younger IDs than this up to its capacity, which is ``id_cache_size_max``; 0 = it keeps them whatever their age."""
+    size: int = 0
+    """Number of IDs that it keeps whatever their age, with ``min_age_ms``."""
     others: dict[str, Target] = field(default_factory=dict)
     """The other addresses that parts of its transactions may go to, by name."""
 

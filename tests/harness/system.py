@@ -220,6 +220,8 @@ class System:
             input_topic=workload.name,
             partitions=self.partitions,
             capacity=workload.capacity,
+            min_age_ms=workload.min_age_ms,
+            size=workload.size,
             home=workload.home(self.partitions),
             lanes=workload.lanes,
             sends=[

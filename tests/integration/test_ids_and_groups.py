@@ -1,9 +1,10 @@
 """Bytes that are a message's ID and its group, address by address."""
 
+import json
 from typing import Any
 
 from tests.support.kafka import Got, Sent
-from tests.support.worker import Running, wait_for
+from tests.support.worker import Running, run_verb, wait_for
 
 APP = "identity"
 ADDRESSES: list[dict[str, Any]] = [
@@ -13,6 +14,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "grouped", "partitions": 1, "group_header": "GROUP"},
     {"name": "renamed", "partitions": 1, "group_header": "GROUP", "default_group": "nobody"},
     {"name": "aged", "partitions": 1, "id_max_age": 10},
+    {"name": "promised", "partitions": 1, "id_cache_size": 2, "id_min_age": "10s", "id_cache_size_max": 6},
     {"name": "identity-off", "partitions": 1, "id_cache_size": 0},
 ]
 
@@ -112,6 +114,37 @@ def test_an_old_id_no_longer_counts(running: Running) -> None:
 
     assert offsets(first) == [0, 2]
     assert offsets(second) == [0, 2, 4]
+
+
+def _ring(running: Running, address: str) -> dict[str, Any]:
+    """Return the only ring of an address, as ``rings show`` prints it."""
+    done = run_verb("rings", "show", address, "--json", "--config", str(running.worker._config))
+    ring: dict[str, Any] = json.loads(done.stdout)["addresses"][address][0]
+    return ring
+
+
+def test_a_young_id_is_kept(running: Running) -> None:
+    """An ID younger than id_min_age counts beyond id_cache_size; what id_cache_size_max pushes out is counted and shown."""
+    start = 1_700_000_000_000
+    records = [Sent(b"%d" % number, b"g", timestamp=start) for number in range(5)]
+    records += [
+        Sent(b"0", b"g", timestamp=start + 10_000),
+        Sent(b"0", b"g", timestamp=start + 10_001),
+        Sent(b"4", b"g", timestamp=start + 10_001),
+    ]
+    assert offsets(running.outcome("promised", records)) == [0, 1, 2, 3, 4, 6]
+    shown = _ring(running, "promised")
+    assert (shown["capacity"], shown["promise"]["holds"], shown["promise"]["coverage_broken"]) == (6, True, 0)
+
+    more = [Sent(b"n%d" % number, b"g", timestamp=start + 10_001) for number in range(7)]
+    running.outcome("promised", more)
+    shown = _ring(running, "promised")
+    assert (shown["size"], shown["promise"]["holds"], shown["promise"]["coverage_broken"]) == (6, False, 2)
+    wait_for(
+        lambda: 'ringfence_coverage_broken_total{address="promised"} 2.0' in running.worker.page("/metrics"),
+        lambda: running.worker.page("/metrics"),
+    )
+    assert "2 IDs younger than id_min_age = 10s left its ring" in running.worker.log()
 
 
 def test_counters_by_verdict(running: Running) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from agents.lane.lane import LaneState
 from agents.rules.agreement import SETTLE_S, Agreement
+from agents.rules.lane_rules import Limits
 from agents.rules.member_statements import KEY, Statement, encode, own_statement
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.groups.static_members import Member
@@ -241,12 +242,12 @@ async def test_a_ring_keeps_size_age_and_persistence(bootstrap: str, tmp_path: P
         await lanes.feed(two, 16, 24)
         agreed, meta = two.opening.limits, two.opening.table.meta
 
-    assert kept == (20_000, 0, True)
+    assert kept == Limits(20_000, 0, True)
     assert known == 8
     assert {(item["event"], item["before"], item["after"]) for item in told} == {("resized", 20_000, 20_000)}
-    assert agreed == (2, 60, False)
+    assert agreed == Limits(2, 60, False)
     assert meta is not None
-    assert (meta.capacity, meta.max_age_ms, meta.persistent) == agreed._replace(id_max_age=60_000)
+    assert (meta.capacity, meta.max_age_ms, meta.persistent) == (2, 60_000, False)
     assert two.counts["duplicates"] == 8
 
 

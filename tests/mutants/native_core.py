@@ -15,6 +15,19 @@ _DAMAGE: Final = f"{_NATIVE_PARSE_TESTS}::test_damage"
 
 MUTANTS: Final = (
     Mutant(
+        "core-ignores-the-age",
+        "In the core an ID beyond id_cache_size is forgotten however young it is.",
+        (
+            Patch(
+                _PLAN_C,
+                "of_message <= of_record) return 1;",
+                "of_message < of_record) return 1;\n    return 0;",
+            ),
+        ),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
         "core-opens-no-envelope-and-takes-it",
         "A transaction is accepted as one message, unread.",
         (

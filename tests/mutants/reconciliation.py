@@ -32,6 +32,18 @@ MUTANTS: Final = (
         "tests/unit/reconcile/run/history/test_rules.py::test_lanes_that_go_by_other_rules_than_this_file",
     ),
     Mutant(
+        "run-excuses-young-ids",
+        "The reconciliation run calls an ID that was accepted twice within its promise in time allowed.",
+        (
+            Patch(
+                "reconcile/anomalies/finders/repeated_ids.py",
+                """(F.col("between") >= F.col("size")) & (since > F.col("min_age_ms"))""",
+                """(F.col("between") >= F.col("size"))""",
+            ),
+        ),
+        "tests/reconcile/finders/test_repeated.py::test_a_promise_in_time",
+    ),
+    Mutant(
         "run-compares-one-route",
         "An ID that came by the forward topic and again directly is not compared: an ID accepted twice within its ring is called clean.",
         (

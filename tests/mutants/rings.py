@@ -9,6 +9,7 @@ _RING: Final = "tables/ring.py"
 _STORE: Final = "tables/rocksdb/store.py"
 _RESTORE_TESTS: Final = "tests/unit/tables/test_restore.py"
 _RING_TESTS: Final = "tests/unit/tables/test_ring.py"
+_PROMISE_TESTS: Final = "tests/unit/tables/test_promise.py"
 _STORE_TESTS: Final = "tests/unit/tables/rocksdb/test_store.py"
 _WITHIN: Final = "                and sequence >= head - capacity\n"
 _FLOOR: Final = "                and sequence >= floor\n"
@@ -45,11 +46,30 @@ MUTANTS: Final = (
         (
             Patch(
                 _RING,
-                "return time - original > self.max_age_ms",
-                "return time - original >= self.max_age_ms",
+                "if self.max_age_ms and age > self.max_age_ms:",
+                "if self.max_age_ms and age >= self.max_age_ms:",
             ),
         ),
         f"{_RING_TESTS}::test_age",
+    ),
+    Mutant(
+        "young-ids-evicted",
+        "An ID that is younger than id_min_age goes with the next ones beyond id_cache_size.",
+        (
+            Patch(
+                _RING,
+                "sequence < head - promise.size and age > promise.min_age_ms",
+                "sequence < head - promise.size and age > 0",
+            ),
+        ),
+        f"{_PROMISE_TESTS}::test_a_young_id_outlives_the_size",
+        also=("tests/property/test_ring_model.py::test_ring_is_the_last_n",),
+    ),
+    Mutant(
+        "broken-promise-uncounted",
+        "A ring that is full lets go of IDs that are too young, and nobody learns of it.",
+        (Patch(_RING, "broken=promise.broken + broken)", "broken=promise.broken)"),),
+        f"{_PROMISE_TESTS}::test_a_full_ring_breaks_the_promise",
     ),
     Mutant(
         "shrunk-without-a-floor",

@@ -194,7 +194,8 @@ class Fuzz:
         assert core is not None
         capacity = rng.choice([0, 1, 3, 50, 100_000, 2**32 - 1])
         head = rng.choice([0, 7, 2**32 - 5, 2**62])
-        ids = core.Ids(capacity, rng.choice([0, head]))
+        timed = rng.random() < 0.5
+        ids = core.Ids(capacity, rng.choice([0, head]), timed)
         for _ in range(rng.randrange(6)):
             records, head = self._ring_records(rng.choice([1, 7, 60]), head, capacity or 5)
             keys = [
@@ -220,6 +221,9 @@ class Fuzz:
             assert all(item is None or ids.low <= item <= ids.last for item in known)
             ids.settle(rng.choice([ids.low, ids.last, max(0, ids.last - 3)]), ids.last + 1)
             assert len(ids) <= len(ids.entries())
+            if timed:
+                ids.leaving(ids.low, rng.choice([ids.low, ids.last]), ids.last, rng.choice([0, 8]))
+                assert all(ids.time(id_) in {0, 7} for _, id_ in ids.entries()[-3:])
         while rng.random() < 0.5 and ids.let_go(rng.choice([1, 9])):
             pass
 

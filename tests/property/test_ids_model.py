@@ -35,7 +35,8 @@ def test_same_as_the_index_in_python(
 ) -> None:
     """Core and Python index know the same IDs, whether these come, come again after they were forgotten, or are cleared."""
     assert native.core is not None
-    ids, index = native.core.Ids(capacity, head), ResidentIndex(head)
+    timed = capacity > 0 and data.draw(st.booleans())
+    ids, index = native.core.Ids(capacity, head, timed), ResidentIndex(head, capacity if timed else 0)
     low = head
     for batch in batches:
         ids_of_batch = list(dict.fromkeys(batch))
@@ -43,9 +44,18 @@ def test_same_as_the_index_in_python(
         low = max(low, head - capacity)
         if data.draw(st.integers(0, 9)) == 0:
             low = data.draw(st.integers(low, head))
-        ids.note(first, ids_of_batch, low)
-        index.add(first, ids_of_batch, [0] * len(ids_of_batch), low)
+        times = [data.draw(st.integers(-3, 9)) for _ in ids_of_batch] if timed else [0] * len(ids_of_batch)
+        ids.note(first, ids_of_batch, low, times)
+        index.add(first, ids_of_batch, times, low)
         _same(ids, index, [data for some in batches for data in some])
+        if timed:
+            known = {id_: sequence for id_, sequence in index.known.items() if sequence >= head - capacity}
+            assert {id_: ids.time(id_) for id_ in known} == {
+                id_: index.time(id_, number) for id_, number in known.items()
+            }
+            gone, until = sorted(data.draw(st.integers(low, head)) for _ in range(2))
+            before = data.draw(st.integers(-3, 9))
+            assert ids.leaving(low, gone, until, before) == index.leaving(low, gone, until, before)
 
 
 @pytest.mark.parametrize("capacity", [20_000, 100_000])

@@ -19,6 +19,7 @@ from agents.output.build import Emitter
 from agents.output.changelog import changelog_batches
 from agents.output.native_build import NativePath
 from agents.output.topic_batches import Outputs, TooLargeError
+from agents.rules.lane_rules import limits_of
 from native.records import RawRecords
 from ringfence_kafka.aiokafka_patches.batch_compression import CompressedBatch
 from ringfence_kafka.config.load import validate
@@ -76,9 +77,10 @@ class World:
             {accepted: 60_000.0},
         )
         self.homes = counts[0]
+        self._timed = self.address.id_cache_size_max
         self.python, self.core = (
-            self._lane(_python_index(floor), floor),
-            self._lane(_native_index(self.address.id_cache_size, floor), floor),
+            self._lane(_python_index(self._timed, floor), floor),
+            self._lane(_native_index(self.address.ring_capacity, floor, timed=self._timed > 0), floor),
         )
         self.native_path = NativePath(
             self.address,
@@ -91,8 +93,9 @@ class World:
         )
 
     def _lane(self, index: Index, floor: int) -> tuple[LaneTable, Emitter, Path]:
-        table = Table(Folder("nowhere"), TableOptions(self.address.id_cache_size, 10**6))
-        table._restore.memory.ring = Ring(self.address.id_cache_size, floor, floor, index)
+        capacity, promise = self.address.ring_capacity, limits_of(self.address).promise
+        table = Table(Folder("nowhere"), TableOptions(capacity, 10**6, promise=promise))
+        table._restore.memory.ring = Ring(capacity, floor, floor, index, promise=promise)
         return table, Emitter(self.address, FORWARD, self.outputs), Path(self.address, 0, self.homes, FORWARD)
 
     def _builder(self) -> Any:
@@ -147,15 +150,15 @@ def _filled(index: Index, low: int, floor: int) -> Index:
     return index
 
 
-def _python_index(floor: int) -> Index:
+def _python_index(capacity: int, floor: int) -> Index:
     low = max(0, floor - 2)
-    return _filled(ResidentIndex(low), low, floor)
+    return _filled(ResidentIndex(low, capacity), low, floor)
 
 
-def _native_index(capacity: int, floor: int) -> Index:
+def _native_index(capacity: int, floor: int, *, timed: bool) -> Index:
     assert native.core is not None
     low = max(0, floor - 2)
-    return _filled(NativeIndex(native.core.Ids(capacity, low)), low, floor)
+    return _filled(NativeIndex(native.core.Ids(capacity, low, timed)), low, floor)
 
 
 def _known(index: Index) -> tuple[int, int, list[tuple[int, bytes]]]:
@@ -277,8 +280,9 @@ def transactions(draw: st.DrawFn) -> list[list[FetchedBatch]]:
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     """Worlds of several sizes, among them sizes at which batches are split and records are too large."""
+    size = draw(st.sampled_from([0, 1, 2, 5, 1000]))
     address = {
-        "id_cache_size": draw(st.sampled_from([0, 1, 2, 5, 1000])),
+        "id_cache_size": size,
         "duplicate_id_from": draw(id_forms),
         "duplicate_id_missing": "quarantine" if draw(SELDOM) else "unchecked",
         **draw(
@@ -290,6 +294,9 @@ def worlds(draw: st.DrawFn) -> World:
         "duplicates": "divert" if draw(SELDOM) else "drop",
         "lanes": draw(st.sampled_from([0, 0, 1, 2])),
     }
+    if size and draw(st.booleans()):
+        address["id_cache_size_max"] = size + draw(st.sampled_from([1, 3, 20]))
+        address["id_min_age"] = draw(st.sampled_from(["1ms", "5ms", "7d"]))
     form = BatchForm(draw(st.sampled_from([512 * 1024, 400, 700])), draw(st.sampled_from([0, 0, 0, 1, 4])))
     counts = 2 if draw(SELDOM) else 1, draw(st.integers(1, 5))
     return World(

@@ -29,11 +29,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+import native
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.readers.log_reader import LogReader, Take
 from tables import codec, stored_ids
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
+from tables.native_index import empty_index
+from tables.promise import Promise
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.rocksdb.errors import StaleEpochError
@@ -91,8 +94,19 @@ class Live(NamedTuple):
     time: int
 
 
+def promises(capacity: int) -> st.SearchStrategy[Promise | None]:
+    """Promises that a ring of this room can have, and none."""
+    if capacity < 2:
+        return st.none()
+    sizes, ages_ms = st.integers(1, capacity - 1), st.sampled_from([1, 5, 20])
+    return st.none() | st.tuples(sizes, ages_ms).map(lambda drawn: Promise(*drawn))
+
+
 class Model:
-    """Ring in its shortest form: the last N accepted IDs, in order."""
+    """Ring in its shortest form: the last N accepted IDs, in order.
+
+    With a promise, IDs beyond its size go when they are too old for the newest record.
+    """
 
     def __init__(
         self,
@@ -102,7 +116,10 @@ class Model:
         live: Sequence[Live] = (),
         *,
         durable: bool = True,
+        promise: Promise | None = None,
     ) -> None:
+        self.promise = promise
+        """With the newest record and the number of IDs that left too early, as the ring must have them."""
         self.capacity = capacity
         self.max_age = max_age
         self.head = head
@@ -115,6 +132,9 @@ class Model:
         latest = next((item for item in reversed(self.live) if item.id == encoded_id), None)
         if latest is None or (self.max_age and time - latest.time > self.max_age):
             return None
+        promise = self.promise
+        if promise and latest.sequence < self.head - promise.size and time - latest.time > promise.min_age_ms:
+            return None
         return latest.sequence
 
     def verdict(self, encoded_id: bytes | None, time: int) -> Verdict:
@@ -126,31 +146,53 @@ class Model:
         self, ids: Sequence[bytes | None], times: Sequence[int]
     ) -> tuple[list[Verdict], list[int | None]]:
         """Verdicts and originals of a batch that is committed."""
-        verdicts, originals = [], []
+        verdicts, originals, begin, gone = [], [], self.head, list[Live]()
+        newest = self.promise.newest_ms if self.promise else 0
         for id_, time in zip(ids, times, strict=True):
             verdicts.append(self.verdict(id_, time))
             originals.append(self.original(id_, time))
             if id_ is not None and verdicts[-1] is Verdict.ACCEPTED:
                 self.live.append(Live(self.head, id_, time))
                 self.head += 1
+                newest = max(newest, time)
                 if len(self.live) > self.capacity:
-                    self.live.popleft()
+                    gone.append(self.live.popleft())
+        if self.promise is not None:
+            self._age(begin, newest, gone)
         return verdicts, originals
 
-    def reopened(self, capacity: int, max_age: int, *, durable: bool) -> Self:
+    def _age(self, begin: int, newest: int, gone: Sequence[Live]) -> None:
+        """Let go of what is too old, but of none that came with this batch."""
+        assert self.promise is not None
+        size, age = self.promise[:2]
+        broken = sum(newest - item.time <= age for item in gone)
+        self.promise = Promise(size, age, newest, self.promise.broken + broken)
+        until = min(self.head - size, begin)
+        while self.live and self.live[0].sequence < until and newest - self.live[0].time > age:
+            self.live.popleft()
+
+    def reopened(self, capacity: int, max_age: int, *, durable: bool, promise: Promise | None = None) -> Self:
         """Return the model after another opening: the newest IDs stay, and IDs in memory only are gone."""
         live = list(self.live)[-capacity:] if capacity and durable and self.durable else []
-        return type(self)(capacity, max_age, self.head, live, durable=durable)
+        if promise is not None and self.promise is not None:
+            promise = Promise(*promise[:2], *self.promise[2:])
+        return type(self)(capacity, max_age, self.head, live, durable=durable, promise=promise)
 
     def copy(self) -> Self:
-        return type(self)(self.capacity, self.max_age, self.head, self.live, durable=self.durable)
+        return type(self)(
+            self.capacity, self.max_age, self.head, self.live, durable=self.durable, promise=self.promise
+        )
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12))
-def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch]) -> None:
+@given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12), data=st.data())
+def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
-    ring, model, now = Ring(capacity, max_age_ms=age), Model(capacity, age), 0
+    promise, now = data.draw(promises(capacity)), 0
+    native_index = promise is not None and not age and native.core is not None and data.draw(st.booleans())
+    index = empty_index(0, capacity, aged=False, promised=True) if native_index else None
+    ring = Ring(capacity, index=index, max_age_ms=age, promise=promise)
+    model = Model(capacity, age, promise=promise)
     for batch in stream:
         times = batch.times(now)
         checked = ring.check(batch.ids, times)
@@ -159,6 +201,7 @@ def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch]) -> Non
 
         assert (checked.verdicts, checked.originals) == model.accept(batch.ids, times)
         assert (ring.head, len(ring), ring.low) == (model.head, len(model.live), model.head - len(model.live))
+        assert ring.promise == model.promise
         now = max([now, *times])
 
 
@@ -246,7 +289,8 @@ class Lane(RuleBasedStateMachine):
 
     def choose(self, capacity: int, max_age: int, data: st.DataObject, *, durable: bool) -> TableOptions:
         resident = data.draw(st.sampled_from(self.kinds))
-        return TableOptions(capacity, capacity if resident else -1, max_age, durable)
+        promise = data.draw(promises(capacity)) if durable else None
+        return TableOptions(capacity, capacity if resident else -1, max_age, durable, promise=promise)
 
     @property
     def resident(self) -> bool:
@@ -259,7 +303,9 @@ class Lane(RuleBasedStateMachine):
             self.table.open(LogReader(KafkaSettings()), "changelog", 0, bounds)
         )
         options = self.options
-        self.model = self.committed.reopened(options.capacity, options.max_age_ms, durable=options.persistent)
+        self.model = self.committed.reopened(
+            options.capacity, options.max_age_ms, durable=options.persistent, promise=options.promise
+        )
         self.in_step = self.table.meta is not None
         return restored
 
@@ -489,7 +535,9 @@ class Lane(RuleBasedStateMachine):
 
         assert (ring.capacity, ring.head, len(ring)) == (model.capacity, model.head, len(model.live))
         assert ring.low == model.head - len(model.live) == max(ring.floor, ring.head - ring.capacity, 0)
-        for time in (self.now, self.now + 10) if model.max_age else (self.now,):
+        assert ring.promise == model.promise
+        aged = model.max_age or model.promise
+        for time in (self.now - 5, self.now, self.now + 10) if aged else (self.now,):
             for data in ALPHABET:
                 checked = ring.check([data], [time])
                 assert checked.originals == [model.original(data, time)]

@@ -34,7 +34,7 @@ import ringfence_kafka.producer.shared_clients
 import ringfence_kafka.producer.transactional
 import ringfence_kafka.readers.consumers
 import tables.codec
-import tables.lane_store
+import tables.rocksdb.lane_store
 import tables.table_restore
 from ringfence_client.sends.partition_sends import PartitionSends
 from ringfence_kafka.aiokafka_patches import internals, membership
@@ -207,7 +207,7 @@ def simulated() -> Iterator[None]:
         (time, "time", _virtual_wall),
         (timeouts, "random", DICE),
         (tables.table_restore, "secrets", DICE),
-        (tables.lane_store, "Store", MemoryStore),
+        (tables.rocksdb.lane_store, "Store", MemoryStore),
         (agents.lane.cursor, "log", _EAR),
         (ringfence_client.partition.beginning_log, "log", _EAR),
         (ringfence_client.partition.parked_reader, "log", _EAR),

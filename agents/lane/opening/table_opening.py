@@ -20,7 +20,7 @@ from agents.lane.opening.start_offsets import StartOffsets
 from agents.lane.opening.topic_facts import TopicFacts
 from agents.lane.state_folder import StateFolder, require_usable, usable
 from agents.rules.agreement import Agreement
-from agents.rules.lane_rules import Limits, limits_of, recorded_limits, shown
+from agents.rules.lane_rules import Limits, limits_in_force, limits_of, recorded_limits, shown
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
@@ -76,9 +76,10 @@ class TableOpening:
 
     def _new_table(self, limits: Limits) -> LaneTable:
         options = TableOptions(
-            capacity=limits.id_cache_size,
+            capacity=limits.capacity,
             resident_ids_max=self._settings.app.resident_ids_max,
             max_age_ms=round(limits.id_max_age * 1000),
+            promise=limits.promise,
             persistent=limits.persist_id_cache,
             app=self._lane.app_id,
             address=self._lane.address.name,
@@ -91,7 +92,7 @@ class TableOpening:
     def limits(self) -> Limits:
         """The limits in force: the recorded ones while live workers do not agree."""
         options = self.table.options
-        return Limits(options.capacity, options.max_age_ms / 1000, options.persistent)
+        return limits_in_force(options.capacity, options.max_age_ms, options.promise, options.persistent)
 
     @property
     def keeps_limits(self) -> bool:
@@ -111,7 +112,7 @@ class TableOpening:
             found = await self._restored(producer, facts)
         except StateFolderError as error:
             if self.table.in_memory or not await folder.failed(
-                self._lane.name, self.table.path, self.limits.id_cache_size, error
+                self._lane.name, self.table.path, self.limits.capacity, error
             ):
                 raise
             self.table.keep_in_memory(True)

@@ -131,7 +131,7 @@ def plan(
     elif ids is None and settings.addresses:
         ids = float(
             sum(
-                (address.lanes or address.partitions) * address.id_cache_size
+                (address.lanes or address.partitions) * address.ring_capacity
                 for address in settings.addresses
             )
         )

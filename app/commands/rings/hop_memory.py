@@ -103,7 +103,7 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
     if not found:
         click.echo(
             f"not known  {text} in {name}: it never came{_unless(address)}, or was forgotten among more than "
-            f"{min(address.id_cache_size, OFFSETS_MAX)} that nothing confirmed"
+            f"{min(address.ring_capacity, OFFSETS_MAX)} that nothing confirmed"
         )
     return 0 if found else 1
 
@@ -145,7 +145,7 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
     """The memory as a lane of this configuration has it: without records from before it was switched off."""
     is_persistent = address.id_cache_size and address.persist_id_cache
-    return HopMemory.restored(address.id_cache_size, restore.hops.items() if is_persistent else ())
+    return HopMemory.restored(address.ring_capacity, restore.hops.items() if is_persistent else ())
 
 
 def _remembered(address: AddressSettings, lane: str, route: Route, held: Held) -> Remembered:

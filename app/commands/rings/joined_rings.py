@@ -10,6 +10,7 @@ from app.commands.rings.regroup_plan import Regrouping
 from tables import codec
 from tables.codec import Meta, Origin, Route, next_key
 from tables.hops import OFFSETS_MAX, Held
+from tables.promise import Promise
 
 Records = dict[bytes, bytes]
 
@@ -112,6 +113,7 @@ def new_lane(
     own: Content,
     *,
     capacity: int,
+    promise: Promise | None = None,
     input_topic: str,
     forwarded: tuple[str, int] | None,
     topic_ids: Mapping[str, str],
@@ -126,6 +128,7 @@ def new_lane(
         contents: The former lanes whose IDs it gets.
         own: The present content of its changelog partition.
         capacity: IDs that it remembers.
+        promise: The configured promise in time.
         input_topic: The input of the address.
         forwarded: The forward topic, and the end of the lane's partition of it, which is judged; None = there is none.
         topic_ids: Kafka's own IDs of the present topics that the records may not have.
@@ -169,9 +172,28 @@ def new_lane(
         max_age_ms=max(ages) if all(ages) else 0,
         rules=next((meta.rules for meta in metas if meta.rules), {}),
         lanes=regrouping.after,
+        promise=promise and _joined_promise(promise, metas, contents, known),
     )
     entries = [*slots, *_changes(own.hops, hops)]
     return NewLane(meta, entries, len(known), max(meta.capacity for meta in metas))
+
+
+def _joined_promise(
+    promise: Promise, metas: Sequence[Meta], contents: Mapping[int, Content], kept: Sequence[_Known]
+) -> Promise:
+    """The promise of a ring that gets the IDs of others: IDs for which it has no room may be young."""
+    before = [meta.promise for meta in metas if meta.promise is not None]
+    times = (item.origin.timestamp for item in kept)
+    newest = max([*(former.newest_ms for former in before), *times], default=0)
+    ids = {item.id for item in kept}
+    lost = {
+        item.id
+        for lane, content in contents.items()
+        for item in _known(lane, content)
+        if item.id not in ids and newest - item.origin.timestamp <= promise.min_age_ms
+    }
+    broken = max((former.broken for former in before), default=0) + len(lost)
+    return promise._replace(newest_ms=newest, broken=broken)
 
 
 def _same(own: Content, meta: Meta, known: Sequence[_Known], capacity: int) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from agents.lane.journal import RingEvent
+from agents.rules.lane_rules import limits_of
 from agents.topic_checks.lanes import is_marked, lanes_before, live, shown_lanes
 from app.commands.rings.joined_rings import Content, Entry, NewLane, ended, new_lane
 from app.commands.rings.regroup_plan import RegroupError, Regrouping, marked, unmarked
@@ -106,7 +107,7 @@ class Regroup:
     def _empty(self) -> Meta:
         """The record of a lane that has judged nothing."""
         return Meta(
-            self.address.id_cache_size, 0, 0, {}, {}, secrets.token_hex(8),
+            self.address.ring_capacity, 0, 0, {}, {}, secrets.token_hex(8),
             app=self.app_id, address=self.address.name, lanes=self.regrouping.before or 0,
         )  # fmt: skip
 
@@ -177,7 +178,8 @@ class Regroup:
             lane,
             {source: contents[source] for source in self.regrouping.sources(lane)},
             own,
-            capacity=self.address.id_cache_size,
+            capacity=self.address.ring_capacity,
+            promise=limits_of(self.address).promise,
             input_topic=self.address.input_topic,
             forwarded=None if forwarded is None or ends is None else (forwarded.topic, ends),
             topic_ids={} if forwarded is None else {forwarded.topic: forwarded.topic_id},

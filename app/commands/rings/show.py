@@ -15,6 +15,7 @@ from agents.topic_checks.changelog import newest_metas
 from agents.topic_checks.lanes import lane_faults, lanes_before, live
 from conf.terminal import tell
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.durations import duration_text
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, RingfenceError
 from ringfence_kafka.escaping import moment
@@ -25,6 +26,7 @@ from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted, first_of
 from tables import codec, stored_ids
 from tables.codec import Meta, Slot
+from tables.promise import coverage
 from tables.restore import Restore, require_own
 
 PARALLEL: Final = 8
@@ -68,6 +70,8 @@ class RingReport:
     """Between the records of the oldest and the newest ID."""
     bridged: int
     """Pairs in its hop memory: a bridge's source partition, and an input partition."""
+    promise: dict[str, Any] | None = None
+    """``id_min_age``, and whether the ring holds it; None = it has none. See :meth:`tables.promise.Coverage.report`."""
 
 
 def show(settings: Settings, address: str | None, as_json: bool) -> int:
@@ -253,14 +257,19 @@ def live_slots(restore: Restore) -> list[Slot]:
 def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingReport:
     number, partitions = view.number, list(view.partitions)
     if restore.meta is None:
-        return RingReport(number, partitions, 0, address.id_cache_size, None, None, None, 0)
+        return RingReport(number, partitions, 0, address.ring_capacity, None, None, None, 0)
     slots = live_slots(restore)
     by_sequence = attrgetter("sequence")
     oldest = entry(address, min(slots, key=by_sequence, default=None))
     newest = entry(address, max(slots, key=by_sequence, default=None))
     covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
-    capacity, bridged = restore.meta.capacity, len(restore.hops)
-    return RingReport(number, partitions, len(slots), capacity, oldest, newest, covered, bridged)
+    meta, bridged, promise = restore.meta, len(restore.hops), None
+    if meta.promise is not None:
+        oldest_ms = oldest.timestamp if oldest else None
+        promise = coverage(meta.promise, meta.capacity, meta.head, meta.floor, oldest_ms).report()
+    return RingReport(
+        number, partitions, len(slots), meta.capacity, oldest, newest, covered, bridged, promise
+    )
 
 
 def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
@@ -275,6 +284,7 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
 
 
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:
+    promised = any(lane.promise for lanes in reports.values() for lane in lanes)
     table = Table(
         "lane",
         "partitions",
@@ -284,6 +294,7 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
         "newest ID",
         "newest at (UTC)",
         "seconds covered",
+        *(["promise"] if promised else []),
     )
     for name, lanes in reports.items():
         for lane in lanes:
@@ -295,8 +306,19 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
                 *(_shown(entry) for entry in (lane.oldest, lane.newest)),
                 "" if lane.newest is None else moment(lane.newest.timestamp).partition(".")[0],
                 "" if lane.seconds_covered is None else f"{lane.seconds_covered:,.1f}",
+                *([_promise(lane.promise)] if promised else []),
             )
     tell(table)
+
+
+def _promise(promise: dict[str, Any] | None) -> str:
+    if promise is None:
+        return ""
+    age, broken = duration_text(promise["id_min_age"]), promise["coverage_broken"]
+    left = f"; {counted(broken, 'ID')} left earlier" if broken else ""
+    if promise["holds"]:
+        return f"{age}: holds{left}"
+    return f"{age}: does not hold{left}; id_cache_size_max = {promise['enough']} would be enough"
 
 
 def _shown(entry: Entry | None) -> str:

@@ -198,6 +198,9 @@ def _retries(status: Status, lane: Lane) -> Iterator[_Problem]:
 
 
 def _ring(address: Address) -> Iterator[Finding]:
+    if any(lane.promise for lane in address.lanes):
+        yield from _broken_promises(address)
+        return
     fullest, covered = address.fullest, address.seconds_covered
     if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
         return
@@ -227,6 +230,18 @@ def _frequent_ids(address: Address) -> Iterator[Finding]:
         searched = f"text:{name}" if name.startswith("-") else name
         command = f"ringfence rings find {quoted(address.address)} {quoted(searched)}"
         yield Finding(f"address {address.address}", what, do, command, stands=False)
+
+
+def _broken_promises(address: Address) -> Iterator[Finding]:
+    broken = [lane for lane in address.lanes if lane.promise and not lane.promise["holds"]]
+    if not broken:
+        return
+    enough = max(lane.promise["enough"] for lane in broken if lane.promise)
+    what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
+    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this shows each ring"
+    yield Finding(
+        f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
+    )
 
 
 def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:

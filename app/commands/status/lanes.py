@@ -226,6 +226,7 @@ def _lane(
         size, capacity, ring.get("seconds_covered"), accepted, duplicates, unchecked, quarantined,
         None if None in some else sum(item or 0 for item in some), _folder_fault(said), said.get("note"),
         FrequentId(**frequent) if (frequent := said.get("frequent_id")) else None,
+        ring.get("promise"),
     )  # fmt: skip
 
 

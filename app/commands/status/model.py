@@ -1,7 +1,8 @@
 """The state of an application at one moment. Times are seconds; ages count from records' timestamps."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ringfence_kafka.http.probe_errors import ProbeError
 
@@ -59,6 +60,8 @@ class Lane:
     """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
     frequent_id: FrequentId | None = None
     """None = no ID has so many duplicates, or it is not known."""
+    promise: Mapping[str, Any] | None = None
+    """The promise of ``id_min_age``, and whether its ring holds it; None = there is none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
 
-A ring of N knows an ID while fewer than N others were accepted in its lane after it. A lane reads several inputs, its own partitions
+A ring of N knows an ID while fewer than N others were accepted in its lane after it. With ``id_min_age``, it knows one beyond
+``id_cache_size`` only while it is young enough for the newest record. A lane reads several inputs, its own partitions
 and the forward topic, each in order. Accepted records of an address that sets ``lanes`` have the sequence number of their ID, so the
 number of IDs between two is their difference. Other records do not show how the lane interleaved its inputs. But a lane writes one
 transaction after the other, so its records are in its own order in each partition of the output. That bounds the number from above.
@@ -108,7 +109,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     )
     earlier = [
         "partition", "offset", "part_number", "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        "lane", "run", "route", "before", "after", "total", "period", "sequence", "home_digest",
+        "lane", "run", "route", "before", "after", "total", "period", "sequence", "newest", "home_digest",
     ]  # fmt: skip
     row = F.struct(*earlier)
     home = [*_ID, "address", "home"]
@@ -178,7 +179,15 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     limits = (
         pairs.join(
             F.broadcast(
-                rules.select("address", "max_age_ms", "whole_since", F.col("moved").alias("until"), "renamed")
+                rules.select(
+                    "address",
+                    "max_age_ms",
+                    "min_age_ms",
+                    "size",
+                    "whole_since",
+                    F.col("moved").alias("until"),
+                    "renamed",
+                )
             ),
             on="address",
             how="inner",
@@ -233,12 +242,17 @@ def remembered(pairs: DataFrame) -> DataFrame:
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))
     aged = (F.col("max_age_ms") > 0) & (older > F.col("max_age_ms"))
-    far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
+    # By the newest record that its lane can have had then: a late message finds no ID that was too old for that one.
+    since = F.greatest("newest", "a_newest", "timestamp", "a_timestamp") - F.least("timestamp", "a_timestamp")
+    promised = F.col("min_age_ms") > 0
+    outlived = promised & (F.col("between") >= F.col("size")) & (since > F.col("min_age_ms"))
+    far = F.coalesce((F.col("between") >= F.col("capacity")) | outlived, F.lit(True))
     crossed = F.col("strangers") & ~aged
     beyond = (F.col("forgot") | F.col("moved") | F.col("renamed") | aged | far) & ~crossed
     reason = F.concat(
         F.lit("accepted although known, with "), F.when(F.col("exact"), "").otherwise("at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
+        F.when(promised, " while they are young (id_min_age), or the last ").otherwise(""), F.when(promised, F.col("size").cast("string")).otherwise(""),
         F.when(F.col("renamed"), ", but its address has another name since, and new rings")
         .when(F.col("moved"), ", but its home has moved since: another partitioner")
         .when(F.col("forgot"), ", but was cleared, switched off or reopened meanwhile").otherwise(""),

@@ -13,7 +13,7 @@ INPUT: Final = [*_RING, "partition", "offset", "part_number"]
 """An ID of a ring by where it came in: a transaction brings several, each with a part."""
 CAME: Final = ["run", "at", "part_number"]
 """The order of one route. A topic that was created again begins at 0 again, in a later run."""
-_RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn", "sequence"]
+_RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn", "sequence", "newest"]
 """Columns of :func:`ranks`."""
 
 
@@ -23,12 +23,18 @@ def routed(ids: DataFrame) -> DataFrame:
 
 
 def ranks(
-    ids: DataFrame, lanes: DataFrame, events: DataFrame | None = None, *, sequenced: bool = False
+    ids: DataFrame,
+    lanes: DataFrame,
+    events: DataFrame | None = None,
+    *,
+    sequenced: bool = False,
+    promised: bool = False,
 ) -> DataFrame:
     """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
 
     If input and output disagree about an order, the output is out of order itself, and is not a witness. ``sequenced``: IDs may have
     sequence numbers. The numbers of a ring give the order since it was last emptied. Numbers that fall along a route show that a new ring began.
+    ``promised``: some rings keep IDs for an age, so ``newest`` is asked for.
     """
     chosen = routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place, one = ["out_address", "out_partition"], F.count(F.lit(1))
@@ -57,10 +63,33 @@ def ranks(
     after = F.col("s_n") - F.col("s") + F.when(witness, F.col("others_after")).otherwise(0)
     ranks = joined.withColumns({"before": before, "after": after, "witness": witness})
     if sequenced:
-        return _in_sequence(ranks, events)
-    nothing = F.lit(None).cast("bigint")
-    none = ranks.withColumns(dict.fromkeys(("period", "turn", "sequence"), nothing))
-    return none.select(*_RANKS)
+        found = _in_sequence(ranks, events)
+    else:
+        nothing = F.lit(None).cast("bigint")
+        found = ranks.withColumns(dict.fromkeys(("period", "turn", "sequence"), nothing))
+    newest = _with_newest(found) if promised else found.withColumn("newest", F.lit(None).cast("bigint"))
+    return newest.select(*_RANKS)
+
+
+def _with_newest(ranked: DataFrame) -> DataFrame:
+    """The ranks, with ``newest``: the newest record of those that may have been accepted before an ID, or with it.
+
+    An ID was accepted before another one only if fewer IDs were certainly before it than can be before the other.
+    """
+    possible = F.struct(
+        (F.col("total") - F.col("after") - 1).alias("place"), F.lit(True).alias("asks"), *INPUT[2:]
+    )
+    certain = F.struct(
+        F.col("before").alias("place"),
+        F.lit(False).alias("asks"),
+        *(F.lit(None).alias(name) for name in INPUT[2:]),
+    )
+    both = ranked.select(*_RING, "period", "timestamp", F.inline(F.array(certain, possible)))
+    order = Window.partitionBy(*_RING).orderBy(F.coalesce("period", F.lit(0)), "place", "asks")
+    until = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    seen = F.max(F.when(~F.col("asks"), F.col("timestamp"))).over(until)
+    newest = both.withColumn("newest", seen).where("asks").select(*INPUT, "newest")
+    return ranked.join(newest, on=INPUT, how="inner")
 
 
 def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
@@ -88,4 +117,4 @@ def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
         "turn": F.when(F.col("low").isNotNull(), F.coalesce("sequence", "last", F.col("low") - 1)),
         "sequence": F.when(shown, F.col("sequence")),
     }
-    return both.withColumns(in_order).select(*_RANKS)
+    return both.withColumns(in_order)

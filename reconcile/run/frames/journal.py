@@ -152,7 +152,7 @@ def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Seq
     return [
         max(
             [
-                address.id_cache_size,
+                address.ring_capacity,
                 *(ring.capacity for ring in histories.get(number, ())),
                 *(run.capacity(address.name) for run in chain),
             ]

@@ -97,6 +97,9 @@ class Recorded(NamedTuple):
     capacity: int  # of its ring
     max_age_ms: int  # 0 = no limit
     lanes: int = 0  # of its address; 0 = a lane for each partition
+    min_age_ms: int = 0  # 0 = no promise in time
+    size: int = 0  # id_cache_size, with such a promise
+    broken: int = 0  # IDs that left their ring in spite of it
 
 
 @dataclass(frozen=True, slots=True)

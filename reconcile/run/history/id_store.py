@@ -10,6 +10,7 @@ from reconcile.run.history import history, layout
 from reconcile.run.history.history import LaneCounts, Run, RunHistory
 from reconcile.run.history.layout import ACCEPTED, RESULTS, RUN_COLUMN, RUNS
 from reconcile.run.history.rings import Rings
+from reconcile.run.history.rules import size_kept
 from reconcile.spark.files import Files
 
 _RUN = f"{RUN_COLUMN}="
@@ -77,10 +78,7 @@ def forget(runs: RunHistory, today: str, keep_days: int, rings: Mapping[str, Rin
     oldest = history.days_before(today, keep_days)
     recent = [last, *(run for run in chain if run.date >= oldest)]
     # The largest configured rings of these runs: workers use the size of their start.
-    capacities = {
-        name: max(int(run.rules.get(name, {}).get("id_cache_size", 0)) for run in recent)
-        for name in last.rules
-    }
+    capacities = {name: max(size_kept(run.rules.get(name, {})) or 0 for run in recent) for name in last.rules}
     spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, rings, *of))
     needed = {last.number, *(run.number for run in chain)}
     for number, there in kept(runs.files).items():

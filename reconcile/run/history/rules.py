@@ -20,6 +20,8 @@ _KEPT: Final = (
 )  # fmt: skip
 _PARTITIONER: Final = "partitioner"
 _SIZE: Final = "id_cache_size"
+_SIZE_MAX: Final = "id_cache_size_max"
+_PROMISE: Final = "id_min_age"
 _LANES: Final = "lanes"
 _LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
@@ -32,6 +34,7 @@ _DOUBTED: Final = {
     "duplicate_id_headers": _OF_IDS,
     "duplicate_id_from": _OF_IDS,
     "id_max_age": _OF_IDS,
+    _PROMISE: _OF_IDS,
     "group_header": _OF_GROUPS,
     "default_group": _OF_GROUPS,
     "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
@@ -57,6 +60,8 @@ class Rule(NamedTuple):
     """:data:`reconcile.spark.schemas.RULES` of one address."""
 
     max_age_ms: int
+    min_age_ms: int
+    size: int
     largest: int
     divert: bool
     detects: bool
@@ -70,11 +75,25 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """The rules that a run keeps of an address, as JSON returns them. Without `lanes` an earlier run's are equal."""
+    """The rules that a run keeps of an address, as JSON returns them. Without `lanes` and a promise an earlier run's are equal."""
     found = {name: getattr(address, name) for name in _KEPT}
+    if address.id_min_age:
+        found |= {_PROMISE: _promise_of(address), _SIZE_MAX: address.id_cache_size_max}
     if address.lanes:
         found[_LANES] = address.lanes
     return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
+
+
+def _promise_of(address: AddressSettings) -> list[int]:
+    """The promise in time: milliseconds, and the IDs that count whatever their age; [0, 0] = there is none."""
+    age = round(address.id_min_age * 1000)
+    return [age, address.id_cache_size] if age else [0, 0]
+
+
+def size_kept(rules: Mapping[str, Any]) -> int | None:
+    """The size of a ring by the rules that a run kept; None = it did not judge the address."""
+    size = rules.get(_SIZE_MAX, rules.get(_SIZE))
+    return None if size is None else int(size)
 
 
 def promised(
@@ -91,7 +110,7 @@ def promised(
     """
     return [
         {
-            ring: min([address.id_cache_size, *_sizes(address, cuts[address.name], ring, chain, of)])
+            ring: min([address.ring_capacity, *_sizes(address, cuts[address.name], ring, chain, of)])
             for ring in of.all
         }
         for address, of in zip(addresses, rings, strict=True)
@@ -105,9 +124,9 @@ def _sizes(
         yield recorded.capacity  # a ring keeps its recorded size while live workers do not agree
     since = 0
     for number, run in enumerate(chain):
-        if since >= address.id_cache_size:
+        if since >= address.ring_capacity:
             return
-        size = run.rules.get(address.name, {}).get(_SIZE)
+        size = size_kept(run.rules.get(address.name, {}))
         accepted = run.accepted.get(address.name, {}).get(ring, 0)
         if size is not None and (number == 0 or accepted):
             yield size
@@ -145,6 +164,8 @@ def of(
     return [
         Rule(
             max_age_ms=round(address.id_max_age * 1000),
+            min_age_ms=_promise_of(address)[0],
+            size=_promise_of(address)[1],
             largest=largest[n],
             divert=diverts(address, base),
             detects=n in detects,
@@ -243,7 +264,8 @@ def _doubts_of_lanes(
     for lane, said in sorted(cut.recorded.items()):
         if lane >= rings.layout.lanes:  # a former lane
             continue
-        recorded = {**said.rules, "id_max_age": said.max_age_ms, _LANES: said.lanes}
+        promise = [said.min_age_ms, said.size]
+        recorded = {**said.rules, "id_max_age": said.max_age_ms, _PROMISE: promise, _LANES: said.lanes}
         for key, value in recorded.items():
             if key in ours and ours[key] != value:
                 unlike.setdefault(key, []).append(lane)
@@ -261,13 +283,15 @@ def _doubts_of_lanes(
 
 def _by_key(address: AddressSettings) -> dict[str, Any]:
     found = {key: value for key, value in kept(address).items() if key in _DOUBTED}
-    return found | {"id_max_age": round(address.id_max_age * 1000), _LANES: address.lanes}
+    age = round(address.id_max_age * 1000)
+    return found | {"id_max_age": age, _PROMISE: _promise_of(address), _LANES: address.lanes}
 
 
 def _changed(address: AddressSettings, base: Run | None) -> list[str]:
     now, before = kept(address), _before(address, base)
     if before:
-        now, before = {_LANES: 0} | now, {_LANES: 0, **before}
+        unset = {_LANES: 0, _PROMISE: [0, 0]}
+        now, before = unset | now, {**unset, **before}
     return [key for key in _DOUBTED if key in before and before[key] != now[key]]
 
 

@@ -36,7 +36,7 @@ def finished_run(
     known = added([known, found.accepted])
     whole = complete(settings, base, cuts)
     for address, of in zip(settings.addresses, rings, strict=True):
-        largest = found.largest.get(address.name, address.id_cache_size)
+        largest = found.largest.get(address.name, address.ring_capacity)
         whole[address.name] |= _full(known.get(address.name, {}), of, largest)
     recreated = {name: cut.input.recreated for name, cut in cuts.items()}
     return Run(

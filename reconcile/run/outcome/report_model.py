@@ -52,7 +52,7 @@ def rings(
         earliest = [run.earliest[address.name] for run in runs if address.name in run.earliest]
         earliest += [found.times[address.name][0]] if address.name in found.times else []
         made[address.name] = advice.ring(
-            address.id_cache_size,
+            address.ring_capacity,
             settings.reconcile.ring_confidence,
             seen,
             overruns=before + found.anomalies[address.name].get(Anomaly.OVERRUN, 0),
@@ -132,7 +132,7 @@ def figures(
                     found.lanes[address.name],
                     {row["at"]: row for row in numbers.rows_of(number, kinds.LANE)},
                     {row["at"]: row["a"] for row in numbers.rows_of(number, kinds.ORPHANS)},
-                    {lane: min(n, address.id_cache_size) for lane, n in held[address.name].items()},
+                    {lane: min(n, address.ring_capacity) for lane, n in held[address.name].items()},
                     lanes[address.name],
                 ),
                 anomalies=document["addresses"][address.name]["anomalies"],
@@ -150,6 +150,7 @@ def figures(
                     (finding(row) for row in found.findings if row["address"] == address.name),
                 )
             ),
+            *advice.broken_promises(document["addresses"]),
             *(
                 sentence
                 for name, ring in judged.items()

@@ -198,7 +198,9 @@ def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFr
         return []
     rings, ids, events = context.workspace.frames.ring_numbers(), context.ids, context.events
     lanes = repeated.select("address", "lane").distinct()
-    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=any(item.fixed for item in rings))
+    promised = any(address.id_min_age for address in context.workspace.frames.addresses)
+    sequenced = any(item.fixed for item in rings)
+    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=sequenced, promised=promised)
     scratch = context.workspace.scratch
     pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown, rings)
     pairs = scratch("pairs", pairs)  # what follows reads them several times

@@ -65,6 +65,22 @@ def address_counts(
     }
 
 
+def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The promise in time of an address, and IDs that left too early; empty = it has none. ``before``: its entry of the last run."""
+    if not address.id_min_age:
+        return {}
+    total = sum(said.broken for said in cut.recorded.values())
+    earlier = int(before.get("promise", {}).get("coverage_broken_total", 0))
+    return {
+        "promise": {
+            "id_min_age": address.id_min_age,
+            "id_cache_size_max": address.id_cache_size_max,
+            "coverage_broken": total - earlier if total >= earlier else total,
+            "coverage_broken_total": total,
+        }
+    }
+
+
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The counts to show: those of bridges only where there are any."""
     bridged = any(address.get(BRIDGED) for address in addresses.values())

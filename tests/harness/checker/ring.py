@@ -4,7 +4,8 @@ A ring of N holds the last N accepted IDs, so an ID is known while fewer than N 
 that the lane accepted came from one input partition: its order is theirs. Records that were forwarded from another partition came in
 between at a moment that nobody saw. But a lane writes one transaction after the other, so its records are in its own order in each
 partition of the output. This order bounds the number from above, and an ID is called FORGOTTEN only if even that bound lies within the
-promise. If lanes have several partitions, accepted records state the sequence numbers of their IDs, and with them the exact number.
+promise. A ring with ``id_min_age`` has room for ``id_cache_size_max`` IDs; beyond ``id_cache_size`` of them it knows an ID while that is
+young enough for the newest record. If lanes have several partitions, accepted records state the sequence numbers of their IDs, and with them the exact number.
 """
 
 from bisect import bisect_left
@@ -160,6 +161,13 @@ def remembered(evidence: Evidence, originals: Originals, sequences: Sequences) -
                     between = there - here - 1
                 else:
                     between = lanes[lane].between_max(one, other, known)
+                history = evidence.history
+                if (
+                    history.min_age_ms
+                    and between >= history.size
+                    and _since(one, other, evidence.accepted) > history.min_age_ms
+                ):
+                    between = max(between, capacity)  # too old for its ring, which has forgotten it
                 found.append(_repetition(lane, between, one, other, exact or lanes[lane].exact, capacity))
         findings |= {(finding.anomaly, finding.places): finding for finding in found}
     forgotten = {places for anomaly, places in findings if anomaly is Anomaly.FORGOTTEN}
@@ -185,6 +193,22 @@ def _repetition(lane: int, between: int, one: Input, other: Input, exact: bool, 
         f"{other.describe()} was accepted in lane {lane}, and so was {one.place}, with "
         f"{'' if exact else 'at most '}{between} IDs between them; the ring promises {capacity}",
     )
+
+
+def _since(one: Input, other: Input, accepted: Iterable[Input]) -> int:
+    """Age of the earlier record, ms, by the newest one that their lane may have accepted until the later one."""
+    times = [one.record.timestamp, other.record.timestamp]
+    latest = max((one, other), key=lambda each: each.record.offset)
+    newest = max(
+        message.record.timestamp
+        for message in (*accepted, one, other)
+        if message.lane == one.lane
+        and (
+            message.record.partition != latest.record.partition
+            or message.record.offset <= latest.record.offset
+        )
+    )
+    return newest - min(times)
 
 
 def _lane_orders(accepted: Iterable[Input], originals: Originals) -> dict[int, LaneOrder]:

@@ -3,7 +3,7 @@
 import random
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from aiokafka.partitioner import murmur2
@@ -36,6 +36,13 @@ class Workload:
     """
     lanes: int = 0
     """Key of the address; 0 = each partition is a lane."""
+    size: int = 0
+    """With a promise in time: ``id_cache_size``, while ``capacity`` is ``id_cache_size_max``; 0 = without."""
+
+    @property
+    def min_age_ms(self) -> int:
+        """Return the promise in time, which no round outlasts; 0 = there is none."""
+        return 3_600_000 if self.size else 0
 
     @property
     def shown(self) -> str:
@@ -47,7 +54,9 @@ class Workload:
         return self.lanes or partitions
 
     def settings(self, partitions: int) -> dict[str, Any]:
-        size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
+        size: dict[str, Any] = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
+        if self.size:
+            size = {"id_cache_size": self.size, "id_cache_size_max": self.capacity, "id_min_age": "1h"}
         lanes = {"lanes": self.lanes} if self.lanes else {}
         return {
             **size,
@@ -106,6 +115,11 @@ def overflow(name: str, rng: random.Random) -> Workload:
         name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
     )
     return Workload(name, [plan], capacity=300, allowed=frozenset({"OVERRUN"}))
+
+
+def promised(name: str, rng: random.Random) -> Workload:
+    """A ring that keeps 300 IDs a lane whatever their age, and all of an hour: duplicate sends from far beyond the 300."""
+    return replace(overflow(name, rng), capacity=50_000, size=300, allowed=frozenset())
 
 
 def few(name: str, rng: random.Random) -> Workload:
@@ -176,7 +190,7 @@ def _fields(plan: Plan) -> dict[str, Any]:
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
     item.__name__: item
     for item in (
-        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers, bridged,
+        resending, twins, transactional, extreme, duplicates, overflow, promised, few, ungrouped, misplaced, crc32, transfers, bridged,
     )
 }  # fmt: skip
 ON_REQUEST: Final = ("transfers", "bridged")

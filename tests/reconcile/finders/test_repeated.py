@@ -23,6 +23,35 @@ def test_distance(frames: Frames, capacity: int, expected: str) -> None:
     assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
 
 
+@pytest.mark.parametrize(
+    ("between", "timestamp", "expected"),
+    [
+        ([0], 10, "FORGOTTEN"),
+        ([0], 11, "OVERRUN"),
+        ([11], 0, "OVERRUN"),  # a late message: its ring has let go of what was too old for the newest record
+        ([5, 10], 3, "FORGOTTEN"),
+        ([0, 0, 0], 0, "OVERRUN"),  # beyond id_cache_size_max
+        ([], 99, "FORGOTTEN"),  # within id_cache_size
+    ],
+)
+@pytest.mark.parametrize("sequenced", [False, True])
+def test_a_promise_in_time(
+    frames: Frames, between: list[int], timestamp: int, expected: str, sequenced: bool
+) -> None:
+    """Beyond id_cache_size, an ID is FORGOTTEN if it was young enough for the newest record of its lane, and room was left for it."""
+    times = [0, *between, timestamp, 1_000]
+    of = [b"a", *(b"%d" % number for number in range(len(between))), b"a", b"later"]
+    ids = frames.ids(
+        *(
+            {"id": id_, "timestamp": time, **({"sequence": number} if sequenced else {})}
+            for number, (id_, time) in enumerate(zip(of, times, strict=True))
+        )
+    )
+    rules, rings = frames.rules(min_age_ms=10, size=1), Rings.of(1, 1) if sequenced else None
+
+    assert _repeated(ids, rules, capacity=3, rings=rings, promised=True) == [(expected, len(between) + 1)]
+
+
 def test_whose_it_was(frames: Frames) -> None:
     """A row gets its group from the input of this run, as kept IDs have only its digest. Two outputs of an input give one row."""
     evidence = frames.evidence(
@@ -280,8 +309,9 @@ def _repeated(
     *,
     capacity: int = 3,
     rings: Rings | None = None,
+    promised: bool = False,
 ) -> list[tuple[str, int | None]]:
-    return named(judged(ids, rules, events, grown, capacity=capacity, rings=rings))
+    return named(judged(ids, rules, events, grown, capacity=capacity, rings=rings, promised=promised))
 
 
 def judged(
@@ -292,13 +322,14 @@ def judged(
     *,
     capacity: int = 3,
     rings: Rings | None = None,
+    promised: bool = False,
 ) -> DataFrame:
-    """``rings``: of an address that sets `lanes`."""
+    """``rings``: of an address that sets `lanes`; ``promised``: the rules have a promise in time."""
     item = rings or Rings.of(0, 1)
     regrouped = bool(item.regroups)
     several = cut(repeated_ids.repeated(ids, 1, ring_numbers.settled([item]) if regrouped else None))
     lanes = several.select("address", "lane").distinct()
-    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=item.fixed)
+    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=item.fixed, promised=promised)
     pairs = cut(lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, [item]))
     between = cut(repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped)))
     return repeated_ids.remembered(repeated_ids.promised(between, events, rules, F.lit(capacity)))

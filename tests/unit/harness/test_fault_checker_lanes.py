@@ -58,6 +58,31 @@ def test_the_number_between_is_exact(capacity: int, expected: str) -> None:
     assert found(_of_one_lane(inputs, mixed, capacity=capacity)) == {expected: 1}
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "capacity", "expected"),
+    [(3, 10, "FORGOTTEN"), (2, 10, "OVERRUN"), (3, 2, "OVERRUN")],
+)
+def test_a_promise_in_time(age_ms: int, capacity: int, expected: str) -> None:
+    """An ID beyond id_cache_size is forgotten if it was young enough, and the largest ring had room for it."""
+    inputs = [arrive(0, A), arrive(1, B), arrive(2, C), arrive(3, A)]
+
+    assert found(_of_one_lane(inputs, _numbered(*inputs), capacity=capacity, size=1, min_age_ms=age_ms)) == {
+        expected: 1
+    }
+    near = [arrive(0, A), arrive(9, A)]
+    assert found(_of_one_lane(near, _numbered(*near), size=1, min_age_ms=1)) == {"FORGOTTEN": 1}
+
+
+def test_a_late_message_finds_what_the_newest_record_left() -> None:
+    """Ages count from the newest record of the lane, as its ring counts them."""
+    inputs = [arrive(0, A), arrive(1, B)._replace(timestamp=2_000), arrive(2, A)]
+    promise = {"size": 1, "min_age_ms": 500}
+
+    assert found(_of_one_lane(inputs, _numbered(*inputs), **promise)) == {"OVERRUN": 1}
+    inputs[1] = arrive(1, B)
+    assert found(_of_one_lane(inputs, _numbered(*inputs), **promise)) == {"FORGOTTEN": 1}
+
+
 def _any(offset: int, partition: int) -> Record:
     """One of ten IDs, with a group of its partition, or without one; or a record without ID."""
     known = None if offset % 5 == 4 else b"%d" % (offset * 7 % 10)

@@ -19,7 +19,7 @@ META = Meta(
     app="ringfence",
     address="orders",
 )
-OPTIONAL = ("rules",)
+OPTIONAL = ("rules", "promise")
 """Fields that a meta record may lack."""
 
 

@@ -844,7 +844,7 @@ async def _reopened(
     """A table that was open, after what happens, opened again by the same process; how often all slots were read for it."""
     log = _history()
     open_table = _served(log, monkeypatch)
-    monkeypatch.setattr("tables.lane_store.Store", Counting)
+    monkeypatch.setattr("tables.rocksdb.lane_store.Store", Counting)
     table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
     await open_table(table)
     Counting.reads = 0

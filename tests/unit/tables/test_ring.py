@@ -513,7 +513,7 @@ def test_age_after_rebuild() -> None:
     index = rebuild(entries, 10, 14, capacity=5)
     ring = Ring(5, head=14, floor=10, index=index, max_age_ms=1_000)
 
-    assert index.times([10, 11, 12, 13]) == [100, 0, 300, 900]
+    assert [index.time(b"", number) for number in (10, 11, 12, 13)] == [100, 0, 300, 900]
     assert ring.check(_ids("abcxy"), [1_300] * 5).verdicts == _verdicts("DADAA")
     assert ring.check(_ids("a"), [1_901]).verdicts == _verdicts("A")
 
@@ -527,7 +527,7 @@ def test_age_takes_little_memory() -> None:
             ring.apply(ring.check([b"%d" % number], [number]))
 
     assert len(aged._times) == 5
-    assert aged.times([95, 99]) == [95, 99]
+    assert [aged.time(b"", number) for number in (95, 99)] == [95, 99]
     assert len(plain._times) == 0
 
 

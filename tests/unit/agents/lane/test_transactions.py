@@ -61,7 +61,8 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
         now = committed_at
         return [7]
 
-    table: Any = SimpleNamespace(position=0, meta=None, apply=lambda *_: None)
+    ring = SimpleNamespace(promise=None)
+    table: Any = SimpleNamespace(position=0, meta=None, ring=ring, apply=lambda *_: None)
     opened: Any = SimpleNamespace(
         table=table,
         producer=SimpleNamespace(transact=transact),

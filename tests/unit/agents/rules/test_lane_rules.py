@@ -8,6 +8,7 @@ import pytest
 
 from agents.rules.agreement import SETTLE_S, Agreement
 from agents.rules.lane_rules import (
+    Limits,
     differences,
     limits_of,
     recorded_limits,
@@ -104,8 +105,8 @@ def test_recorded_limits() -> None:
     meta = Meta(5, 0, 0, {}, {}, "i", persistent=False, max_age_ms=12)
     address = _address(id_cache_size=7, id_max_age=3)
 
-    assert recorded_limits(meta) == (5, own.id_max_age, False)
-    assert limits_of(with_limits(address, recorded_limits(meta))) == (5, 0.012, False)
+    assert recorded_limits(meta) == Limits(5, own.id_max_age, False)
+    assert limits_of(with_limits(address, recorded_limits(meta))) == Limits(5, 0.012, False)
 
 
 def test_statements_survive_the_wire() -> None:

@@ -79,6 +79,8 @@ def test_defaults() -> None:
             "id_cache_size": 20_000,
             "duplicate_id_headers": ("_AMQ_DUPL_ID", "_HQ_DUPL_ID"),
             "id_max_age": 0,
+            "id_min_age": 0,
+            "id_cache_size_max": 0,
             "persist_id_cache": True,
             "duplicate_id_from": "header",
             "duplicate_id_missing": "unchecked",
@@ -381,8 +383,8 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
             "x",
             (
                 "unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_max_age, lanes, partitioner, partitions, "
-                "persist_id_cache, replication_factor"
+                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_cache_size_max, id_max_age, id_min_age, lanes, "
+                "partitioner, partitions, persist_id_cache, replication_factor"
             ),
         ),
         ("consumer", [], "this version does not have that feature: remove the key"),
@@ -417,6 +419,9 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
         ("reconcile.overrun_max", -0.001, f"{LEAST} 0"),
         ("reconcile.overrun_max", 5, f"{MOST} 1"),
         ("id_max_age", -1, f"{LEAST} 0"),
+        ("id_min_age", -1, f"{LEAST} 0"),
+        ("id_min_age", 3_155_760_001, f"{MOST} 3155760000"),
+        ("id_cache_size_max", 2**31, f"{MOST} 2147483647"),
         ("id_max_age", -0.5, f"{LEAST} 0"),
         ("id_max_age", float("nan"), "input should be a finite number"),
         ("id_max_age", float("inf"), "input should be a finite number"),
@@ -510,6 +515,45 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
                 "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set 'divert'",
             )
             for keys in ({}, {"duplicates": "drop"})
+        ),
+        (
+            _orders(id_min_age="24h"),
+            (
+                "addresses[orders]: id_min_age = '1d' needs id_cache_size_max, the IDs that a lane may keep for it: set it above "
+                "id_cache_size = 20000"
+            ),
+        ),
+        (
+            _orders(id_min_age="1h", id_cache_size_max=20_000),
+            (
+                "addresses[orders]: id_min_age = '1h' needs id_cache_size_max, the IDs that a lane may keep for it: set it above "
+                "id_cache_size = 20000, it is 20000"
+            ),
+        ),
+        (
+            _orders(id_cache_size_max=30_000),
+            "addresses[orders]: id_cache_size_max = 30000 has no effect without id_min_age: remove it, or set id_min_age",
+        ),
+        (
+            _orders(id_min_age=5, id_cache_size=0, id_cache_size_max=9),
+            (
+                "addresses[orders]: id_min_age = '5s' has no effect with id_cache_size = 0, which switches detection off: raise it, or remove "
+                "id_min_age"
+            ),
+        ),
+        (
+            _orders(id_min_age="2h", id_max_age="1h", id_cache_size_max=30_000),
+            (
+                "addresses[orders]: id_min_age = '2h' is longer than id_max_age = '1h', after which an ID no longer counts: raise id_max_age, or "
+                "remove it"
+            ),
+        ),
+        (
+            _orders(id_min_age="2h", id_cache_size_max=30_000, persist_id_cache=False),
+            (
+                "addresses[orders]: id_min_age = '2h' cannot be kept with persist_id_cache = false, as a ring in memory only forgets all IDs "
+                "whenever its lane opens: remove one of them"
+            ),
         ),
         ({"addresses": [{"name": "orders"}, {"partitions": 3}]}, "addresses[2].name: missing: add it"),
         (

@@ -36,6 +36,7 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables import codec, stored_ids
 from tables.codec import Meta, Origin, Route, next_key
 from tables.hops import HopMemory
+from tables.promise import Promise
 from tables.restore import Restore
 
 CAPACITY = 6
@@ -224,6 +225,22 @@ async def test_lanes_become_one() -> None:
         "lane orders-0  partitions 0, 1, 2, 3  with the IDs of orders-0, orders-1, orders-2, orders-3"
     )
     assert _plan(logs, 4, 1).done
+
+
+async def test_a_promise_of_joined_lanes() -> None:
+    """The joined ring has the promise of the file, and counts the young IDs for which it has no room."""
+    logs = _Logs(4)
+    _begun(0, 4, logs, _accepted(4, 10))
+    promised = AddressSettings.model_validate(
+        {"name": "orders", "lanes": 1, "id_cache_size": 2, "id_cache_size_max": 6, "id_min_age": "7ms"}
+    )
+    regrouping = plan(promised, 4, logs.metas(), 1)
+    work = Regroup(promised, "rf", regrouping, logs, Steps(None))
+    await work.mark()
+    await work.write(len(logs.logs), Forwarded(FORWARD, "f2", dict.fromkeys(range(4), 50)))
+
+    assert logs.ids(0) == [b"id-%d" % number for number in range(4, 10)]
+    assert logs.metas()[0].promise == Promise(2, 7, 1_009, 2)
 
 
 async def test_one_lane_is_divided() -> None:

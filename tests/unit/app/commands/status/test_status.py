@@ -152,6 +152,16 @@ def test_frequent_id() -> None:
     assert found.command == "ringfence rings find orders 'text:-it'\\''s'"
 
 
+def test_broken_promise() -> None:
+    """A ring that lets go of younger IDs is a note with the size that would be enough; its reach alone is none then."""
+    promise = {"id_min_age": 60.0, "holds": True, "coverage_broken": 3, "enough": None}
+    full = {"ring_size": 2_000, "seconds_covered": 12.0}
+    assert findings(with_lanes(promise=promise, **full)) == []
+    found = _only(with_lanes(promise={**promise, "holds": False, "enough": 9_000}, **full))
+    assert (found.stands, found.command) == (False, "ringfence rings show orders")
+    assert "id_cache_size_max = 9000" in found.do
+
+
 def test_silent_worker() -> None:
     """A worker that is not heard may be well, so it is a note with the place to ask."""
     found = _only(replace(STATUS, workers=[replace(WORKER, ready=None)]))

@@ -1,0 +1,84 @@
+"""The promise of ``id_min_age``: a ring keeps younger IDs beyond ``id_cache_size``, up to ``id_cache_size_max``. Pure."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+AGED_AT_ONCE: Final = 10_000
+"""IDs that one transaction lets go of for their age, besides as many as it adds: more would hold up others."""
+
+
+class Promise(NamedTuple):
+    """The promise of a ring, and its outcome so far."""
+
+    size: int
+    """``id_cache_size``: so many IDs are kept whatever their age."""
+    min_age_ms: int
+    newest_ms: int = 0
+    """The newest record timestamp of all accepted IDs; ages count from it."""
+    broken: int = 0
+    """IDs that left through ``id_cache_size_max`` while they were younger."""
+
+
+class Coverage(NamedTuple):
+    """A promise, and whether a ring holds it now."""
+
+    promise: Promise
+    covered_ms: int
+    """Age of the oldest live ID."""
+    enough: int
+    """Size that would be enough at the present rate; 0 = the promise holds."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether no younger ID had to leave lately."""
+        return not self.enough
+
+    def report(self) -> dict[str, Any]:
+        """Return it for a page or a document; seconds, and IDs."""
+        return {
+            "id_min_age": self.promise.min_age_ms / 1000,
+            "id_cache_size": self.promise.size,
+            "holds": self.holds,
+            "coverage_broken": self.promise.broken,
+            "enough": self.enough or None,
+        }
+
+
+def coverage(promise: Promise, capacity: int, head: int, floor: int, oldest_ms: int | None) -> Coverage:
+    """Return whether a ring of this head and floor holds its promise; ``oldest_ms``: record timestamp of its oldest live ID.
+
+    IDs that leave for their age raise the floor. A ring whose oldest ID is above the floor had to let go of a younger one.
+    """
+    covered = 0 if oldest_ms is None else max(0, promise.newest_ms - oldest_ms)
+    if head - capacity <= floor or covered > promise.min_age_ms:
+        return Coverage(promise, covered, 0)
+    return Coverage(promise, covered, rounded_up(capacity * promise.min_age_ms / max(covered, 1)))
+
+
+def rounded_up(size: float) -> int:
+    """Return the next number with two digits that count."""
+    step = int(10 ** max(0, math.floor(math.log10(max(size, 1))) - 1))
+    return math.floor(size / step) * step + step
+
+
+def leaving(
+    times: Callable[[Sequence[int]], Sequence[int]], low: int, gone: int, until: int, before: int, step: int
+) -> tuple[int, int]:
+    """Return how many of the IDs below ``gone`` are younger, and the first ID from there on that is, ``until`` at most.
+
+    Args:
+        times: Record timestamps of sequences, ms.
+        low: The lowest live sequence.
+        gone: IDs below leave whatever their age.
+        until: IDs from here on stay whatever their age.
+        before: Record timestamps from here on are younger than the promise, ms.
+        step: IDs that are looked up at once.
+    """
+    broken = sum(time >= before for time in times(range(low, gone)))
+    while gone < until:
+        for time in times(range(gone, min(gone + step, until))):
+            if time >= before:
+                return broken, gone
+            gone += 1
+    return broken, gone

@@ -1,0 +1,160 @@
+"""The promise of id_min_age: what a ring keeps beyond its size, what it lets go of, and when it is broken."""
+
+from collections.abc import Callable
+
+import pytest
+
+import native
+from tables import promise as promise_module
+from tables.native_index import empty_index
+from tables.promise import Coverage, Promise, coverage, rounded_up
+from tables.ring import ResidentIndex, Ring, Verdict
+
+AGE_MS = 1_000
+MakeRing = Callable[[int, int], Ring]
+"""Size and largest size."""
+
+
+@pytest.fixture(params=["python", "native"])
+def ring_of(request: pytest.FixtureRequest) -> MakeRing:
+    if request.param == "native" and native.core is None:
+        pytest.skip(native.spoken)
+
+    def make(size: int, most: int) -> Ring:
+        is_native = request.param == "native"
+        index = empty_index(0, most, aged=False, promised=True) if is_native else ResidentIndex(0, most)
+        return Ring(most, index=index, promise=Promise(size, AGE_MS))
+
+    return make
+
+
+def _accept(ring: Ring, first: int, count: int, time: int) -> None:
+    """Accept so many new IDs of one moment, each in a batch of its own."""
+    for number in range(first, first + count):
+        checked = ring.check([b"%d" % number], [time])
+        assert checked.verdicts == [Verdict.ACCEPTED]
+        ring.apply(checked)
+
+
+def _verdict(ring: Ring, number: int, time: int) -> Verdict:
+    return ring.check([b"%d" % number], [time]).verdicts[0]
+
+
+def test_a_young_id_outlives_the_size(ring_of: MakeRing) -> None:
+    """An ID counts beyond id_cache_size exactly as long as the promise says, and no longer."""
+    ring = ring_of(2, 10)
+    _accept(ring, 0, 5, 0)
+
+    assert [_verdict(ring, number, AGE_MS) for number in range(5)] == [Verdict.DUPLICATE] * 5
+    after = [_verdict(ring, number, AGE_MS + 1) for number in range(5)]
+    assert after == [Verdict.ACCEPTED] * 3 + [Verdict.DUPLICATE] * 2
+    assert ring.promise == Promise(2, AGE_MS, 0, 0)
+
+
+def test_it_shrinks_again(ring_of: MakeRing) -> None:
+    """IDs that are too old for the newest record leave, down to id_cache_size; then no late message finds them."""
+    ring = ring_of(2, 10)
+    _accept(ring, 0, 6, 0)
+    assert len(ring) == 6
+    _accept(ring, 6, 1, AGE_MS)
+    assert (len(ring), ring.floor) == (7, 0)
+    _accept(ring, 7, 1, AGE_MS + 1)
+    assert (len(ring), ring.floor) == (2, 6)
+    assert ring.promise == Promise(2, AGE_MS, AGE_MS + 1, 0)
+    assert _verdict(ring, 5, 0) is Verdict.ACCEPTED
+    assert _verdict(ring, 6, 0) is Verdict.DUPLICATE
+
+
+def test_ages_count_from_the_newest_record(ring_of: MakeRing) -> None:
+    """A record with an old timestamp makes no ID younger, and forgets none."""
+    ring = ring_of(1, 10)
+    _accept(ring, 0, 1, 5_000)
+    _accept(ring, 1, 3, 100)
+
+    assert ring.promise == Promise(1, AGE_MS, 5_000, 0)
+    assert _verdict(ring, 0, 5_900) is Verdict.DUPLICATE
+    _accept(ring, 4, 1, 6_001)
+    assert (ring.floor, len(ring)) == (4, 1)
+
+
+def test_a_full_ring_breaks_the_promise(ring_of: MakeRing) -> None:
+    """Each younger ID that leaves through id_cache_size_max is counted, one that is old enough is not."""
+    ring = ring_of(2, 4)
+    _accept(ring, 0, 4, 0)
+    assert ring.promise == Promise(2, AGE_MS, 0, 0)
+    _accept(ring, 4, 2, AGE_MS)
+    assert ring.promise == Promise(2, AGE_MS, AGE_MS, 2)
+    assert (ring.floor, ring.low, len(ring)) == (0, 2, 4)
+    assert _verdict(ring, 1, AGE_MS) is Verdict.ACCEPTED
+    _accept(ring, 6, 1, AGE_MS + 1)
+    assert ring.promise == Promise(2, AGE_MS, AGE_MS + 1, 2)
+    assert (ring.floor, len(ring)) == (4, 3)
+
+
+def test_a_batch_larger_than_the_ring(ring_of: MakeRing) -> None:
+    """IDs that leave within their own batch are counted too."""
+    ring = ring_of(1, 3)
+    ring.apply(ring.check([b"%d" % number for number in range(8)], [0] * 8))
+
+    assert ring.promise == Promise(1, AGE_MS, 0, 5)
+    assert (ring.low, len(ring)) == (5, 3)
+
+
+def test_transactions_of_several_ids(ring_of: MakeRing) -> None:
+    """An envelope is judged by the same rule."""
+    ring = ring_of(1, 10)
+    _accept(ring, 0, 3, 0)
+    units, later = [[b"new", b"0"]], [AGE_MS, AGE_MS + 1]
+
+    verdicts = [ring.check_units(units, [time]).verdicts for time in later]
+    assert verdicts == [[Verdict.DUPLICATE], [Verdict.ACCEPTED]]
+
+
+def test_few_leave_at_once(ring_of: MakeRing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a silence, thousands of aged IDs leave over several transactions: no other lane waits for them."""
+    monkeypatch.setattr("tables.ring.AGED_AT_ONCE", 3)
+    ring = ring_of(1, 20)
+    _accept(ring, 0, 12, 0)
+    floors = []
+    for number in range(12, 16):
+        _accept(ring, number, 1, 10 * AGE_MS)
+        floors.append(ring.floor)
+
+    assert floors == [4, 8, 12, 12]
+    assert promise_module.AGED_AT_ONCE == 10_000
+
+
+@pytest.mark.parametrize(
+    ("head", "floor", "oldest", "expected"),
+    [
+        (5, 0, 0, (500, 0)),  # nothing has left yet
+        (14, 4, 0, (500, 0)),  # what left was too old
+        (14, 3, 0, (500, 21)),  # 10 IDs in 500 ms: 20 and a little more in 1,000
+        (14, 3, 490, (10, 1_100)),
+        (14, 3, 500, (0, 11_000)),
+        (0, 0, None, (0, 0)),
+    ],
+)
+def test_whether_it_holds(head: int, floor: int, oldest: int | None, expected: tuple[int, int]) -> None:
+    """A ring whose floor is below its oldest ID let go of a younger one; the rate says which size would be enough."""
+    found = coverage(Promise(2, AGE_MS, 500, 7), 10, head, floor, oldest)
+
+    assert (found.covered_ms, found.enough) == expected
+    assert found.holds == (not expected[1])
+
+
+def test_a_report() -> None:
+    """Pages and documents have the promise in seconds and IDs."""
+    assert Coverage(Promise(2, 1_500, 9, 3), 4, 50).report() == {
+        "id_min_age": 1.5, "id_cache_size": 2, "holds": False, "coverage_broken": 3, "enough": 50,
+    }  # fmt: skip
+    assert Coverage(Promise(2, 1_500), 4, 0).report()["enough"] is None
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(0, 1), (7.5, 8), (20, 21), (99, 100), (120, 130), (125_001, 130_000), (10**9, 1_100_000_000)],
+)
+def test_sizes_have_two_digits(size: float, expected: int) -> None:
+    """The advised size is above what was measured, and easy to read."""
+    assert rounded_up(size) == expected
