@@ -22,6 +22,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.groups.static_members import Member
 from tables.codec import Meta
+from tables.promise import Promise
 
 
 def _settings(instance: str = "w", **keys: Any) -> Settings:
@@ -107,6 +108,22 @@ def test_recorded_limits() -> None:
 
     assert recorded_limits(meta) == Limits(5, own.id_max_age, False)
     assert limits_of(with_limits(address, recorded_limits(meta))) == Limits(5, 0.012, False)
+
+
+def test_limits_of_a_promise() -> None:
+    """A ring with a promise has room for id_cache_size_max; its record says all that a file says."""
+    own = limits_of(_address(id_cache_size=2, id_cache_size_max=9, id_min_age="1h"))
+    assert (own.capacity, own.promise) == (9, Promise(2, 3_600_000))
+    assert (limits_of(_address()).capacity, limits_of(_address()).promise) == (20_000, None)
+
+    meta = Meta(9, 0, 0, {}, {}, "i", promise=Promise(2, 3_600_000, 77, 5))
+    assert recorded_limits(meta) == own
+    assert limits_of(with_limits(_address(), own)) == own
+    one, other = (
+        own_statement(_settings(name, id_cache_size_max=30_000, id_min_age=age))
+        for name, age in (("a", 60), ("b", "2m"))
+    )
+    assert unlike_limits("orders", [one, other]) == ["id_min_age: a says 60, b says 120"]
 
 
 def test_statements_survive_the_wire() -> None:

@@ -3,7 +3,8 @@
 import io
 import re
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import Row
@@ -24,10 +25,12 @@ from reconcile.page.report_data import (
     step_ms,
 )
 from reconcile.run.frames.distributions import STRAYS, without_strays
+from reconcile.run.history.cut import Recorded
 from reconcile.run.history.history import Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
 from reconcile.run.outcome.terminal_report import show
+from reconcile.run.verdict import summary
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
 
@@ -104,6 +107,30 @@ def test_overrun_above_its_limit(enough: int, span_ms: int, said: str) -> None:
         + said
     )
     assert "OVERRUN" not in "".join(advice.sentences("orders", ring, 0.00104))
+
+
+def test_broken_promises_are_told() -> None:
+    """The report names IDs that left too early since the last run, and where to look; a count that begins again is one of its own."""
+    address = validate(
+        {"addresses": [{"name": "orders", "id_min_age": "1h", "id_cache_size_max": 30_000}]}
+    ).addresses[0]
+
+    def said(total: int, before: int | None) -> list[str]:
+        lanes = {lane: Recorded({}, 9, 0, broken=total // 2) for lane in range(2)}
+        cut: Any = SimpleNamespace(recorded=lanes)
+        earlier = {} if before is None else {"promise": {"coverage_broken_total": before}}
+        return list(advice.broken_promises({"orders": summary.promise_kept(address, cut, earlier)}))
+
+    assert said(8, 8) == said(0, None) == []
+    assert said(8, 6) == [
+        (
+            "orders: 2 IDs left their ring while younger than id_min_age = 1h: 'ringfence rings show orders' says which id_cache_size_max would "
+            "be enough"
+        )
+    ]
+    assert said(4, 6)[0].startswith("orders: 4 IDs left")
+    plain = validate({"addresses": [{"name": "orders"}]}).addresses[0]
+    assert summary.promise_kept(plain, cast("Any", None), {}) == {}
 
 
 def test_what_is_torn_is_told() -> None:

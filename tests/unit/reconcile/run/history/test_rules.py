@@ -70,6 +70,27 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
     assert rules.promised([own], {"a": cut}, [], [RINGS]) == [{0: 20, 1: 10}]
 
 
+def test_a_promise_in_time() -> None:
+    """A changed promise makes verdicts uncertain, in the run that sees it and in lanes that go by another one; its largest size counts."""
+    plain = _address(id_cache_size=20)
+    hour, day = (_address(id_cache_size=20, id_cache_size_max=90, id_min_age=age) for age in ("1h", "1d"))
+    said = Recorded({}, 90, 0, min_age_ms=3_600_000, size=20)
+
+    def why(address: AddressSettings, before: AddressSettings, recorded: Recorded | None = None) -> list[str]:
+        run = Run(1, None, "2026-11-21", "clean", rules={"a": rules.kept(before)})
+        cut = replace(_cut(), recorded={} if recorded is None else {0: recorded})
+        run = Run.from_json(run.to_json(), acknowledged=False)
+        return [doubt.why for doubt in rules.doubts([address], {"a": cut}, run, [RINGS])]
+
+    assert why(hour, hour, said) == why(plain, plain) == []
+    assert why(hour, plain) == why(plain, hour) == why(hour, day) == ["id_min_age changed since the last run"]
+    assert why(hour, hour.model_copy(update={"id_cache_size": 9}))
+    assert why(day, day, said)[0].startswith("lanes 0 of a go by another id_min_age than this file has")
+    assert rules.promised([hour], {"a": _cut()}, [], [RINGS]) == [{0: 90, 1: 90}]
+    assert [rules.size_kept(rules.kept(address)) for address in (plain, hour)] == [20, 90]
+    assert rules.size_kept({}) is None
+
+
 def test_lanes_of_which_all_ids_are_known() -> None:
     """All IDs of a lane are known once it has turned over since evidence was missing, even if a quiet lane has not.
 
