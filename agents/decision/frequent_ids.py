@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tables.ring import Verdict
-from tables.stored_ids import display_id
+from tables.stored_ids import display_id, display_parts
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -37,6 +37,13 @@ class FrequentId(NamedTuple):
     repeats: int
     """Duplicates with this ID, at least."""
     duplicates: int
+    parts: Sequence[str] = ()
+    """Its parts as a person reads them; empty = it has one, or only its digest is known."""
+
+    @property
+    def text(self) -> str:
+        """It as a person reads it."""
+        return " ".join(self.parts) or display_id(self.id)
 
     @property
     def share(self) -> float:
@@ -47,8 +54,10 @@ class FrequentId(NamedTuple):
 class FrequentIds:
     """The duplicates of one lane, in two windows of half an hour: the present one and the one before."""
 
-    def __init__(self, lane: str) -> None:
+    def __init__(self, lane: str, parts: int = 0) -> None:
+        """``parts``: of the lane's IDs; 0 = they have none."""
         self._lane = lane
+        self._parts = parts
         self._windows = [_Window(-math.inf), _Window(-math.inf)]
         self._batches = 0
         self._warned: dict[bytes, float] = {}
@@ -77,7 +86,9 @@ class FrequentIds:
         if not counts:
             return None
         identifier, count = max(counts.items(), key=lambda item: item[1])
-        found = FrequentId(identifier, round(count), sum(window.duplicates for window in self._windows))
+        parts = display_parts(identifier, self._parts) if self._parts else ()
+        duplicates = sum(window.duplicates for window in self._windows)
+        found = FrequentId(identifier, round(count), duplicates, parts)
         return found if found.repeats >= REPEATS_MIN and found.share > SHARE else None
 
     def _present(self) -> "_Window":
@@ -112,7 +123,7 @@ class FrequentIds:
         log.warning(
             "lane %s: %.0f %% of the %d duplicates of the last hour have the ID %s. A producer that sends one ID with all its messages "
             "loses all but the first: give each message an ID of its own",
-            self._lane, found.share * 100, found.duplicates, display_id(found.id),
+            self._lane, found.share * 100, found.duplicates, found.text,
         )  # fmt: skip
 
 

@@ -43,7 +43,8 @@ class OutcomeCounts:
         self._opening = opening
         self._counts = counts
         self._observe = observe
-        self.frequent_ids = FrequentIds(opening.name)
+        forms = opening.address.duplicate_id_from
+        self.frequent_ids = FrequentIds(opening.name, parts=0 if isinstance(forms, str) else len(forms))
         self._forwarding = ForwardingHint(opening.address, chained=opening.chained)
         self._reader = IdReader(opening.address)
 

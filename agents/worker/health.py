@@ -153,4 +153,9 @@ class WorkerHealth:
 
 
 def _shown(frequent: FrequentId) -> dict[str, Any]:
-    return {"id": display_id(frequent.id), "count": frequent.repeats, "duplicates": frequent.duplicates}
+    return {
+        "id": display_id(frequent.id),
+        "parts": list(frequent.parts),
+        "count": frequent.repeats,
+        "duplicates": frequent.duplicates,
+    }

@@ -269,7 +269,9 @@ def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
         worker.destroy()
     lanes = [lane for address in told["addresses"] for lane in address["lanes"]]
 
-    assert [lane["frequent_id"] for lane in lanes] == [{"id": "same", "count": 29, "duplicates": 29}] * 2
+    assert [lane["frequent_id"] for lane in lanes] == [
+        {"id": "same", "count": 29, "duplicates": 29, "parts": []}
+    ] * 2
     assert commands == [["ringfence", "rings", "find", item, "same"] for item in names]
     assert all(f"{item}/0/0" in found for item, found in zip(names, originals, strict=True))
     assert [item["stands"] for item in told["findings"]] == [False, False]

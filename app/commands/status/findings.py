@@ -221,14 +221,15 @@ def _frequent_ids(address: Address) -> Iterator[Finding]:
         if lane.frequent_id is not None:
             found.setdefault(lane.frequent_id.id, []).append(lane.frequent_id)
     for name, lanes in found.items():
+        texts = lanes[0].parts or [name]
         count, duplicates = sum(item.count for item in lanes), sum(item.duplicates for item in lanes)
         what = (
-            f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {name}. A producer that sends one "
+            f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {' '.join(texts)}. A producer that sends one "
             "ID with all its messages loses all but the first"
         )
         do = "give each message an ID of its own; this shows the one that was accepted"
-        searched = f"text:{name}" if name.startswith("-") else name
-        command = f"ringfence rings find {quoted(address.address)} {quoted(searched)}"
+        searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
+        command = f"ringfence rings find {quoted(address.address)} {searched}"
         yield Finding(f"address {address.address}", what, do, command, stands=False)
 
 

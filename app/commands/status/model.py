@@ -21,6 +21,8 @@ class FrequentId:
     count: int
     """Duplicates with this ID, at least."""
     duplicates: int
+    parts: list[str] = field(default_factory=list)
+    """Empty = it has one, or only its digest is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, SAMPLES_MAX, Fre
 from agents.decision.item import Item
 from agents.lane.outcome_counts import OutcomeCounts
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.protocol.duplicate_id import composed
 from tables.ring import Checked, Verdict
 from tables.stored_ids import encode_id
 from tests.support.records.stored_batches import Stored, stored
@@ -142,15 +143,25 @@ def _due(partition: int, *ids: bytes) -> DueRecords:
 
 
 @pytest.mark.skipif(native.core is None, reason=native.spoken)
-@pytest.mark.parametrize("source", ["header", "key"])
-def test_records_of_the_core(source: str, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("header", FrequentId(CONSTANT, 11, 11)),
+        ("key", FrequentId(CONSTANT, 11, 11)),
+        (
+            ["key", "header:_AMQ_DUPL_ID"],
+            FrequentId(encode_id(composed([b"constant"] * 2)), 11, 11, ["constant", "constant"]),
+        ),
+    ],
+)
+def test_records_of_the_core(source: str | list[str], named: FrequentId, clock: Clock) -> None:
     """The native path makes no objects of records: the IDs of duplicates are read from its bytes, in several batches."""
     counts = _counts(duplicate_id_from=source)
     due = [_due(0, b"a", b"b"), _due(1, b"c", *[b"constant"] * 12)]
     verdicts: Any = bytes([0, 0, 0, 0, *[Verdict.DUPLICATE] * 11])
     counts.add(Outcome(Checked(verdicts, [], 0, [], [])), due, 0.1, 2)
 
-    assert counts.frequent_ids.most == FrequentId(CONSTANT, 11, 11)
+    assert counts.frequent_ids.most == named
 
 
 def test_records_of_python(clock: Clock) -> None:

@@ -150,6 +150,9 @@ def test_frequent_id() -> None:
     assert found.where == "address orders"
     assert found.what.startswith("75.0 % of the 80 duplicates of the last hour have the ID -it's. A producer")
     assert found.command == "ringfence rings find orders 'text:-it'\\''s'"
+    parts = _only(with_lanes(frequent_id=FrequentId("hex:00", 30, 40, ["/shop", "a 7"])))
+    assert "have the ID /shop a 7. A producer" in parts.what
+    assert parts.command == "ringfence rings find orders '/shop' 'a 7'"
 
 
 def test_broken_promise() -> None:
