@@ -41,7 +41,15 @@ def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
 
 
 def ring(
-    capacity: int, confidence: float, seen: Seen, *, overruns: int, days: int, span_ms: int, enough: int = 0
+    capacity: int,
+    confidence: float,
+    seen: Seen,
+    *,
+    overruns: int,
+    days: int,
+    span_ms: int,
+    enough: int = 0,
+    grows_from: int = 0,
 ) -> Ring:
     """Size of the ring, and the size that would do; ``span_ms``: between the first and the last record."""
     return Ring(
@@ -57,6 +65,7 @@ def ring(
         needed=seen.needed,
         span_ms=span_ms,
         enough=enough,
+        grows_from=grows_from,
     )
 
 
@@ -87,7 +96,7 @@ def _why(ring: Ring) -> str:
         return (
             f"no ring size is recommended: {too_short(ring.span_ms)}; {need}, the ring has {ring.capacity:,}"
         )
-    return f"set id_cache_size = {ring.recommended} (it has {ring.capacity}): {need} {over(ring.span_ms)}"
+    return f"set {ring.key} = {ring.recommended} (it has {ring.capacity}): {need} {over(ring.span_ms)}"
 
 
 def too_short(span_ms: int) -> str:
@@ -109,19 +118,20 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
         f"{ring.overrun_share * 100:.3g} % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows "
         f"{_plain(formatting.percent(overrun_max))}"
     )
-    if ring.enough <= ring.capacity:
+    if ring.enough <= ring.always:
         return (
-            f"{broken}: no size would help, as id_cache_size = {ring.capacity} covers the measured distances. Look for id_max_age, "
+            f"{broken}: no size would help, as id_cache_size = {ring.always} covers the measured distances. Look for id_max_age, "
             "a ring that was cleared, resized or in memory only, and for hops of bridges"
         )
     if ring.recommended is None:
         return (
-            f"{broken}: id_cache_size = {ring.enough} would have been enough (it has {ring.capacity}). That is no recommendation: "
+            f"{broken}: id_cache_size = {ring.enough} would have been enough (it has {ring.always}). That is no recommendation: "
             f"{too_short(ring.span_ms)}"
         )
     need = max(ring.enough, ring.needed)
+    longer = ", or a longer id_min_age" if ring.grows_from else ""
     return (
-        f"{broken}: id_cache_size = {with_headroom(need)} would be enough (it has {ring.capacity}): the resends needed {need:,} "
+        f"{broken}: id_cache_size = {with_headroom(need)} would be enough (it has {ring.always}){longer}: the resends needed {need:,} "
         f"{over(ring.span_ms)}"
     )
 

@@ -57,7 +57,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
     description = (
         f"Half of {formatting.number(ring.resends)} resends are within {formatting.number(ring.resend_distance_p50)} IDs, "
         f"99 % within {formatting.number(ring.resend_distance_p99)}, all within {formatting.number(ring.resend_distance_max)}. "
-        f"id_cache_size is {formatting.number(ring.capacity)}, recommended {advised}."
+        f"{ring.key} is {formatting.number(ring.capacity)}, recommended {advised}."
     )
     with drawing(NARROW, _SHARES_ALL) as made:
         axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
@@ -69,7 +69,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
         made.label(axes, "distance in IDs: the size of ring that catches it")
         marks = [Mark("recommended", recommended, f"recommended {formatting.number(recommended)}")]
         if ring.capacity:
-            marks.append(Mark("capacity", ring.capacity, f"id_cache_size {formatting.number(ring.capacity)}"))
+            marks.append(Mark("capacity", ring.capacity, f"{ring.key} {formatting.number(ring.capacity)}"))
         made.marks(axes, [mark for mark in marks if mark.at])
         return made.image("small", "Resend distance against ring size", description)
 

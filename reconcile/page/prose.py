@@ -32,7 +32,7 @@ def resends(it: AddressFigures, *, of_run: bool) -> str:
     """The present or assumed ring, and what the resends need."""
     ring = it.ring
     has = (
-        f"The ring of a lane {'holds' if of_run else 'would hold'} {counted(ring.capacity, 'ID')} (id_cache_size)"
+        f"The ring of a lane {'holds' if of_run else 'would hold'} {counted(ring.capacity, 'ID')} ({ring.key})"
         if ring.capacity
         else "The ring is off (id_cache_size = 0)"
     )

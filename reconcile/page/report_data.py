@@ -78,7 +78,7 @@ class Lane:
 class Ring:
     """The present ring, and the one that the resends need."""
 
-    capacity: int  # id_cache_size
+    capacity: int  # id_cache_size; id_cache_size_max, where id_min_age lets the ring grow
     recommended: int | None
     """``needed`` with headroom; the capacity, where no resend was seen; None = less than an hour was seen."""
     confidence: float
@@ -94,6 +94,17 @@ class Ring:
     enough: int = 0
     """The smallest ring with which OVERRUN of this run would be within reconcile.overrun_max; 0 = not measured."""
     overrun: bool = False  # more of them than reconcile.overrun_max
+    grows_from: int = 0  # id_cache_size, where id_min_age lets the ring grow; 0 = it does not grow
+
+    @property
+    def key(self) -> str:
+        """The name of the capacity in the configuration."""
+        return "id_cache_size_max" if self.grows_from else "id_cache_size"
+
+    @property
+    def always(self) -> int:
+        """IDs that it knows whatever their age."""
+        return self.grows_from or self.capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def rings(
             days=_days(today, [run.date for run in runs], earliest),
             span_ms=_span_ms(address.name, runs, found),
             enough=enough[0]["at"] if enough else 0,
+            grows_from=address.id_cache_size if address.id_cache_size_max else 0,
         )
     return made
 

@@ -133,6 +133,20 @@ def test_broken_promises_are_told() -> None:
     assert summary.promise_kept(plain, cast("Any", None), {}) == {}
 
 
+def test_a_ring_that_grows() -> None:
+    """With id_min_age the advice is for id_cache_size_max. OVERRUN needs a larger id_cache_size, or a longer age."""
+    seen = Seen(5, 4_096, 7, 29, 5_000)
+    ring = replace(_ring(seen, capacity=3_000, enough=2_500), grows_from=2_000)
+    (advised,) = advice.sentences("orders", ring, 0.001)
+    (overrun,) = advice.sentences("orders", replace(ring, overrun_share=0.5), 0.001)
+
+    assert advised.startswith("orders: set id_cache_size_max = 6200 (it has 3000): 99.9 %")
+    assert (
+        "id_cache_size = 6200 would be enough (it has 2000), or a longer id_min_age: the resends needed"
+        in overrun
+    )
+
+
 def test_what_is_torn_is_told() -> None:
     """The advice for torn transactions names the first envelope, its outcome and the remedy."""
     empty: dict[str, Any] = dict.fromkeys(
