@@ -9,7 +9,7 @@ from reconcile.anomalies.finders import fates, lost_inputs, order, originals, to
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import transactions
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
-from tests.reconcile.rows import Frames, named
+from tests.reconcile.rows import Frames, cut, named
 
 
 def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ def _joined(frames: Frames, *rows: dict[str, Any]) -> DataFrame:
     apart = transactions.joined(matched.where(transactions.OF_UNITS)).unionByName(
         transactions.as_plain(matched)
     )
-    return matched.where(f"not ({transactions.OF_UNITS})").unionByName(apart.select(*matched.columns)).cache()
+    return cut(matched.where(f"not ({transactions.OF_UNITS})").unionByName(apart.select(*matched.columns)))
 
 
 def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:
@@ -43,8 +43,8 @@ def _missing(evidence: DataFrame, orphans: DataFrame, frames: Frames, **rules: A
 def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
     candidates = evidence.where(f"{ev.FIRST} and id is not null and (whole is null or whole = {DIVERTED})")
     ids = originals.with_heirs(ids, None)
-    near = originals.without_near(candidates, ids, frames.rules(), None, 1).cache()  # a run keeps each step
-    found = originals.without_original(near, ids, None, 1).cache()
+    near = cut(originals.without_near(candidates, ids, frames.rules(), None, 1))
+    found = cut(originals.without_original(near, ids, None, 1))
     return originals.of_units(originals.orphans(found, ids, ids, None, 1).select(*evidence.columns))
 
 

@@ -15,7 +15,7 @@ from reconcile.run.frames import hops
 from reconcile.spark import hops as read_hops
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
 from reconcile.spark.small_frames import small
-from tests.reconcile.rows import Frames, named
+from tests.reconcile.rows import Frames, cut, named
 from tests.unit.agents.decision.test_decide import Given
 
 SOURCE = "b/AAAAAAAAAAAAAAAAAAAAAA/0"
@@ -112,7 +112,7 @@ def _hop(offset: int, hop: int, confirmed: int = 0, **more: Any) -> dict[str, An
 def _followed(
     frames: Frames, *made: dict[str, Any], kept: DataFrame | None = None, events: DataFrame | None = None
 ) -> DataFrame:
-    return hops.followed(frames.evidence(*made), kept, events).cache()
+    return cut(hops.followed(frames.evidence(*made), kept, events))
 
 
 def _resent(followed: DataFrame) -> list[int]:
@@ -120,7 +120,6 @@ def _resent(followed: DataFrame) -> list[int]:
 
 
 def _again(followed: DataFrame, size: int = 20_000) -> list[tuple[str, int | None]]:
-
     found = bridge_hops.again(followed, F.lit(size))
     return sorted(
         [*named(bridge_hops.forgotten(found, followed)), *named(bridge_hops.apart(found, followed))]
@@ -360,7 +359,7 @@ def test_what_is_lost_makes_no_hop_known(frames: Frames, spark: SparkSession) ->
         _hop(6, 8, **NOTHING),
     )  # fmt: skip
     lost_ones = hops.lost(followed, frames.evidence({"offset": 4}), F.lit(True))
-    told = hops.without_lost(followed, lost_ones).cache()
+    told = cut(hops.without_lost(followed, lost_ones))
 
     assert sorted(row["offset"] for row in lost_ones.collect()) == [0, 4, 6]
     assert _again(followed) == [("FORGOTTEN", 1), ("FORGOTTEN", 3), ("FORGOTTEN", 5)]

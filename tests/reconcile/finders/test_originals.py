@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from reconcile.anomalies.finders import lost_inputs, nearest, originals
 from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
-from tests.reconcile.rows import Frames, named, offsets
+from tests.reconcile.rows import Frames, cut, named, offsets
 
 
 def test_originals(frames: Frames) -> None:
@@ -172,9 +172,9 @@ def _orphans(
     grown: DataFrame | None = None,
 ) -> DataFrame:
     ids = originals.with_heirs(ids, grown)
-    near = originals.without_near(candidates, ids, rules, events, 1).cache()  # a run keeps each step
-    found = originals.without_original(near, ids, events, 1).cache()
-    return originals.orphans(found, ids, ids, events, 1).select(*EVIDENCE.names).cache()
+    near = cut(originals.without_near(candidates, ids, rules, events, 1))
+    found = cut(originals.without_original(near, ids, events, 1))
+    return cut(originals.orphans(found, ids, ids, events, 1).select(*EVIDENCE.names))
 
 
 SEED = 7
@@ -199,7 +199,7 @@ def test_like_each_pair(frames: Frames) -> None:
     rules = {"max_age_ms": 5, "largest": 9}
     told = frames.events({"input_next": WORLDS * 50, "forward_next": WORLDS * 50, "before": 9, "after": 9})
     known = originals.with_heirs(frames.ids(*ids), None)
-    near = originals.without_near(frames.evidence(*inputs), known, frames.rules(**rules), told, RUN).cache()
+    near = cut(originals.without_near(frames.evidence(*inputs), known, frames.rules(**rules), told, RUN))
     found = originals.without_original(near, known, told, RUN)
 
     alone = {(row["partition"], row["offset"]) for row in found.collect()}
