@@ -2,19 +2,16 @@
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile import job
-from reconcile.run.history.history import RunHistory
-from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.kafka import Sent
+from tests.support.reconcile.planted import judged_run
 from tests.support.worker import Running, configure, worker
 
 TRANSFERS: dict[str, Any] = {"partitions": 3, "duplicates": "divert"}
@@ -22,10 +19,21 @@ PAYMENTS: dict[str, Any] = {
     "partitions": 2, "group_header": "account", "default_group": "none", "duplicate_id_headers": ["payment"],
 }  # fmt: skip
 FORM = ("_RF_TX", b"json/1")
+LANES = (0, 1)
+"""Values of the key `lanes` of the addresses; 0 = not set."""
 
 
 def _envelope(*parts: dict[str, Any]) -> bytes:
     return json.dumps({"parts": parts}).encode()
+
+
+REFUSED = (
+    b"no JSON",
+    None,
+    _envelope({"address": "elsewhere"}),
+    _envelope({"value": 5}),
+    _envelope({"headers": [{"name": "_RF_KEY"}]}),
+)
 
 
 def _transfer(chance: random.Random, number: int, other: str) -> Sent:
@@ -48,60 +56,74 @@ def _transfer(chance: random.Random, number: int, other: str) -> Sent:
     )
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
-def test_clean(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path, lanes: int) -> None:
-    """A run finds nothing wrong in transfers of seed 23.
-
-    Some are resent, some to another partition; messages are between; some are malformed.
-    """
+def _traffic(payments: str) -> list[list[Sent]]:
+    """Transfers and messages by partition, seed 23."""
     chance = random.Random(23)
-    bootstrap, app = broker.bootstrap_servers, f"transacting-{lanes}"
-    transfers_name, payments_name = f"transfers-{lanes}", f"payments-{lanes}"
-    of_lanes = {"lanes": lanes} if lanes else {}
-    addresses = [
-        {"name": transfers_name, "transaction_addresses": [payments_name], **TRANSFERS, **of_lanes},
-        {"name": payments_name, **PAYMENTS, **of_lanes},
-    ]
-    config = configure(tmp_path, bootstrap, app, addresses)
     sent: list[list[Sent]] = [[], [], []]
     for number in range(120):
-        transfer = _transfer(chance, number, payments_name)
+        transfer = _transfer(chance, number, payments)
         for _ in range(chance.choice([1, 1, 2, 3])):
             sent[chance.randrange(3)].append(transfer)
         sent[chance.randrange(3)].append(Sent(b"plain-%d" % (number // 2), b"account-%d" % (number // 2 % 5)))
-    refused = [
-        b"no JSON",
-        None,
-        _envelope({"address": "elsewhere"}),
-        _envelope({"value": 5}),
-        _envelope({"headers": [{"name": "_RF_KEY"}]}),
-    ]
-    sent[0] += [Sent(b"transfer-%d" % number, b"k", value, (FORM,)) for number, value in enumerate(refused)]
+    sent[0] += [Sent(b"transfer-%d" % number, b"k", value, (FORM,)) for number, value in enumerate(REFUSED)]
+    return sent
 
+
+def _names(lanes: int) -> tuple[str, str]:
+    return f"transfers-{lanes}", f"payments-{lanes}"
+
+
+def _addresses(lanes: int) -> list[dict[str, Any]]:
+    transfers, payments = _names(lanes)
+    of_lanes = {"lanes": lanes} if lanes else {}
+    return [
+        {"name": transfers, "transaction_addresses": [payments], **TRANSFERS, **of_lanes},
+        {"name": payments, **PAYMENTS, **of_lanes},
+    ]
+
+
+@pytest.fixture(scope="module")
+def judged(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], list[Row]]:
+    """The document and the anomalies of one run over all addresses, which one worker has served.
+
+    Some transfers are resent, some to another partition; messages are between; some are malformed.
+    """
+    folder, bootstrap, app = tmp_path_factory.mktemp("transacting"), broker.bootstrap_servers, "transacting"
+    addresses = [address for lanes in LANES for address in _addresses(lanes)]
+    config = configure(folder, bootstrap, app, addresses)
     with worker(config, app) as process:
         running = Running(bootstrap, process, addresses, app)
-        for partition, records in enumerate(sent):
-            kafka.send(bootstrap, transfers_name, records, partition)
-        kafka.send(
-            bootstrap,
-            payments_name,
-            [Sent(None, b"k", b"plain", (("payment", b"payment-%d" % index),)) for index in range(900, 930)],
-        )
-        running.settled(transfers_name)
-        running.settled(payments_name)
-    settings = load(config)
-    runs = RunHistory.load(LocalFiles(str(tmp_path / "state")))
-    document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(tmp_path / "out")))
+        for lanes in LANES:
+            transfers, payments = _names(lanes)
+            for partition, records in enumerate(_traffic(payments)):
+                kafka.send(bootstrap, transfers, records, partition)
+            paid = [
+                Sent(None, b"k", b"plain", (("payment", b"payment-%d" % index),)) for index in range(900, 930)
+            ]
+            kafka.send(bootstrap, payments, paid)
+        for lanes in LANES:
+            for name in _names(lanes):
+                running.settled(name)
+    document, found = judged_run(spark, load(config), folder / "out")
+    return document, found.collect()
 
-    rows = spark.read.parquet(str(tmp_path / "out" / "anomalies")).collect()
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_clean(judged: tuple[dict[str, Any], list[Row]], lanes: int) -> None:
+    """A run finds nothing wrong in the transactions of a worker, with lanes of partitions and with one lane."""
+    document, rows = judged
+
     assert [(row["anomaly"], row["detail"]) for row in rows] == []
-    transfers, payments = (document["addresses"][name] for name in (transfers_name, payments_name))
+    transfers, payments = (document["addresses"][name] for name in _names(lanes))
+    sent = sum(map(len, _traffic(_names(lanes)[1])))
     assert (document["verdict"], transfers["input"], transfers["quarantined"]) == (
         "clean",
-        sum(map(len, sent)),
-        5,
+        sent,
+        len(REFUSED),
     )
-    assert transfers["accepted"] + transfers["duplicates"] + 5 == transfers["input"]
+    assert transfers["accepted"] + transfers["duplicates"] + len(REFUSED) == transfers["input"]
     assert (transfers["forwarded"] > 0) == (lanes != 1)
     assert transfers["duplicates"] > 60
     assert (payments["input"], payments["accepted"]) == (30, 30)

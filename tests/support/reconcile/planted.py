@@ -356,6 +356,6 @@ def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int
 
 def judged_run(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
     """Return the document of one run that keeps its results in ``out``, and the anomalies there."""
-    runs = RunHistory.load(LocalFiles(settings.reconcile.state_dir))
+    runs = RunHistory.load(LocalFiles(settings.runs_dir))
     document = job.judge(spark, settings, runs, job.surveyed(settings), LocalFiles(str(out)))
     return document, spark.read.parquet(str(out / "anomalies"))
