@@ -328,7 +328,7 @@ def test_who_it_was(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
     assert {(bytes(row["id"]), bytes(row["group"])) for row in strays} == {(b"1", b"g")}
 
 
-@pytest.mark.parametrize("reordered", [True, False])
+@pytest.mark.parametrize("reordered", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_nothing_is_forwarded(
     broker: EmbeddedBroker,
     spark: SparkSession,
