@@ -1,8 +1,10 @@
 """Topics that tests write and read, through a client that is not Ringfence's."""
 
+import contextlib
+import functools
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.partitioner import murmur2
@@ -185,6 +187,10 @@ def produce(producer: Producer, topic: str, record: Sent, partition: int) -> Non
     producer.poll(0)
 
 
+RECONNECT_MS = 200
+"""Longest pause before a client connects again: a broker that a test starts again has the same port."""
+CONSUME_S = 0.05
+"""Time to collect messages in: the ends of partitions come among them."""
 SETTLE_S = 20.0
 """A commit is acknowledged before its markers are written; an open transaction is waited for no longer than this."""
 
@@ -206,22 +212,28 @@ def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
     """Return all committed records up to the present end, partition by partition."""
-    ends = end_offsets(bootstrap, topic, partitions)
+    found = _records(bootstrap, topic, [0] * partitions)
+    return sorted(found, key=lambda item: (item.partition, item.offset))
+
+
+def _records(bootstrap: str, topic: str, begins: Sequence[int]) -> Generator[Got, None, None]:
+    """Read committed records, from these offsets of the partitions up to the present ends."""
+    ends = end_offsets(bootstrap, topic, len(begins))
+    waiting = {index for index, begin in enumerate(begins) if begin < ends[index]}
+    if not waiting:
+        return
     deadline = time.monotonic() + SETTLE_S
     consumer = reader(bootstrap, wait_ms=20)  # a short wait: the end is known
     try:
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        got: list[Got] = []
-        waiting = set(range(partitions))
+        consumer.assign([TopicPartition(topic, index, begins[index]) for index in waiting])
         while waiting and time.monotonic() < deadline:
-            for message in consumer.consume(5_000, 0.2):
+            for message in consumer.consume(5_000, CONSUME_S):
                 if not message.error():
-                    got.append(_got(message))
+                    yield _got(message)
                 elif (message.offset() or 0) >= ends[message.partition() or 0]:
                     waiting.discard(message.partition() or 0)
                     continue
                 deadline = time.monotonic() + SETTLE_S
-        return sorted(got, key=lambda item: (item.partition, item.offset))
     finally:
         consumer.close()
 
@@ -233,21 +245,31 @@ def _got(message: Any) -> Got:
     )  # fmt: skip
 
 
-def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
-    """Return the group's committed offsets; -1001 = none. Retry while the coordinator is not there yet."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    wanted = [TopicPartition(topic, index) for index in range(partitions)]
+@functools.lru_cache(maxsize=4)
+def _asking(bootstrap: str, group: str) -> Consumer:
+    """Return a client that asks for offsets. It stays for the next question: most of them are asked until the answer changes."""
+    away = {"reconnect.backoff.max.ms": RECONNECT_MS, "log_level": 0}  # brokers of tests come and go
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **away})
+
+
+def _asked(bootstrap: str, group: str, question: Callable[[Consumer], Any]) -> Any:
+    """Ask until there is an answer: the coordinator or the leader may not be there yet."""
     deadline = time.monotonic() + WAIT_S
-    try:
-        while True:
-            try:
-                return [topic_partition.offset for topic_partition in consumer.committed(wanted, WAIT_S)]
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-    finally:
-        consumer.close()
+    while True:
+        try:
+            return question(_asking(bootstrap, group))
+        except KafkaException:
+            _asking.cache_clear()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
+    """Return the group's committed offsets; -1001 = none."""
+    wanted = [TopicPartition(topic, index) for index in range(partitions)]
+    found: list[TopicPartition] = _asked(bootstrap, group, lambda client: client.committed(wanted, WAIT_S))
+    return [topic_partition.offset for topic_partition in found]
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
@@ -259,22 +281,14 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int =
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
-    """Return the high watermarks. Retry while the leader is not there yet."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    deadline = time.monotonic() + WAIT_S
-    try:
-        while True:
-            try:
-                return [
-                    consumer.get_watermark_offsets(TopicPartition(topic, index), WAIT_S)[1]
-                    for index in range(partitions)
-                ]
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-    finally:
-        consumer.close()
+    """Return the high watermarks."""
+    places = [TopicPartition(topic, index) for index in range(partitions)]
+    found: list[int] = _asked(
+        bootstrap,
+        "unused",
+        lambda client: [client.get_watermark_offsets(place, WAIT_S)[1] for place in places],
+    )
+    return found
 
 
 def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
@@ -287,15 +301,18 @@ def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
 
 def consumed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> bool:
     """Whether the group has committed all records of a topic; markers at its end do not count."""
-    done = committed(bootstrap, group, topic, partitions)
-    ends = data_ends(bootstrap, topic, partitions)
-    return all(max(0, offset) >= end for offset, end in zip(done, ends, strict=True))
+    done = [max(0, offset) for offset in committed(bootstrap, group, topic, partitions)]
+    with contextlib.closing(_records(bootstrap, topic, done)) as left:
+        return next(left, None) is None
 
 
 def wait_count(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Got]:
     """Wait until so many committed records are there; return all."""
     deadline = time.monotonic() + WAIT_S
-    while len(got := read_all(bootstrap, topic, partitions)) < count:
+    got: list[Got] = []
+    while sum(end_offsets(bootstrap, topic, partitions)) < count or (
+        len(got := read_all(bootstrap, topic, partitions)) < count
+    ):
         assert time.monotonic() < deadline, f"{len(got)} of {count} records in {topic}"
         time.sleep(0.05)
     return got

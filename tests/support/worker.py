@@ -24,6 +24,7 @@ from tests.support.forks import Fork
 from tests.support.kafka import Got, Sent
 
 LIMIT_S = 180.0
+POLL_S, POLL_MAX_S = 0.05, 0.5
 NOT_LET_IN = ("denies access", "no broker answers")
 
 
@@ -213,12 +214,18 @@ def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProces
 
 
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
-    """Wait for a condition, with a limit; ``otherwise`` describes the present state."""
+    """Wait for a condition, with a limit; ``otherwise`` describes the present state.
+
+    It checks a slow condition less often: other tests need the processors.
+    """
     deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
+    while True:
+        begun = time.monotonic()
+        if condition():
+            return
+        if (now := time.monotonic()) > deadline:
             raise AssertionError(otherwise())
-        time.sleep(0.05)
+        time.sleep(min(max(POLL_S, now - begun), POLL_MAX_S))
 
 
 @dataclass(frozen=True)
