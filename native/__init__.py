@@ -12,7 +12,7 @@ from typing import Final
 from native.sources import digest
 
 VARIABLE: Final = "RINGFENCE_NATIVE"
-_INTERFACE: Final = 5
+_INTERFACE: Final = 6
 """As in src/module.c: what an earlier build has left may be another."""
 _SOURCES: Final = Path(__file__).parent / "src"
 """There are none where a wheel is installed: its core is of the same build as its Python."""

@@ -58,6 +58,7 @@ def plan(
     floor: int,
     spread: int,
     now: int,
+    find: Callable[[list[int]], dict[int, bytes]],
     size: int = ...,
     min_age_ms: int = ...,
     /,

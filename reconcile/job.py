@@ -223,12 +223,12 @@ def judge(
             judgement.counts[name],
             judgement.anomalies[name],
             advice.document(rings[name]),
-            divert=rules.diverts(address, base),
+            divert=n not in judgement.dropping and (n in judgement.observing or rules.diverts(address, base)),
             unknown=judgement.unknown[name],
             times=judgement.times.get(name),
         )
         | summary.promise_kept(address, cuts[name], base.summary["addresses"].get(name, {}) if base else {})
-        for name, address in addresses.items()
+        for n, (name, address) in enumerate(addresses.items())
     }
     document: dict[str, Any] = {
         "verdict": summary.verdict(counted_addresses, settings.reconcile.overrun_max),

@@ -31,7 +31,11 @@ _GOES: Final = frozenset(
 )
 _RESERVED: Final = wire_names.RESERVED_PREFIX
 _RESERVED_LENGTH: Final = len(_RESERVED)
-_GOES_OF_ACCEPTED: Final = _GOES | {wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE}
+_GOES_OF_ACCEPTED: Final = _GOES | {
+    wire_names.HEADER_PART,
+    wire_names.HEADER_SEQUENCE,
+    wire_names.HEADER_VERDICT,
+}
 
 
 TURNS_MAX: Final = 3

@@ -92,7 +92,7 @@ class Path:
         here = [item for item in items if item.fate is Fate.HERE]
         checked = judge_ids(here, table, plain=not envelopes and not crossed)
         fresh = _fresh(here, checked)
-        if self._address.duplicates == "divert":
+        if self._address.duplicates == "divert" or self._address.observes:
             self._name_originals(here, fresh, checked, table)
         outcome = Outcome(checked, here, judged=judged, ends=ends)
         outcome.new_origins += _new_origins(fresh, checked.new_times, forwarded=forwarded)
@@ -200,17 +200,23 @@ class Path:
     ) -> None:
         """Name the source of each duplicate's original: from the slots, or from earlier in this batch."""
         first = checked.first_sequence
-        wanted = sorted({known for known in checked.originals if known is not None and known < first})
-        slots = dict(zip(wanted, table.find(wanted), strict=True))
-        topic = self._address.input_topic
+        known = (sequence for sequence in checked.originals if sequence is not None and sequence < first)
+        sources = sources_of(known, table, self._address.input_topic)
         for item, sequence in zip(here, checked.originals, strict=True):
-            if sequence is None:
-                continue
-            if sequence >= first:
-                item.name_original(fresh[sequence - first].source)
-            elif (slot := slots[sequence]) is not None:
-                origin = slot.origin
-                item.name_original(wire_names.source(topic, origin.partition) + b"%d" % origin.offset)
+            if sequence is not None:
+                item.name_original(
+                    fresh[sequence - first].source if sequence >= first else sources.get(sequence)
+                )
+
+
+def sources_of(sequences: Iterable[int], table: LaneTable, topic: str) -> dict[int, bytes]:
+    """Return the source of each accepted ID, as far as its slot is there. ``topic``: the lane's input."""
+    wanted = sorted(set(sequences))
+    return {
+        sequence: wire_names.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
+        for sequence, slot in zip(wanted, table.find(wanted), strict=True)
+        if slot is not None
+    }
 
 
 def _ends(due: Sequence[DueRecords], decided: int) -> list[int]:

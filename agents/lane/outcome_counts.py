@@ -57,6 +57,9 @@ class OutcomeCounts:
         self.frequent_ids.add(verdicts, duplicates, partial(self._id_at, outcome, due))
         self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
         self._counts["bridge_duplicates"] += sum(outcome.judged.known)
+        if self._opening.address.observes:
+            resent = sum(item.resent for item in outcome.here)
+            self._counts["observed_duplicates"] += verdicts.count(Verdict.DUPLICATE) - resent
         self._counts["forwarded"] += len(outcome.forwarded)
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1

@@ -31,12 +31,13 @@ OURS: Final = frozenset(
     {
         wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,
         wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS, wire_names.HEADER_REDRIVEN,
-        wire_names.HEADER_SEQUENCE,
+        wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""
 OURS_IN_A_CHAIN: Final = OURS - {wire_names.HEADER_HOPS}
 """The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
+_VERDICTS: Final = {verdict: verdict.name.encode() for verdict in Verdict}
 
 
 class _Target:
@@ -111,7 +112,8 @@ class Emitter:
             return TopicBatches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
         written = self._accepted(outcome, batches)
-        if self._address.duplicates == "divert" and Verdict.DUPLICATE in outcome.checked.verdicts:
+        diverts = self._address.duplicates == "divert" and not self._address.observes
+        if diverts and Verdict.DUPLICATE in outcome.checked.verdicts:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
             for item in outcome.here:
                 if item.resent and item.place in too_large:
@@ -132,29 +134,27 @@ class Emitter:
     def _accepted(self, outcome: Outcome, new_batches: Callable[[str], TopicBatches]) -> list[Outgoing]:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
 
-        A record without a group is spread: those of one batch go to one partition, those of the next to another.
+        If the address observes, duplicates pass too, without copies that a bridge sent again. A record without a group is spread: those of one batch go to one partition, those of the next to another.
         """
         self._spread += 1
         own = self._targets[self._address.name]
-        spread, home, duplicate, replaced = (
-            self._spread % own.count,
-            own.home,
-            Verdict.DUPLICATE,
-            self.replaced,
-        )
+        spread, home, replaced = self._spread % own.count, own.home, self.replaced
+        duplicate, observes = Verdict.DUPLICATE, self._address.observes
         batches = new_batches(own.topic)
         accepted = {self._address.name: batches}
         append = batches.append
         sequences = sequences_of(outcome.checked) if self._sequenced else repeat((), len(outcome.here))
         for item, verdict, sequence in zip(outcome.here, outcome.checked.verdicts, sequences, strict=True):
+            ignored = verdict is duplicate and (item.resent or not observes)
+            marks = [_verdict_header(verdict, item.original)] if observes else []
             if item.unit is not None:
-                if verdict is not duplicate:
+                if not ignored:
                     self._begin_targets(item.unit, accepted, new_batches)
-                    self._accept_parts(item, item.unit, accepted, sequence)
+                    self._accept_parts(item, item.unit, accepted, sequence, marks)
                 elif not item.resent:
                     self._probe_ignored(item, item.unit, new_batches)
                 continue
-            if verdict is duplicate:
+            if ignored:
                 continue
             record, group = item.record, item.group
             headers = [header for header in record.headers if header[0] not in replaced]
@@ -166,6 +166,7 @@ class Emitter:
                 headers.append((wire_names.HEADER_KEY, record.key))
             if sequence:
                 headers.append(sequence_header(sequence[0]))
+            headers += marks
             partition = spread if group is None else home[group]
             if size := append(partition, record.timestamp, group, record.value, headers):
                 batches.refuse(item, size)
@@ -179,11 +180,16 @@ class Emitter:
                 accepted[address] = new_batches(self._targets[address].topic)
 
     def _accept_parts(
-        self, item: Item, unit: Unit, accepted: Mapping[str, TopicBatches], sequence: Sequence[int] = ()
+        self,
+        item: Item,
+        unit: Unit,
+        accepted: Mapping[str, TopicBatches],
+        sequence: Sequence[int] = (),
+        marks: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside.
 
-        ``sequence``: the sequence numbers of the unit's IDs, each ID once.
+        ``sequence``: the sequence numbers of the unit's IDs, each ID once. ``marks``: headers behind all others.
         """
         record, step = item.record, item.hop
         numbers = part_sequences(unit, sequence)
@@ -199,6 +205,7 @@ class Emitter:
                 headers.append((wire_names.HEADER_KEY, key))
             if number is not None:
                 headers.append(sequence_header(number))
+            headers += marks
             partition = spread % target.count if group is None else target.home[group]
             batches = accepted[address]
             if size := batches.append(partition, record.timestamp, group, value, headers):
@@ -265,6 +272,11 @@ class Emitter:
             ):  # it must not be committed over, as if it were written
                 raise TopicError(no_room(topic, "quarantine topic", self._address.name, bytes_max))
         return batches.finish()
+
+
+def _verdict_header(verdict: Verdict, original: bytes | None) -> tuple[str, bytes]:
+    value = _VERDICTS[verdict]
+    return wire_names.HEADER_VERDICT, value if original is None else b"%b %b" % (value, original)
 
 
 def _places(count: int) -> Sequence[tuple[str, bytes]]:

@@ -11,18 +11,20 @@ from typing import Any, Final, NamedTuple, cast
 import native
 from agents.batch import native_records
 from agents.batch.batch import DueRecords
-from agents.decision.decide import Outcome
+from agents.decision.decide import Outcome, sources_of
 from agents.output.build import Emitter
 from agents.output.native_batch import Filled, RawBatch
 from agents.output.topic_batches import Outputs
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import STRUCTURED_HEADER, STRUCTURED_TYPE, parts_of
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from tables.change import Change
-from tables.codec import META_KEY, Chunk, encode_meta
+from tables.codec import META_KEY, Chunk, FormatError, encode_meta
 from tables.ring import Checked, Verdict
+from tables.rocksdb.errors import DamagedStoreError
 from tables.stored_ids import digest_id
 from tables.table import LaneTable
 
@@ -79,6 +81,7 @@ class NativePath:
             wire_names.HEADER_SOURCE.encode(),
             wire_names.HEADER_KEY.encode(),
             wire_names.HEADER_SEQUENCE.encode() if address.lanes else None,
+            wire_names.HEADER_VERDICT.encode() if address.observes else None,
             lane,
             layout.lanes,
             layout.partitions,
@@ -94,7 +97,7 @@ class NativePath:
             and max(len(part.names) for part in parts) <= _NAMES_MAX
             and not address.id_max_age
             and address.persist_id_cache
-            and address.duplicates == "drop"  # else each original is looked for
+            and (address.duplicates == "drop" or address.observes)  # else each original is looked for
         )
 
     def plan(self, due: Sequence[DueRecords], table: LaneTable) -> Plan | None:
@@ -114,8 +117,12 @@ class NativePath:
         now = int(time.time() * 1000)
         try:
             found = core.plan(
-                those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now, *promise
-            )
+                those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now,
+                lambda sequences: sources_of(sequences, table, self._address.input_topic),
+                *promise,
+            )  # fmt: skip
+        except (DamagedStoreError, FormatError, PrerequisiteError):  # of RocksDB: Python meets and reports it
+            return None
         except Exception:
             log.exception(
                 "the native core failed at %s: these batches go through Python; internal error, please report",

@@ -117,6 +117,7 @@ class WorkerHealth:
             **({"reason": reason} if reason else {}),
             **({"folder_fault": True} if lane.folder_fault else {}),
             **({"note": lane.opening.note} if lane.opening.note else {}),
+            **({"observes": True} if lane.opening.address.observes else {}),
             **({"partitions": sorted(lane.next_by_partition)} if lane.opening.address.lanes else {}),
             "next": lane.next_by_partition if lane.opening.address.lanes else lane.next,
             "rate": self._lags.rate(key),

@@ -10,11 +10,12 @@ int work_begin(Work *work) {
     work->scans = malloc((count + 1) * sizeof(Scan));
     work->fresh = calloc(size, sizeof(int32_t));
     work->owners = malloc((count + 1) * sizeof(int32_t));
+    work->known = malloc((count + 1) * sizeof(*work->known));
     work->ids = malloc((count + 1) * sizeof(Name));
     work->open = calloc((size_t)work->rules.targets, sizeof(int32_t));
     work->places = malloc((size_t)(buffers + 1) * sizeof(*work->places));
     work->new_ids = PyList_New(0);
-    if (!work->scans || !work->fresh || !work->owners || !work->ids || !work->open || !work->places || !work->new_ids) {
+    if (!work->scans || !work->fresh || !work->owners || !work->known || !work->ids || !work->open || !work->places || !work->new_ids) {
         PyErr_NoMemory();
         return 0;
     }
@@ -29,7 +30,8 @@ void work_end(Work *work) {
     free(work->chunk.bytes), free(work->composed.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
     free(work->spans), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
-    Py_XDECREF(work->new_ids);
+    free(work->known);
+    Py_XDECREF(work->new_ids), Py_XDECREF(work->found);
 }
 
 /* A new batch of the list; NULL = no memory. */
@@ -133,6 +135,42 @@ static Batch *batch_for(Work *work, int32_t partition, int64_t time, size_t rest
     return batch;
 }
 
+static const Name *place_of_record(const Work *work, int32_t record) {
+    const Span *span = work->spans;
+    while (record >= span->end) span++;
+    return &span->place;
+}
+
+/* The value of the header that says its verdict: a word, and of a duplicate the place of its original. */
+typedef struct {
+    Name word, place;
+    char offset[20];
+    size_t offset_length, length;
+} Mark;
+
+static Mark mark_of(const Work *work, const Scan *scan) {
+    static const char *const words[] = {"ACCEPTED", "DUPLICATE", "UNCHECKED"};
+    const char *word = words[scan->verdict];
+    Mark mark = {.word = {(const uint8_t *)word, (Py_ssize_t)strlen(word)}, .place = scan->original};
+    if (scan->twin >= 0) {
+        mark.place = *place_of_record(work, scan->twin);
+        mark.offset_length = digits(mark.offset, work->records->records[scan->twin].offset);
+    }
+    mark.length = (size_t)mark.word.length;
+    if (mark.place.bytes != NULL) mark.length += 1 + (size_t)mark.place.length + mark.offset_length;
+    return mark;
+}
+
+static void put_mark(Buffer *to, Part name, const Mark *mark) {
+    put_part(to, name);
+    put_varint(to, (int64_t)mark->length);
+    put_bytes(to, mark->word.bytes, (size_t)mark->word.length);
+    if (mark->place.bytes == NULL) return;
+    put_bytes(to, " ", 1);
+    put_bytes(to, mark->place.bytes, (size_t)mark->place.length);
+    put_bytes(to, mark->offset, mark->offset_length);
+}
+
 /* `sequence`: of its ID, if it is accepted with a new one. */
 static int build_record(Work *work, const Record *record, const Scan *scan, const Name *place, int64_t sequence) {
     const Rules *rules = &work->rules;
@@ -147,12 +185,16 @@ static int build_record(Work *work, const Record *record, const Scan *scan, cons
     char number[20];
     Part sequence_name = {rules->sequence_header.bytes, (int32_t)rules->sequence_header.length};
     Part sequence_value = {(const uint8_t *)number, with_sequence ? (int32_t)digits(number, sequence) : 0};
+    int with_verdict = rules->verdict_header.bytes != NULL;
+    Part verdict_name = {rules->verdict_header.bytes, (int32_t)rules->verdict_header.length};
+    Mark mark = with_verdict ? mark_of(work, scan) : (Mark){.length = 0};
     int64_t source_length = place->length + (int64_t)offset_length;
-    int32_t count = record->headers_count - scan->ours + 1 + with_key + with_sequence;
+    int32_t count = record->headers_count - scan->ours + 1 + with_key + with_sequence + with_verdict;
     size_t rest = part_size(scan->group) + part_size(value) + varint_size(count) +
                   keep_headers(rules, bytes, record, scan, NULL) + part_size(name) + varint_size(source_length) +
                   (size_t)source_length + (with_key ? part_size(key_name) + part_size(key) : 0) +
-                  (with_sequence ? part_size(sequence_name) + part_size(sequence_value) : 0);
+                  (with_sequence ? part_size(sequence_name) + part_size(sequence_value) : 0) +
+                  (with_verdict ? part_size(verdict_name) + varint_size((int64_t)mark.length) + mark.length : 0);
     int32_t partition = scan->group.length < 0 ? work->spread : (int32_t)(scan->hash % (uint32_t)rules->targets);
     Batch *batch = batch_for(work, partition, record->timestamp, rest);
     if (batch == NULL) return 0;
@@ -168,6 +210,7 @@ static int build_record(Work *work, const Record *record, const Scan *scan, cons
     put_bytes(to, offset, offset_length);
     if (with_key) put_part(to, key_name), put_part(to, key);
     if (with_sequence) put_part(to, sequence_name), put_part(to, sequence_value);
+    if (with_verdict) put_mark(to, verdict_name, &mark);
     if (to->failed) work->failed = 1;
     /* One that is too large even alone goes to quarantine, which is not decided here. */
     return !to->failed && (batch->count > 1 || to->length <= (size_t)rules->bytes_max);
@@ -179,7 +222,8 @@ int build_accepted(Work *work) {
     for (Py_ssize_t i = 0; i < work->count; i++) {
         const Scan *scan = &work->scans[i];
         while (i >= span->end) span++;
-        if (scan->verdict != DUPLICATE && !build_record(work, &work->records->records[i], scan, &span->place, sequence))
+        int passes = scan->verdict != DUPLICATE || work->rules.verdict_header.bytes != NULL;
+        if (passes && !build_record(work, &work->records->records[i], scan, &span->place, sequence))
             return 0;
         sequence += scan->verdict == ACCEPTED;
     }

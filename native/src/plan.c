@@ -20,13 +20,14 @@ static int names_of(PyObject *tuple, Name *names, int *count, int most) {
 
 static int rules_of(PyObject *tuple, Rules *rules) {
     PyObject *ids, *ours, *special;
-    if (!PyArg_ParseTuple(tuple, "iO!y#z#y#pz#y#O!O!y#y#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
+    if (!PyArg_ParseTuple(tuple, "iO!y#z#y#pz#y#O!O!y#y#z#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
                           &rules->kinds.bytes, &rules->kinds.length, &rules->type_header.bytes,
                           &rules->type_header.length, &rules->type_prefix.bytes, &rules->type_prefix.length,
                           &rules->needed, &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
                           &rules->default_group.length, &PyTuple_Type, &ours, &PyTuple_Type, &special,
                           &rules->source_header.bytes, &rules->source_header.length, &rules->key_header.bytes,
                           &rules->key_header.length, &rules->sequence_header.bytes, &rules->sequence_header.length,
+                          &rules->verdict_header.bytes, &rules->verdict_header.length,
                           &rules->lane, &rules->lanes, &rules->homes, &rules->crc32, &rules->targets,
                           &rules->batch_bytes, &rules->bytes_max, &rules->encode))
         return 0;
@@ -144,7 +145,7 @@ static void compose(const Rules *rules, Part key, Part value, const Part *header
 static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *record, Buffer *composed, Scan *scan) {
     Part ids[NAMES_MAX], type = NOTHING;
     for (int i = 0; i < rules->ids_count; i++) ids[i] = NOTHING;
-    *scan = (Scan){.id = NOTHING, .group = NOTHING};
+    *scan = (Scan){.id = NOTHING, .group = NOTHING, .twin = -1};
     if (!scan_headers(rules, bytes, record, ids, &type, scan)) return 0;
     Part key = {bytes + record->key, record->key_length}, value = {bytes + record->value, record->value_length};
     if (rules->id_from == FROM_KEY) scan->id = key;
@@ -260,6 +261,8 @@ static int judge(Work *work) {
         long long known = known_as(work, &bytes, place, &time);
         if (is_live(work, known, work->first + work->ids_count, work->records->records[i].timestamp, time)) {
             scan->verdict = DUPLICATE;
+            if (known >= work->first) scan->twin = work->owners[known - work->first];
+            work->known[i] = known;
         } else {
             scan->verdict = ACCEPTED;
             if (PyList_Append(work->new_ids, id) < 0) {
@@ -275,19 +278,49 @@ static int judge(Work *work) {
     return 1;
 }
 
+/* The places of the originals of duplicates that pass, as far as they are known. */
+static int find_originals(Work *work) {
+    PyObject *wanted = PyList_New(0);
+    for (Py_ssize_t i = 0; i < work->count && wanted != NULL; i++) {
+        if (work->scans[i].verdict != DUPLICATE || work->scans[i].twin >= 0) continue;
+        PyObject *known = PyLong_FromLongLong(work->known[i]);
+        if (known == NULL || PyList_Append(wanted, known) < 0) Py_CLEAR(wanted);
+        Py_XDECREF(known);
+    }
+    if (wanted == NULL) return 0;
+    work->found = PyObject_CallFunctionObjArgs(work->find, wanted, NULL);
+    Py_DECREF(wanted);
+    if (work->found == NULL) return 0;
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        Scan *scan = &work->scans[i];
+        if (scan->verdict != DUPLICATE || scan->twin >= 0) continue;
+        PyObject *known = PyLong_FromLongLong(work->known[i]);
+        PyObject *place = known == NULL ? NULL : PyDict_GetItemWithError(work->found, known);
+        Py_XDECREF(known);
+        if (place == NULL) {
+            if (PyErr_Occurred()) return 0;
+            continue;
+        }
+        char *bytes;
+        if (PyBytes_AsStringAndSize(place, &bytes, &scan->original.length) < 0) return 0;
+        scan->original.bytes = (const uint8_t *)bytes;
+    }
+    return 1;
+}
+
 /* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
 enum { RELEASED_FROM = 256 };
 
-/* plan(records, spans, rules, IDs, capacity, head, floor, spread, now, size = capacity, minimum age = none)
+/* plan(records, spans, rules, IDs, capacity, head, floor, spread, now, find, size = capacity, minimum age = none)
  *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp, timestamps of the new IDs) | None
  * The last are there if there is a minimum age. */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *records, *spans, *rules, *result = NULL;
     Work work = {.min_age = -1};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiL|LL", RecordsType, &records, &PyList_Type, &spans, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "O!O!O!O!LLLiLO|LL", RecordsType, &records, &PyList_Type, &spans, &PyTuple_Type,
                           &rules, IdsType, &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now,
-                          &work.size, &work.min_age))
+                          &work.find, &work.size, &work.min_age))
         return NULL;
     if (work.min_age < 0) work.size = work.capacity;
     if (!ids_there(work.sequences)) return NULL;
@@ -306,7 +339,7 @@ PyObject *plan(PyObject *module, PyObject *args) {
     if (work.composed.failed) work.failed = 1, plain = 0;
     if (plain) {
         if (work.rules.id_from == FROM_PARTS && !settle_composed(&work)) goto done;
-        if (!judge(&work)) goto done;
+        if (!judge(&work) || (work.rules.verdict_header.bytes != NULL && !find_originals(&work))) goto done;
         released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
         plain = build_accepted(&work) && build_slots(&work);
         if (released != NULL) PyEval_RestoreThread(released);

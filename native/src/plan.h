@@ -35,6 +35,7 @@ typedef struct {
     Name group_header; /* NULL = the key is the group */
     Name default_group, source_header, key_header;
     Name sequence_header; /* NULL = accepted records carry no sequence */
+    Name verdict_header;  /* NULL = duplicates are dropped; else all pass, and carry their verdict */
     int lane, lanes, homes, targets, crc32;
     Py_ssize_t batch_bytes, bytes_max;
     PyObject *encode; /* makes the stored form of an ID, or of a value, that is kept as its digest */
@@ -49,6 +50,8 @@ typedef struct {
 
 typedef struct {
     Part id, group;
+    Name original;   /* of a duplicate that passes: its original's place; NULL = see `twin` */
+    int32_t twin;    /* the record of this batch that is its original; -1 = none is */
     uint32_t hash; /* of the group */
     int32_t ours;  /* headers that are left out */
     uint8_t digest, verdict;
@@ -61,6 +64,9 @@ typedef struct {
     Span *spans;
     Py_ssize_t spans_count;
     PyObject *sequences;
+    PyObject *find;    /* gives the places of the originals of duplicates, by their sequences */
+    PyObject *found;   /* its answer, which keeps their bytes */
+    long long *known;  /* of each record the sequence of its original */
     long long capacity, first, floor, now;
     long long size, min_age; /* so many IDs count whatever their age; others while they are this young. min_age -1 = no promise */
     int spread;

@@ -34,7 +34,7 @@ MEANINGS: Final = {
         "fix the producer: a resend has its original's key",
     ),
     "WRONG-VERDICT": Meaning(
-        "diverted as a duplicate of nothing",
+        "diverted, or marked, as a duplicate of nothing",
         "send it again, under a new ID if 'rings find' knows its own; report it",
     ),
     "CORRUPTED": Meaning("key, value, headers or timestamp of an output differ from the input's, or a part's place", "report it"),

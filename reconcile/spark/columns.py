@@ -15,7 +15,7 @@ HEADERS_FEW: Final = 4  # most records have no more headers
 OURS: Final = (
     wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_ORIGINAL, wire_names.HEADER_REASON, wire_names.HEADER_TIMESTAMP, wire_names.HEADER_CONSUMER_GROUP,
     wire_names.HEADER_ATTEMPTS, wire_names.HEADER_REDRIVEN, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART, wire_names.HEADER_BRIDGE_APP, wire_names.HEADER_HOPS,
-    wire_names.HEADER_SEQUENCE,
+    wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,
     *hops.OF_BRIDGES,
 )  # fmt: skip
 """Headers that Ringfence writes, replaces or leaves out. All others are the producer's, and must come out unchanged."""

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 from reconcile.spark import columns
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, OBSERVED, OUTPUTS, PASSED, QUARANTINED
 from ringfence_kafka.protocol import wire_names
 
 _CREATE_TIME: Final = 0  # timestamps are the producer's, not the broker's
+_DUPLICATE: Final = "DUPLICATE"  # begins the verdict on an observed duplicate; behind a space its original
 
 
 class Source(NamedTuple):
@@ -24,7 +25,7 @@ class Source(NamedTuple):
 
 def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
     """ID and group of outputs: ``out_partition``, ``out_offset``, ``out_id``, ``out_group``. For few records."""
-    accepted_one = fate == ACCEPTED
+    accepted_one = fate in PASSED
     whose = F.col("key") if accepted_one else columns.group_of(dialect)
     chosen = records.select(
         F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
@@ -51,7 +52,7 @@ def outputs(
 
     Args:
         records: Of these topics.
-        fate: Theirs.
+        fate: Theirs; :data:`reconcile.spark.schemas.ACCEPTED` where some may be observed duplicates.
         input_topics: Topic → input topic of its address.
         numbers: Topic → number of its address.
         sources: Accepted topic → inputs of other addresses.
@@ -60,8 +61,9 @@ def outputs(
     # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
     part, named = nothing.cast("string"), nothing.cast("string")
     stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
-    sequence = nothing.cast("bigint")
+    sequence, verdict = nothing.cast("bigint"), nothing.cast("string")
     if fate == ACCEPTED:
+        verdict = columns.header(wire_names.HEADER_VERDICT).cast("string")
         part, key = columns.header(wire_names.HEADER_PART).cast("string"), _input_key()
         passed = left_behind()
         sequence = columns.header(wire_names.HEADER_SEQUENCE).cast("string").try_cast("bigint")
@@ -85,7 +87,14 @@ def outputs(
         named.alias("original"),
         part.alias("part_text"),
         sequence.alias("sequence"),
+        verdict.alias("verdict"),
     )
+    own_fate = F.lit(fate)
+    if fate == ACCEPTED:
+        observed = F.coalesce(F.startswith("verdict", F.lit(_DUPLICATE)), F.lit(False))
+        original = F.regexp_extract("verdict", rf"\A{_DUPLICATE} (.+)\z", 1)
+        said = said.withColumn("original", F.when(observed, F.nullif(original, F.lit(""))))
+        own_fate = F.when(observed, OBSERVED).otherwise(ACCEPTED)
     placed = said.withColumns(
         {
             "source": columns.place_in(F.col("source_text"), columns.topic_of(input_topics)),
@@ -96,8 +105,9 @@ def outputs(
     elsewhere = [(topic, item) for topic, several in sources.items() for item in several]
     address = columns.address_of(numbers)
     if elsewhere:
-        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
-        placed = placed.withColumn("away", away)
+        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere, "source_text"))
+        named_away = F.coalesce("named", _elsewhere(elsewhere, "original")["place"])
+        placed = placed.withColumns({"away": away, "named": named_away})
         placed = placed.withColumn("source", F.coalesce("source", "away.place"))
         address = F.coalesce("away.address", address)
     own: dict[str, Column] = {
@@ -105,11 +115,12 @@ def outputs(
         "partition": F.col("source.partition"),
         "offset": F.col("source.offset"),
         "part_number": F.coalesce("of.number", F.lit(0)),
-        "fate": F.lit(fate),
+        "fate": own_fate,
         "out_address": columns.address_of(numbers),
         "out_parts": F.col("of.parts"),
         "original_partition": F.col("named.partition"),
         "original_offset": F.col("named.offset"),
+        "marked": F.col("verdict").isNotNull(),
     }
     return placed.select(*(own.get(name, F.col(name)).alias(name) for name in OUTPUTS.names))
 
@@ -122,11 +133,11 @@ def _part(text: Column) -> Column:
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
 
 
-def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
-    """Address and place of an input of another address that a part comes from."""
+def _elsewhere(several: Sequence[tuple[str, Source]], text: str) -> Column:
+    """Address and place of an input of another address that the text of a part names."""
     rows = []
     for topic, item in several:
-        named = columns.place_in(F.col("source_text"), F.lit(item.topic))
+        named = columns.place_in(F.col(text), F.lit(item.topic))
         here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
         rows.append(F.when(here, F.struct(F.lit(item.number).alias("address"), named.alias("place"))))
     return F.coalesce(*rows)

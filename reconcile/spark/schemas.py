@@ -104,11 +104,12 @@ OUTPUTS: Final = schema(
     out_headers_digest=LONG,
     out_passed_digest=LONG,  # of what is left of a bridge's headers; null = nothing
     sequence=LONG,  # of its ID in the ring of its lane, as it says; null = it says nothing
-    original=TEXT,  # what a diverted duplicate names as its original
+    original=TEXT,  # what a diverted or observed duplicate names as its original
     original_partition=INT,
     original_offset=LONG,
+    marked=FLAG,  # it names its verdict, so its address observed when it was judged
 )
-"""Output records: accepted, diverted, quarantined."""
+"""Output records: accepted, diverted, quarantined, observed."""
 
 EVIDENCE: Final = schema(
     address=INT,
@@ -157,6 +158,7 @@ EVIDENCE: Final = schema(
     headers_digest=LONG,
     passed_digest=LONG,
     group_digest=LONG,
+    marked=FLAG,
 )
 """Inputs beside their outputs: a row for each output, and a row for each input without one."""
 
@@ -288,6 +290,7 @@ RULES: Final = schema(
     size=LONG,  # IDs that count whatever their age, with such a promise
     largest=LONG,  # the largest ring that it can have had
     divert=FLAG,
+    observes=FLAG,  # all its messages passed, duplicates too
     detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
     targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
@@ -309,4 +312,7 @@ GAPS: Final = schema(
 FORWARDED: Final = 0
 ACCEPTED: Final = 1
 DIVERTED: Final = 2
-QUARANTINED: Final = 3  # fates, in the order in which they count when an input has several
+QUARANTINED: Final = 3
+OBSERVED: Final = 4  # fates, in the order in which they count when an input has several
+PASSED: Final = (ACCEPTED, OBSERVED)  # fates of records in an accepted topic
+REPEATS: Final = (DIVERTED, OBSERVED)  # fates of records that are said to be duplicates

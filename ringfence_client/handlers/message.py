@@ -13,8 +13,11 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import DuplicateIds
 
 _OWN_HEADERS: Final = frozenset(
-    {wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE}
-)
+    {
+        wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_PART, wire_names.HEADER_SEQUENCE,
+        wire_names.HEADER_VERDICT,
+    }
+)  # fmt: skip
 NUMBER_DIGITS_MAX: Final = 20
 """A sequence number has fewer digits. Only workers write one, but others might write the header."""
 _PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
@@ -117,6 +120,8 @@ class Message:
             With ``lanes = 1`` it orders the messages of all groups as they were accepted.
         first_here: Whether this process handles the group for the first time since it got the partition. True of a message without a
             group. A cache of the group can be filled then; ``lost(groups)`` says when to drop it.
+        verdict: ``ACCEPTED``, ``UNCHECKED``, or ``DUPLICATE`` with the source of its original, where the address only observes;
+            None = it enforces.
     """
 
     address: str
@@ -139,6 +144,7 @@ class Message:
     effects: Effects = field(default_factory=Effects, repr=False)
     sent: int = field(default=0, repr=False)
     """Records that the handler has sent so far."""
+    verdict: str | None = None
 
     def send(
         self,
@@ -267,6 +273,7 @@ class MessageFactory:
             _number(own.get(wire_names.HEADER_SEQUENCE)),
             first_here,
             effects if effects is not None else Effects(),
+            verdict=None if (verdict := own.get(wire_names.HEADER_VERDICT)) is None else verdict.decode(errors="backslashreplace"),
         )  # fmt: skip
 
 

@@ -58,6 +58,8 @@ class AddressDefaults(Section):
     partitioner: Literal["murmur2", "crc32"] = "murmur2"
     """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
     duplicates: Literal["drop", "divert"] = "drop"
+    mode: Literal["enforce", "observe"] = "enforce"
+    """``observe``: every message is accepted, and a header says what its verdict is; nothing is dropped or diverted."""
 
     _list_of_names = listed("duplicate_id_headers")
 
@@ -138,6 +140,11 @@ class AddressSettings(AddressDefaults):
     def ring_capacity(self) -> int:
         """IDs that a ring has room for."""
         return self.id_cache_size_max or self.id_cache_size
+
+    @property
+    def observes(self) -> bool:
+        """Whether duplicates are marked and pass."""
+        return self.mode == "observe"
 
     @property
     def forwards(self) -> bool:

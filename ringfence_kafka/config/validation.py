@@ -38,17 +38,22 @@ def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[
             yield f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
     yield from _chain_faults(addresses)
     yield from _claim_faults(addresses, app_id)
-    names = {address.name for address in addresses}
+    modes = {address.name: address.mode for address in addresses}
     for address in addresses:
         for name in address.transaction_addresses:
             if name == address.name:
                 yield (
                     f"addresses: transaction_addresses of {name!r} names itself: remove it, its own parts are always allowed"
                 )
-            elif name not in names:
+            elif name not in modes:
                 yield (
                     f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
-                    f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
+                    f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(modes))}"
+                )
+            elif modes[name] != address.mode:
+                yield (
+                    f"addresses: {address.name!r} has mode = {address.mode!r} and {name!r} of its transaction_addresses {modes[name]!r}: a "
+                    "transaction passes or is dropped as a whole; set the same mode for both"
                 )
 
 

@@ -21,6 +21,10 @@ HEADER_SEQUENCE: Final = "_RF_SEQ"
 """On an accepted record of an address that sets ``lanes``: the sequence number that its ID got in the lane's ring, as decimal digits. A part
 of a transaction has that of its own ID, or else of the envelope's. Missing = it has no ID, or detection is off."""
 
+HEADER_VERDICT: Final = "_RF_VERDICT"
+"""On an accepted record of an address that observes: ``ACCEPTED``, ``UNCHECKED``, or ``DUPLICATE`` and, behind a space,
+``<topic>/<partition>/<offset>`` of the original's input record. The place is missing if the lane no longer knows it."""
+
 HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 """On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""
 

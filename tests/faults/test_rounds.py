@@ -6,31 +6,41 @@ from tests.harness import rounds
 
 
 @pytest.mark.parametrize(
-    ("seed", "nemeses", "workload"),
+    ("seed", "nemeses", "workload", "observe"),
     [
-        (1, ["kill", "kill-at-re-slotting", "link-blackhole"], "transfers"),
+        (1, ["kill", "kill-at-re-slotting", "link-blackhole"], "transfers", False),
         pytest.param(
             4,
             ["bridge-link-cuts", "bridge-kill-at-after-send", "kill", "kill-broker", "bridge-freeze"],
             "bridged",
+            False,
             marks=pytest.mark.long,
         ),
-        pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], "", marks=pytest.mark.long),
+        pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], "", False, marks=pytest.mark.long),
         pytest.param(
-            3, ["storm", "kill-producers", "storm", "output-small"], "transfers", marks=pytest.mark.long
+            3,
+            ["storm", "kill-producers", "storm", "output-small"],
+            "transfers",
+            False,
+            marks=pytest.mark.long,
         ),
         # Two of its addresses have one lane.
         pytest.param(
             11,
             ["kill-at-after-fetch", "kill-at-before-store", "storm", "state-lost"],
             "transfers",
+            False,
             marks=pytest.mark.long,
         ),
+        pytest.param(
+            12, ["kill", "kill-at-before-store", "state-lost"], "transfers", True, marks=pytest.mark.long
+        ),
+        pytest.param(13, ["bridge-link-cuts", "kill"], "bridged", True, marks=pytest.mark.long),
     ],
 )
-def test_round(seed: int, nemeses: list[str], workload: str) -> None:
+def test_round(seed: int, nemeses: list[str], workload: str, *, observe: bool) -> None:
     """A round loses, doubles, tears, reorders or forgets nothing, and every fault really struck."""
-    verdict = rounds.run(seed, nemeses, workload=workload)
+    verdict = rounds.run(seed, nemeses, workload=workload, observe=observe)
 
     assert not verdict.faults, verdict.report()
     assert set(verdict.strikes) == set(nemeses)

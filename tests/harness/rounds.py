@@ -86,7 +86,13 @@ def in_lanes(loads: Sequence[Workload], partitions: int, dice: random.Random) ->
 
 
 def run(
-    seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "", brokers: int = 1
+    seed: int,
+    nemeses: Sequence[str],
+    keep: Path | None = None,
+    workload: str = "",
+    brokers: int = 1,
+    *,
+    observe: bool = False,
 ) -> Verdict:
     """Run a round.
 
@@ -96,11 +102,13 @@ def run(
         keep: Folder to keep everything in, when the round fails.
         workload: Workload that it has, regardless of the seed.
         brokers: One with links that can be disturbed, or three.
+        observe: Whether duplicates pass with their verdict.
     """
     rng = random.Random(seed)
     loads = workloads(rng, workload)
     partitions, workers = rng.choice([(4, 2), (3, 3)])
     loads = in_lanes(loads, partitions, random.Random(f"lanes {seed}"))
+    loads = [replace(load, observe=observe) for load in loads]
     verdict = Verdict(seed, list(nemeses), [load.shown for load in loads])
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))

@@ -7,12 +7,16 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 import click
 
 from tests.harness import rounds
 from tests.harness.nemeses.catalogue import fitting
 from tests.harness.workloads.catalogue import KINDS
+
+OBSERVED_EVERY: Final = 5
+"""One round in this many lets duplicates pass with their verdict."""
 
 
 @click.command()
@@ -61,7 +65,8 @@ def soak(
         # Every round has its kills; across clusters also its cuts.
         always = ["kill-loop", "bridge-link-cuts"] if workload == "bridged" else ["kill-loop"]
         chosen, remaining = (names, []) if names else ([*always, *remaining[:strikes]], remaining[strikes:])
-        verdict = rounds.run(seed, chosen, keep, workload or "", int(brokers))
+        observe = seed % OBSERVED_EVERY == 0
+        verdict = rounds.run(seed, chosen, keep, workload or "", int(brokers), observe=observe)
         print(verdict.line(), flush=True)
         totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)
         if verdict.faults:

@@ -231,10 +231,13 @@ class System:
             ],
             inputs=inputs,
             accepted=self._read(f"{workload.name}.accepted"),
-            diverted=self._read(f"{workload.name}.duplicates") if workload.divert else [],
+            diverted=self._read(f"{workload.name}.duplicates")
+            if workload.divert and not workload.observe
+            else [],
             quarantined=self._read(f"{workload.name}.quarantine"),
             log_starts={},
-            divert=workload.divert,
+            divert=workload.divert and not workload.observe,
+            observe=workload.observe,
             others={target: Target(f"{target}.accepted") for target in workload.targets},
         )
 

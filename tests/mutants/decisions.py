@@ -88,6 +88,36 @@ MUTANTS: Final = (
         f"{_PATH_TESTS}::test_without_an_id_to_quarantine",
     ),
     Mutant(
+        "observed-duplicates-dropped",
+        "An address that is tried out in production loses messages that it was to let pass.",
+        (Patch(_EMITTER, "verdict is duplicate and (item.resent or not observes)", "verdict is duplicate"),),
+        f"{_EMITTER_TESTS}::test_observed",
+    ),
+    Mutant(
+        "observed-resend-passes",
+        "A copy that a bridge sent again comes twice where an address observes.",
+        (
+            Patch(
+                _EMITTER,
+                "verdict is duplicate and (item.resent or not observes)",
+                "verdict is duplicate and not observes",
+            ),
+        ),
+        "tests/unit/agents/decision/test_decide_hops.py::test_observed",
+    ),
+    Mutant(
+        "former-verdict-kept",
+        "A chained address that enforces shows the verdict of the address before it.",
+        (
+            Patch(
+                _EMITTER,
+                "wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,",
+                "wire_names.HEADER_SEQUENCE,",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_enforced_without_a_verdict",
+    ),
+    Mutant(
         "accepted-under-its-key",
         "The accepted record's key is not its group: whoever partitions by it tears the group apart.",
         (
@@ -105,8 +135,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "            if verdict is duplicate:\n",
-                "            if verdict is None:\n",
+                "            if ignored:\n",
+                "            if item.resent:\n",
             ),
         ),
         f"{_EMITTER_TESTS}::test_only_duplicates_are_left_out",

@@ -41,6 +41,19 @@ MUTANTS: Final = (
         native=True,
     ),
     Mutant(
+        "core-drops-observed-duplicates",
+        "An address that is tried out in production loses messages that it was to let pass.",
+        (
+            Patch(
+                "native/src/build.c",
+                "scan->verdict != DUPLICATE || work->rules.verdict_header.bytes != NULL",
+                "scan->verdict != DUPLICATE",
+            ),
+        ),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
         "core-keeps-forged-headers",
         "A producer names the source of its message.",
         (Patch("native/src/build.c", "        if (left_out) continue;\n", ""),),

@@ -199,13 +199,31 @@ MUTANTS: Final = (
         "tests/reconcile/finders/test_repeated.py::test_cross_lane",
     ),
     Mutant(
+        "run-verdict-not-read",
+        "A duplicate that only passed is called accepted twice.",
+        (Patch("reconcile/spark/outputs.py", "F.when(observed, OBSERVED)", "F.when(observed, ACCEPTED)"),),
+        "tests/reconcile/test_headers.py::test_verdicts",
+    ),
+    Mutant(
+        "run-misses-no-observed-duplicate",
+        "A message that was to pass and is nowhere is called a duplicate.",
+        (
+            Patch(
+                "reconcile/run/measures/counts.py",
+                "self.observing = frozenset(whole.intersection(configured))",
+                "self.observing = frozenset(whole.difference(configured))",
+            ),
+        ),
+        "tests/unit/reconcile/run/measures/test_counts.py::test_modes",
+    ),
+    Mutant(
         "run-diverted-orphan-passed",
         "A message that was called a duplicate, and repeats nothing, is called clean.",
         (
             Patch(
                 "reconcile/anomalies/finders/lost_inputs.py",
-                'diverted = orphans.where(F.col("fate") == DIVERTED)',
-                'diverted = orphans.where(F.col("fate") > DIVERTED)',
+                'said = orphans.where(F.col("fate").isin(*REPEATS))',
+                'said = orphans.where(F.col("fate").isNull())',
             ),
         ),
         "tests/reconcile/finders/test_originals.py::test_originals",

@@ -27,7 +27,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from tables.change import Change, TableOptions
-from tables.codec import Slot, next_key
+from tables.codec import Origin, Slot, next_key
 from tables.native_index import NativeIndex
 from tables.ring import Index, ResidentIndex, Ring, Verdict
 from tables.stored_ids import encode_id
@@ -55,10 +55,13 @@ class Written(NamedTuple):
 
 
 class Table(LaneTable):
-    """A table without RocksDB: it knows the place of no original."""
+    """A table without RocksDB: it knows the place of every second original."""
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
-        return [None] * len(sequences)
+        return [
+            Slot(1, sequence, b"", Origin(sequence % 3, 10**9 + sequence, 0)) if sequence % 2 else None
+            for sequence in sequences
+        ]
 
 
 class World:
@@ -242,6 +245,7 @@ NAMES = [
     wire_names.HEADER_ORIGINAL,
     "ce_id",
     "content-type",
+    wire_names.HEADER_VERDICT,
 ]
 names = st.sampled_from(NAMES + ["_AMQ_DUPL_ID"] * 6)
 rare = st.sampled_from([wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP, "ä"])
@@ -292,6 +296,7 @@ def worlds(draw: st.DrawFn) -> World:
         ),
         "partitioner": draw(st.sampled_from(["murmur2", "crc32"])),
         "duplicates": "divert" if draw(SELDOM) else "drop",
+        "mode": draw(st.sampled_from(["enforce", "enforce", "observe"])),
         "lanes": draw(st.sampled_from([0, 0, 1, 2])),
     }
     if size and draw(st.booleans()):
@@ -372,18 +377,25 @@ def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: i
 
 
 @pytest.mark.parametrize(
-    "forms",
+    "address",
     [
-        "header",
-        "header:_AMQ_DUPL_ID",
-        ["header:_AMQ_DUPL_ID", "header:trace"],
-        ["header:trace", "key", "header:_AMQ_DUPL_ID"],
-        ["value", "header:_AMQ_DUPL_ID"],
+        {},
+        *(
+            {"duplicate_id_from": forms}
+            for forms in (
+                "header:_AMQ_DUPL_ID",
+                ["header:_AMQ_DUPL_ID", "header:trace"],
+                ["header:trace", "key", "header:_AMQ_DUPL_ID"],
+                ["value", "header:_AMQ_DUPL_ID"],
+            )
+        ),
+        {"mode": "observe"},
+        {"mode": "observe", "duplicates": "divert"},
     ],
 )
-def test_plain_traffic_is_the_cores(forms: Any) -> None:
+def test_plain_traffic_is_the_cores(address: dict[str, Any]) -> None:
     """The core handles plain traffic itself: if it fell back to Python, the gain would be lost unnoticed."""
-    world = World({"duplicate_id_from": forms}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
+    world = World(address, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
     records = [
         Stored(
             index,

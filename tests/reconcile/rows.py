@@ -63,7 +63,7 @@ class Frames:
 
     def rules(self, **changes: Any) -> DataFrame:
         rule = {
-            "address": 0, "max_age_ms": 0, "min_age_ms": 0, "size": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
+            "address": 0, "max_age_ms": 0, "min_age_ms": 0, "size": 0, "largest": 20_000, "divert": False, "observes": False, "detects": True, "outputs_gone": False,
             "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)

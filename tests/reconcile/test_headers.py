@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from agents.output import build
 from reconcile.spark import envelopes, hops
 from reconcile.spark.columns import HEADERS_FEW, OURS, Dialect, header, headers_digest, id_of, place_in
+from reconcile.spark.outputs import outputs
+from reconcile.spark.schemas import ACCEPTED, OBSERVED
 from reconcile.spark.topic_reader import Targets, inputs
 from ringfence_kafka.protocol import wire_names
 
@@ -197,3 +199,38 @@ def test_a_place(spark: SparkSession) -> None:
     )
 
     assert [None if row["it"] is None else tuple(row["it"]) for row in found] == list(PLACES.values())
+
+
+def test_verdicts(spark: SparkSession) -> None:
+    """An accepted record is an observed duplicate if its verdict is DUPLICATE, with the original that it names; others are accepted."""
+    verdicts = [
+        None,
+        b"ACCEPTED",
+        b"UNCHECKED",
+        b"DUPLICATE",
+        b"DUPLICATE orders/1/7",
+        b"DUPLICATE stock/1/7",
+        b"",
+    ]
+    rows = [
+        ("orders.accepted", 0, dt.datetime.fromtimestamp(1, dt.UTC), 0, number, None, None,
+         [] if verdict is None else [("_RF_VERDICT", verdict)])
+        for number, verdict in enumerate(verdicts)
+    ]  # fmt: skip
+    schema = (
+        "topic string, timestampType int, timestamp timestamp, partition int, offset long, key binary, value binary, "
+        f"headers {envelopes.HEADERS}"
+    )
+    records = spark.createDataFrame(rows, schema)
+    found = outputs(records, ACCEPTED, {"orders.accepted": "orders"}, {"orders.accepted": 0}, {})
+    names = ("fate", "original", "original_partition", "original_offset", "marked")
+
+    assert [tuple(row[name] for name in names) for row in found.orderBy("out_offset").collect()] == [
+        (ACCEPTED, None, None, None, False),
+        (ACCEPTED, None, None, None, True),
+        (ACCEPTED, None, None, None, True),
+        (OBSERVED, None, None, None, True),
+        (OBSERVED, "orders/1/7", 1, 7, True),
+        (OBSERVED, "stock/1/7", None, None, True),
+        (ACCEPTED, None, None, None, True),
+    ]

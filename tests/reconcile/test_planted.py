@@ -13,7 +13,7 @@ from reconcile.anomalies.finders import order
 from reconcile.page.report_data import Figures
 from reconcile.run.verdict import judge
 from reconcile.session.session import FEW
-from tests.support.reconcile.planted import World, anomalies, judged_run
+from tests.support.reconcile.planted import In, World, anomalies, judged_run
 
 Planted = Callable[[World, str], None]
 
@@ -111,6 +111,61 @@ def _not_diverted(world: World, at: str) -> None:
     """Leave a duplicate out of the topic of duplicates, which makes it lost."""
     world.accept(world.arrive(at, b"1"))
     world.arrive(at, b"1")
+
+
+def _marked(record: In, verdict: bytes) -> dict[str, Any]:
+    return {"headers": (*record.headers, ("_RF_VERDICT", verdict))}
+
+
+def _observe(world: World, at: str, id_: bytes, verdict: bytes) -> In:
+    """Write an input, and the accepted record of an address that observes."""
+    record = world.arrive(at, id_)
+    world.accept(record, **_marked(record, verdict))
+    return record
+
+
+def _observed(world: World, at: str) -> None:
+    """Let two duplicates pass with their originals, one of them without its place, among what is new or has no ID."""
+    one = _observe(world, at, b"1", b"ACCEPTED")
+    _observe(world, at, b"2", b"ACCEPTED")
+    _observe(world, at, b"1", b"DUPLICATE " + one.source)
+    _observe(world, at, b"2", b"DUPLICATE")
+    _observe(world, at, b"", b"UNCHECKED")
+
+
+def _observed_wrongly(world: World, at: str) -> None:
+    """Mark one duplicate of itself and two of nothing, call a duplicate accepted, and accept an observed one twice."""
+    one = _observe(world, at, b"1", b"ACCEPTED")
+    trapped = world.arrive(at, b"2")
+    world.accept(trapped, **_marked(trapped, b"DUPLICATE " + trapped.source))
+    _observe(world, at, b"3", b"DUPLICATE " + one.source)
+    _observe(world, at, b"4", b"DUPLICATE")
+    _observe(world, at, b"1", b"ACCEPTED")
+    again = _observe(world, at, b"1", b"DUPLICATE " + one.source)
+    world.accept(again, **_marked(again, b"DUPLICATE " + one.source))
+
+
+def _observed_and_missing(world: World, at: str) -> None:
+    """Leave a duplicate out of the accepted topic of an address that observes, which makes it lost."""
+    _observe(world, at, b"1", b"ACCEPTED")
+    world.arrive(at, b"1")
+
+
+def _observed_out_of_order(world: World, at: str) -> None:
+    """Let an observed duplicate pass a later message of its group."""
+    one, two = _observe(world, at, b"1", b"ACCEPTED"), world.arrive(at, b"1")
+    _observe(world, at, b"2", b"ACCEPTED")
+    world.accept(two, **_marked(two, b"DUPLICATE " + one.source))
+
+
+def _observed_at_times(world: World, at: str) -> None:
+    """Observe, then enforce, then observe again: the duplicate between is dropped, and those before and after pass."""
+    one = _observe(world, at, b"1", b"ACCEPTED")
+    _observe(world, at, b"1", b"DUPLICATE " + one.source)
+    world.accept(world.arrive(at, b"2"))
+    world.arrive(at, b"1")
+    world.arrive(at, b"2")
+    _observe(world, at, b"2", b"DUPLICATE")
 
 
 def _corrupted(world: World, at: str) -> None:
@@ -260,6 +315,17 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "cross-lane": (_cross_lane, {}, {"CROSS-LANE": 1}),
     "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
     "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
+    "observed": (_observed, {"mode": "observe"}, {}),
+    "observed-before": (_observed, {}, {}),
+    "observed-wrongly": (
+        _observed_wrongly,
+        {"mode": "observe", "duplicates": "divert"},
+        {"WRONG-VERDICT": 3, "FORGOTTEN": 1, "DOUBLED": 1},
+    ),
+    "observed-and-missing": (_observed_and_missing, {"mode": "observe"}, {"LOST": 1}),
+    "observed-out-of-order": (_observed_out_of_order, {"mode": "observe"}, {"REORDERED": 1}),
+    "observed-at-times": (_observed_at_times, {"mode": "observe"}, {}),
+    "enforced-at-times": (_observed_at_times, {}, {}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 5}),
     "gap": (_gap, {}, {"GAP": 1}),
     "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.planted import SOURCE, Part, World, anomalies, judged_run
+from tests.support.reconcile.planted import SOURCE, In, Part, World, anomalies, judged_run
 
 Planted = Callable[[World, str], None]
 IGNORE: dict[str, Any] = {"ids": b"ignore"}
@@ -208,6 +208,20 @@ def _transactions(world: World, at: str) -> None:
     world.accept_parts(world.transact(at, Part("i"), **hop(2)))
 
 
+def _observed(world: World, at: str) -> None:
+    """Drop a copy of a hop, and let a new hop with a known ID pass; let a copy of that one pass, too; and lose a hop."""
+
+    def marked(record: In, verdict: bytes) -> None:
+        left = tuple(header for header in record.headers if not header[0].startswith("_RF_BRIDGE_"))
+        world.accept(record, headers=(*left, ("_RF_VERDICT", verdict)))
+
+    marked(one := world.bridge(at, 0, id=b"1"), b"ACCEPTED")
+    world.bridge(at, 0, id=b"1")
+    for _ in range(2):
+        marked(world.bridge(at, 1, id=b"1"), b"DUPLICATE " + one.source)
+    world.bridge(at, 2, id=b"1")
+
+
 PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 3}),
@@ -226,6 +240,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
     "malformed": (_malformed, {}, {"PHANTOM": 4, "LOST": 1}),
     "transactions": (_transactions, {}, {"LOST": 1, "FORGOTTEN": 1}),
+    "observed": (_observed, {"mode": "observe", "duplicates": "divert"}, {"LOST": 1, "FORGOTTEN": 1}),
 }
 
 

@@ -206,6 +206,22 @@ def _diverted(world: World, at: str) -> None:
     world.transact(at, OURS, THEIRS, id=b"1")
 
 
+def _observed(world: World, at: str) -> None:
+    """Let transactions pass as duplicates: two rightly, by the own ID and by that of a part; one of nothing; one in part; and leave one out."""
+    watched = Part("h", "theirs", "watched")
+
+    def verdict(text: bytes) -> Any:
+        return {"verdict": (("_RF_VERDICT", text),)}
+
+    world.accept_parts(one := world.transact(at, OURS, watched, id=b"1"), **verdict(b"ACCEPTED"))
+    known = verdict(b"DUPLICATE " + one.record.source)
+    world.accept_parts(world.transact(at, OURS, watched, id=b"1"), **known)
+    world.accept_parts(world.transact(at, watched, Part("g", headers=(("_AMQ_DUPL_ID", "1"),))), **known)
+    world.accept_parts(world.transact(at, OURS, watched, id=b"2"), **known)
+    world.accept_parts(world.transact(at, OURS, OURS, id=b"1"), 1, **known)
+    world.transact(at, OURS, watched, id=b"1")
+
+
 LISTED: dict[str, Any] = {"transaction_addresses": ["payments"]}
 PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "clean": (_clean, LISTED, {}),
@@ -229,11 +245,17 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
         {"OVERRUN": 2, "FORGOTTEN": 1},
     ),
     "diverted": (_diverted, {**LISTED, "duplicates": "divert"}, {"WRONG-VERDICT": 1, "LOST": 1}),
+    "observed": (
+        _observed,
+        {"transaction_addresses": ["watched"], "mode": "observe"},
+        {"WRONG-VERDICT": 1, "TORN": 1, "LOST": 1},
+    ),
 }
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "payments": ({}, {}),
     "grouped": ({"group_header": "group", "default_group": "none", "duplicate_id_from": "key"}, {}),
     "elsewhere": ({}, {"PHANTOM": 1}),
+    "watched": ({"mode": "observe"}, {}),
 }  # fmt: skip
 
 
@@ -267,7 +289,7 @@ def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> 
 def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
     """A TORN row lists the accepted parts with their topics and the missing parts; its place is that of the envelope."""
     world, _, rows = judged
-    (torn,) = [row for row in rows if row["anomaly"] == "TORN"]
+    (torn,) = [row for row in rows if row["anomaly"] == "TORN" and row["address"] == world.names["torn"]]
     ours, theirs = (f"{world.names[name]}.accepted" for name in ("torn", "payments"))
 
     assert torn["detail"] == f"parts 1, 3 of 3 accepted, in {ours}; missing: part 2, for {theirs}"

@@ -48,6 +48,12 @@ def accept(*records: Record, partition: int = 0) -> list[Record]:
     ]
 
 
+def observe(record: Record, verdict: bytes, offset: int) -> Record:
+    """Return what a faultless lane of an address that observes writes for an input."""
+    [accepted] = accept(record)
+    return accepted._replace(offset=offset, headers=(*accepted.headers, ("_RF_VERDICT", verdict)))
+
+
 def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> Record:
     named = str(original.place).encode() if isinstance(original, Record) else original
     headers = (*record.headers, source(record), ("_RF_ORIGINAL", named))

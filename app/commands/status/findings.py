@@ -13,6 +13,7 @@ from app.commands.status.formatting import age, quoted, share, waiting
 from app.commands.status.model import Address, Bridge, Finding, FrequentId, Lane, Status, Worker
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.producer import transaction_version
+from ringfence_kafka.wording import counted
 
 COVERS_LITTLE_S: Final = 60.0
 """A full ring that reaches back no further than this is worth a note: resends come later."""
@@ -124,6 +125,7 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
     yield from _limits(status, address)
     yield from _ring(address)
     yield from _frequent_ids(address)
+    yield from _observed(address)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:
@@ -243,6 +245,21 @@ def _broken_promises(address: Address) -> Iterator[Finding]:
     yield Finding(
         f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
     )
+
+
+def _observed(address: Address) -> Iterator[Finding]:
+    observing = [lane for lane in address.lanes if lane.observes]
+    if not observing:
+        return
+    passed = sum(lane.observed_duplicates or 0 for lane in observing)
+    judged = sum((lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in observing)
+    what = f"it only observes: of {counted(judged, 'message')}, {counted(passed, 'duplicate')} passed that it would have dropped"
+    do = 'to drop them, set mode = "enforce" and restart its workers; no ID is forgotten'
+    others = [lane.lane for lane in address.lanes if lane.state == model.OPEN and not lane.observes]
+    if others:
+        what += f"; {named('lane', others)} {'drops' if len(others) == 1 else 'drop'} them"
+        do = "give all workers the same mode, and restart those that had another one"
+    yield Finding(f"address {address.address}", what, do, "", stands=False)
 
 
 def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:

@@ -214,8 +214,9 @@ def _lane(
     if not ring and meta is not None:
         size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
     state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
-    accepted, duplicates, unchecked, quarantined = (
-        said.get(name, 0) if ring else None for name in ("accepted", "duplicates", "unchecked", "quarantined")
+    accepted, duplicates, unchecked, quarantined, observed = (
+        said.get(name, 0) if ring else None
+        for name in ("accepted", "duplicates", "unchecked", "quarantined", "observed_duplicates")
     )
     lags = [item.lag for item in waits]
     lag = None if None in lags else sum(lag or 0 for lag in lags)
@@ -227,6 +228,7 @@ def _lane(
         None if None in some else sum(item or 0 for item in some), _folder_fault(said), said.get("note"),
         FrequentId(**frequent) if (frequent := said.get("frequent_id")) else None,
         ring.get("promise"),
+        bool(said.get("observes")), observed,
     )  # fmt: skip
 
 

@@ -64,6 +64,10 @@ class Lane:
     """None = no ID has so many duplicates, or it is not known."""
     promise: Mapping[str, Any] | None = None
     """The promise of ``id_min_age``, and whether its ring holds it; None = there is none, or it is not known."""
+    observes: bool = False
+    """Its worker only marks duplicates, and lets them pass."""
+    observed_duplicates: int | None = None
+    """Duplicates that passed so, since the worker has the lane; None = not known."""
 
 
 @dataclass(frozen=True, slots=True)

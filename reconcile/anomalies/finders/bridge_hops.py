@@ -11,10 +11,10 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames.evidence import ONCE, RECORD
 from reconcile.run.frames.hops import KEPT_MAX, SOURCE
 from reconcile.spark.hops import MALFORMED
-from reconcile.spark.schemas import ACCEPTED, ANOMALIES
+from reconcile.spark.schemas import ANOMALIES, PASSED
 
 _HOP: Final = ["address", "hop_source", "hop_offset"]
-UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate = {ACCEPTED}"  # evidence that unread names
+UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate in {PASSED}"  # evidence that unread names
 
 
 def again(followed: DataFrame, promised: Column) -> DataFrame:
@@ -26,7 +26,7 @@ def again(followed: DataFrame, promised: Column) -> DataFrame:
         followed: :data:`reconcile.spark.schemas.FOLLOWED`.
         promised: Size of the lane's ring where no event shows it.
     """
-    accepted = followed.where(f"(kept and accepted) or ({ONCE} and fate = {ACCEPTED})")
+    accepted = followed.where(f"(kept and accepted) or ({ONCE} and fate in {PASSED})")
     kept = F.least(F.coalesce("capacity", promised), F.lit(KEPT_MAX))
     sized = accepted.withColumn("capacity", kept).where("capacity > 0")
     several = (

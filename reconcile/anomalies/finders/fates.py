@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDED
+from reconcile.spark.schemas import DIVERTED, FORWARDED, PASSED
 
 _CHANGED: Final = {
     name: f"{name}_changed" for name in ("key", "value", "headers", "timestamp", "address", "parts")
@@ -22,7 +22,7 @@ def doubled(evidence: DataFrame) -> DataFrame:
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
-        F.when(F.col("fate") == ACCEPTED, "accepted again").otherwise("accepted, and of another fate"),
+        F.when(F.col("fate").isin(*PASSED), "accepted again").otherwise("accepted, and of another fate"),
     )
 
 
@@ -38,7 +38,7 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     """Accepted or diverted outputs that name no existing input."""
-    strays = _without_input(evidence, spans).where(F.col("fate").isin(ACCEPTED, DIVERTED))
+    strays = _without_input(evidence, spans).where(F.col("fate").isin(*PASSED, DIVERTED))
     stands_there = (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut"))
     why = (
         F.when(F.col("partition").isNull(), "names no input record in _RF_SOURCE")

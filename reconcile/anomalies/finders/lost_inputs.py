@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.hops import MALFORMED
-from reconcile.spark.schemas import DIVERTED
+from reconcile.spark.schemas import REPEATS
 
 # Which rows of the evidence are looked at here, beside orphans.
 UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
-SAID_TO_REPEAT: Final = f"{ONCE} and fate = {DIVERTED}"
+SAID_TO_REPEAT: Final = f"{ONCE} and fate in {REPEATS}"
 
 
 def unmatched(evidence: DataFrame) -> DataFrame:
@@ -27,19 +27,23 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
     """
     rule = F.broadcast(rules)
-    # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
+    # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing; where they pass, all but resent hops.
     by_hop = F.col("resent")
     plain = missing.join(rule, on="address", how="inner").where(
-        F.expr("divert or not detects") | (~by_hop & (F.col("ids") == 0))
+        F.expr("divert or not detects") | (~by_hop & ((F.col("ids") == 0) | F.col("observes")))
     )
     others = (
-        orphans.where("fate is null").join(rule, on="address", how="inner").where("not divert and detects")
+        orphans.where("fate is null")
+        .join(rule, on="address", how="inner")
+        .where("not divert and not observes and detects")
     )
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
     ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
     # A duplicate that has a topic is there, whatever IDs are known.
-    return unknown_where_gone(found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert"))
+    return unknown_where_gone(
+        found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert") & ~F.col("observes")
+    )
 
 
 def _unknown() -> Column:
@@ -55,7 +59,7 @@ def _unknown() -> Column:
 
 
 def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
-    """Diverted duplicates of nothing; the arguments are those of :func:`lost`.
+    """Diverted or observed duplicates of nothing; the arguments are those of :func:`lost`.
 
     An input without an ID can only repeat a hop. If IDs do not count, hops do not count either.
     """
@@ -63,8 +67,8 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     by_hop = F.col("resent")
     others = evidence.where(SAID_TO_REPEAT).join(rule, on="address", how="inner")
     others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
-    diverted = orphans.where(F.col("fate") == DIVERTED).join(rule, on="address", how="inner")
-    found = diverted.unionByName(others)
+    said = orphans.where(F.col("fate").isin(*REPEATS)).join(rule, on="address", how="inner")
+    found = said.unionByName(others)
     why = F.when(F.col("original").isNull(), _unknown())
     return unknown_where_gone(
         found.withColumn(

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import PLACE
-from reconcile.spark.schemas import ACCEPTED
+from reconcile.spark.schemas import PASSED
 
 
 def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
@@ -132,10 +132,10 @@ def reordered_across(
 
 
 def _accepted(evidence: DataFrame) -> DataFrame:
-    """Accepted inputs that have a group, each once."""
+    """Inputs in the accepted topic that have a group, each once."""
     came_out = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(
-        (F.col("fate") == ACCEPTED)
+        F.col("fate").isin(*PASSED)
         & (F.col("nth") == 1)
         & F.col("has_input")
         & F.col("group").isNotNull()

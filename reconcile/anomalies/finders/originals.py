@@ -14,10 +14,10 @@ from reconcile.run.frames.journal import (
     size_between,
     with_events,
 )
-from reconcile.spark.schemas import DIVERTED
+from reconcile.spark.schemas import REPEATS
 
 REPEATING: Final = (
-    f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
+    f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole in {REPEATS})"
 )
 """Evidence that was not accepted and may be a duplicate by its ID."""
 _ROUTE: Final = ["address", "lane", "route"]
@@ -33,8 +33,8 @@ def without_near(
 
     An original is another input with the same ID that the candidate's ring can know. It was accepted in the
     same lane, in a lane that handed its IDs on, or in the home lane of the same group. It came before, is
-    young enough, and the ring was neither emptied in between nor off. A diverted duplicate that names its
-    original has no other.
+    young enough, and the ring was neither emptied in between nor off. A duplicate that names its original
+    has no other.
 
     Args:
         candidates: :data:`reconcile.spark.schemas.EVIDENCE`.

@@ -10,7 +10,7 @@ from reconcile.anomalies.finders.lost_inputs import unknown_where_gone
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames.evidence import FIRST, RECORD
 from reconcile.spark.constants import constant
-from reconcile.spark.schemas import ACCEPTED
+from reconcile.spark.schemas import PASSED
 
 SHOWN_MAX: Final = 20  # so many parts are named by their numbers
 
@@ -18,7 +18,7 @@ SHOWN_MAX: Final = 20  # so many parts are named by their numbers
 def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
     """Transactions that were accepted in part, a row each; GAP where evidence of the missing parts may be gone."""
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
-    there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
+    there = F.coalesce(F.col("fate").isin(*PASSED), F.lit(False))
     topics = constant(accepted_topics, "array<string>")
     by_record = parts.groupBy(*RECORD).agg(
         F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),

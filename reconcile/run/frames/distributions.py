@@ -14,7 +14,7 @@ from reconcile.page.report_data import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.columns import of_schema, power_of_two
 from reconcile.spark.constants import constant
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, NUMBERS
+from reconcile.spark.schemas import ACCEPTED, NUMBERS, REPEATS
 
 RING: Final = "ring"
 ENOUGH: Final = "enough"
@@ -110,7 +110,7 @@ def moments(
         "timestamp",
         F.lit(1).alias("one"),
         F.coalesce(fate == ACCEPTED, F.lit(False)).cast("int").alias("accepted"),
-        (F.coalesce(fate == DIVERTED, F.lit(False)) | dropped).cast("int").alias("duplicate"),
+        (F.coalesce(fate.isin(*REPEATS), F.lit(False)) | dropped).cast("int").alias("duplicate"),
     )
     if orphans is not None:
         none = F.lit(0)

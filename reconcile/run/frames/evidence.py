@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from reconcile.spark.columns import of_schema
-from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
+from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, PASSED, QUARANTINED
 
 RECORD = ["address", "partition", "offset"]  # of an input record
 PLACE = [*RECORD, "part_number"]
@@ -111,7 +111,7 @@ def _parted(both: DataFrame) -> DataFrame:
 
 def _columns() -> list[Column]:
     has_input, fate = F.col("has_input"), F.col("fate")
-    accepted, quarantined = fate == ACCEPTED, fate == QUARANTINED
+    accepted, quarantined = fate.isin(*PASSED), fate == QUARANTINED
     both = has_input & fate.isNotNull()
     of_part = both & accepted & (F.col("part_number") > 0)
     key_changed = ~F.col("key_digest").eqNullSafe(F.col("out_key_digest")) | (
@@ -178,7 +178,7 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
         F.col("value_bytes").alias("out_value_bytes"),
         F.col("headers_digest").alias("out_headers_digest"),
         F.col("passed_digest").alias("out_passed_digest"),
-        "original", "original_partition", "original_offset",
+        "original", "original_partition", "original_offset", "marked",
     )  # fmt: skip
 
 

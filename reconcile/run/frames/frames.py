@@ -220,7 +220,7 @@ class Frames(Sources):
         inputs = constant([address.input_topic for address in self.addresses], "array<string>")
         outputs = [
             constant([getattr(address, topic) for address in self.addresses], "array<string>")
-            for topic in ("accepted_topic", "duplicates_topic", "quarantine_topic")
+            for topic in ("accepted_topic", "duplicates_topic", "quarantine_topic", "accepted_topic")
         ]
         out = F.coalesce(
             "out_topic",

@@ -15,7 +15,7 @@ from reconcile.run.frames.evidence import ONCE, RECORD
 from reconcile.run.frames.journal import future_events, past_events, size_between, with_events
 from reconcile.spark.columns import of_schema
 from reconcile.spark.hops import MALFORMED
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, FOLLOWED, HOPS, QUARANTINED
+from reconcile.spark.schemas import DIVERTED, EVIDENCE, FOLLOWED, HOPS, PASSED, QUARANTINED
 
 OF_HOPS: Final = f"has_input and hop_source is not null and hop_source != '{MALFORMED}'"
 """Evidence of records that came over bridges, and of their parts."""
@@ -41,7 +41,7 @@ def followed(
     ``present``: ring of the lane that has the row's hop now; None = that of the lane that judged it.
     """
     rows = evidence.withColumns(
-        {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole") == ACCEPTED, F.lit(False))}
+        {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole").isin(*PASSED), F.lit(False))}
     )
     if kept is not None:
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
@@ -117,7 +117,7 @@ def _resized(event: Column) -> Column:
 def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
     """Whether an output shows that the same hop came to the lane from another input partition too."""
     window = Window.partitionBy(*same_hop)
-    shown = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED, QUARANTINED), F.lit(False))
+    shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
     there = F.when(shown & F.col("noted"), F.col("partition"))
     first, last = F.min(there).over(window), F.max(there).over(window)
     found = F.coalesce((first != F.col("partition")) | (last != F.col("partition")), F.lit(False))

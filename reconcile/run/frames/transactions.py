@@ -8,12 +8,12 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from reconcile.run.frames.evidence import PLACE, RECORD
-from reconcile.spark.schemas import ACCEPTED, EVIDENCE
+from reconcile.spark.schemas import EVIDENCE, PASSED
 
 OF_UNITS = "has_input and parts is not null"  # of the evidence: envelopes, and their parts
 _OUT = ["out_address", "out_partition", "out_offset"]
 _ORIGINAL = ["original", "original_partition", "original_offset"]
-_HAPPENED = ["fate", "nth", *_OUT, *_ORIGINAL]
+_HAPPENED = ["fate", "nth", "marked", *_OUT, *_ORIGINAL]
 
 
 def _itself() -> Column:
@@ -24,21 +24,22 @@ def _itself() -> Column:
 def joined(envelopes: DataFrame) -> DataFrame:
     """The evidence :data:`OF_UNITS`, each row with what it needs of the others.
 
-    ``whole``, also ``fate`` of the envelope: accepted if any part was, else the fate that an output shows. A
-    part that did not come out has the place of the first that did. An ID counts for the first part that has
+    ``whole``, also ``fate`` of the envelope: accepted if any part was, observed if parts passed as duplicates, else the fate that an
+    output shows. A part that did not come out has the place of the first that did. An ID counts for the first part that has
     it.
     """
     rows = _refused_as_plain(envelopes)
     unit = Window.partitionBy(*RECORD)
     first = F.coalesce(F.col("nth"), F.lit(1)) == 1
-    came = first & ~_itself() & (F.col("fate") == ACCEPTED)
+    came = first & ~_itself() & F.col("fate").isin(*PASSED)
     known = rows.withColumns(
         {
             "came": F.sum(F.coalesce(came, F.lit(False)).cast("int")).over(unit).cast("int"),
             "other": F.min(F.when(_itself(), F.col("fate"))).over(unit),
             "key": F.max(F.when(_itself(), F.col("group"))).over(unit),
             "own_sequence": _own_sequence(unit, came),
-            "made": F.min(F.when(came, F.struct("part_number", *_OUT))).over(unit),
+            "made": F.min(F.when(came, F.struct("part_number", *_OUT, *_ORIGINAL, "marked"))).over(unit),
+            "passed": F.min(F.when(came, F.col("fate"))).over(unit),
             "said": F.min(F.when(_itself() & F.col("fate").isNotNull(), F.struct("nth", *_ORIGINAL, *_OUT))).over(unit),
             "again": F.row_number().over(
                 Window.partitionBy(*RECORD, "part_address", "id").orderBy("part_number", "nth")
@@ -46,7 +47,7 @@ def joined(envelopes: DataFrame) -> DataFrame:
         }
     ).withColumns(
         {
-            "whole": F.when(F.col("came") > 0, ACCEPTED).otherwise(F.col("other")),
+            "whole": F.coalesce("passed", "other"),
             "id": F.when(F.col("again") == 1, F.col("id")),
         }
     )  # fmt: skip
@@ -76,7 +77,7 @@ def _own_sequence(unit: WindowSpec, came: Column) -> Column:
 
 def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
     """Without outputs that show an envelope as one accepted message: the envelope stays an input without them."""
-    plain = _itself() & (F.col("fate") == ACCEPTED)
+    plain = _itself() & F.col("fate").isin(*PASSED)
     rows = envelopes.withColumns(
         {name: F.when(~F.coalesce(plain, F.lit(False)), F.col(name)) for name in _HAPPENED}
     )
@@ -88,7 +89,7 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
 
 def as_plain(matched: DataFrame) -> DataFrame:
     """Those outputs, as outputs of nothing."""
-    found = matched.where(f"{OF_UNITS} and part_number = 0 and fate = {ACCEPTED}")
+    found = matched.where(f"{OF_UNITS} and part_number = 0 and fate in {PASSED}")
     changed = {flag: F.lit(False) for flag in _flags()}
     return found.withColumns({**changed, "has_input": F.lit(False)}).select(*EVIDENCE.names)
 
@@ -109,7 +110,8 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
     both = rows.withColumn("together", F.explode(sides))
     together = F.col("together")
     own: dict[str, Column] = {
-        "fate": F.when(together, ACCEPTED).otherwise(F.col("fate")),
+        "fate": F.when(together, F.col("whole")).otherwise(F.col("fate")),
+        "marked": F.when(together, F.col("made.marked")).otherwise(F.col("marked")),
         "nth": F.when(together, 1).otherwise(F.col("nth") + accepted.cast("int")),
         "id": F.when(together | ~accepted, F.col("id")),
         "sequence": F.when(together, F.col("own_sequence")).otherwise(F.col("sequence")),
@@ -120,6 +122,6 @@ def _with_its_own_row(rows: DataFrame) -> DataFrame:
         )
         for name in _OUT
     }
-    original = {name: F.coalesce(name, F.col(f"said.{name}")) for name in _ORIGINAL}
+    original = {name: F.coalesce(name, F.col(f"said.{name}"), F.col(f"made.{name}")) for name in _ORIGINAL}
     unchanged = {flag: F.col(flag) & ~together for flag in _flags()}
     return both.withColumns({**own, **place, **original, **unchanged})

@@ -16,7 +16,7 @@ from ringfence_kafka.config.settings import AddressSettings
 _KEPT: Final = (
     "input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic", "duplicates", "duplicate_id_headers",
     "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size", "transaction_addresses",
-    "partitioner",
+    "partitioner", "mode",
 )  # fmt: skip
 _PARTITIONER: Final = "partitioner"
 _SIZE: Final = "id_cache_size"
@@ -64,6 +64,7 @@ class Rule(NamedTuple):
     size: int
     largest: int
     divert: bool
+    observes: bool
     detects: bool
     outputs_gone: bool
     targets_gone: bool
@@ -138,6 +139,12 @@ def diverts(address: AddressSettings, base: Run | None) -> bool:
     return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
 
 
+def observes(address: AddressSettings, base: Run | None) -> bool:
+    """Whether the configuration lets duplicates pass, now and in the last run."""
+    before = _before(address, base)
+    return address.observes and (not before or before.get("mode") == address.mode)
+
+
 def detects(addresses: Sequence[AddressSettings], events: Collection[int], base: Run | None) -> set[int]:
     """Numbers of the addresses that detect duplicates, or did.
 
@@ -157,9 +164,23 @@ def of(
     number: int,
     largest: Sequence[int],
     detects: Collection[int],
+    observing: Collection[int],
+    dropping: Collection[int],
     complete: Mapping[str, bool],
 ) -> list[Rule]:
-    """The rules of the addresses. ``largest``: the largest ring that each can have had; ``complete``: see carry_over.py."""
+    """The rules of the addresses.
+
+    Args:
+        addresses: All of them.
+        cuts: By name.
+        chain: Runs, the latest first.
+        number: Of this run.
+        largest: The largest ring that each can have had.
+        detects: Result of :func:`detects`.
+        observing: See :class:`reconcile.run.measures.counts.Judgement`.
+        dropping: See there.
+        complete: See carry_over.py.
+    """
     base = chain[0] if chain else None
     return [
         Rule(
@@ -167,7 +188,8 @@ def of(
             min_age_ms=_promise_of(address)[0],
             size=_promise_of(address)[1],
             largest=largest[n],
-            divert=diverts(address, base),
+            divert=diverts(address, base) and n not in observing and n not in dropping,
+            observes=n in observing,
             detects=n in detects,
             outputs_gone=any(
                 topic.lost for role, topic in cuts[address.name].topics().items() if role != "input"

@@ -1,7 +1,7 @@
 """Counts of one run: records by address and lane, times, backlog, and anomalies."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from reconcile.run.frames.journal import Journal
 from reconcile.run.history.history import LaneCounts
 from reconcile.run.measures import candidates
 from reconcile.spark.constants import constant
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, EMPTIED, QUARANTINED
+from reconcile.spark.schemas import ACCEPTED, EMPTIED, OBSERVED, QUARANTINED, REPEATS
 from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import Ranges
 
@@ -25,7 +25,7 @@ BACKLOG_READ_MAX: Final = 1_000_000
 """In a longer backlog offsets are counted instead of records, markers and aborted records included."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
-    "bridge_diverted", "bridge_dropped", "parts",
+    "bridge_diverted", "bridge_dropped", "observed", "marked", "parts",
 )  # fmt: skip
 
 
@@ -42,7 +42,9 @@ class Judgement:
     """IDs since the ring of a lane was emptied by order in this run; other lanes are absent."""
     lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)  # counts by lane
     dropping: frozenset[int] = frozenset()
-    """Numbers of addresses that detect duplicates and have no topic for them: an input with an ID and no output is a duplicate or lost."""
+    """Numbers of addresses that detect duplicates and drop them: an input with an ID and no output is a duplicate or lost."""
+    observing: frozenset[int] = frozenset()
+    """Numbers of addresses that detect duplicates and let all of them pass: an input without an output is lost."""
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First and last timestamp of the inputs, ms, without those far from most others."""
     suspects: Counter[str] = field(default_factory=Counter)
@@ -58,6 +60,23 @@ class Judgement:
     def anomalous(self) -> int:
         """The number of anomalies of all kinds."""
         return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
+
+    def note_modes(self, names: Mapping[int, str], configured: Collection[int]) -> None:
+        """Choose :attr:`observing`: each accepted record names its verdict, and the address is ``configured`` so.
+
+        An address that observed at times may have dropped duplicates at other times. ``names``: those that detect duplicates.
+        """
+        marked = {number for number, name in names.items() if self.counts[name]["marked"]}
+        whole = {number for number in marked if self._all_marked(names[number])}
+        self.observing = frozenset(whole.intersection(configured))
+        self.dropping = (self.dropping | marked) - self.observing
+        for number in self.observing:
+            for counts in (self.counts[names[number]], *self.lanes[names[number]].values()):
+                counts["dropped"] = 0
+
+    def _all_marked(self, name: str) -> bool:
+        counts = self.counts[name]
+        return counts["marked"] == counts["accepted"] + counts["observed"]
 
     def start_counting(self, names: Sequence[str]) -> None:
         """Set all counts of these addresses to zero."""
@@ -123,7 +142,7 @@ def _lane_counts(
     """One row for each lane: :data:`COUNTED`, IDs, candidates of anomalies, and times."""
     once, fate, identified, by_hop = F.expr(ONCE), F.col("fate"), F.col("ids") > 0, F.col("resent")
     capacities = constant([address.id_cache_size for address in frames.addresses], "array<bigint>")
-    accepted, diverted = once & (fate == ACCEPTED), once & (fate == DIVERTED)
+    accepted, diverted = once & (fate == ACCEPTED), once & fate.isin(*REPEATS)
     missing = once & fate.isNull() & ~F.col("waiting")
     dropped = missing & (F.col("address").isin(sorted(dropping)) if dropping else F.lit(False))
     counted = (
@@ -138,6 +157,8 @@ def _lane_counts(
         dropped & ~by_hop & identified,
         diverted & by_hop,
         dropped & by_hop,
+        once & (fate == OBSERVED),
+        once & F.col("marked"),
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
     rows, since = _since(frames, evidence, histories)

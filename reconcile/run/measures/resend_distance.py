@@ -22,7 +22,7 @@ from reconcile.run.frames import id_positions
 from reconcile.run.frames.evidence import FIRST
 from reconcile.spark.columns import power_of_two
 from reconcile.spark.constants import constant
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
+from reconcile.spark.schemas import ACCEPTED, REPEATS, RESENDS
 
 _LANE = ["address", "lane"]
 _ID = ["address", "id_address", "id"]
@@ -41,7 +41,7 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
     by_hop = F.col("resent")
     return (
         evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))
-        .where((whole == ACCEPTED) | (((whole == DIVERTED) | dropped) & ~by_hop))
+        .where((whole == ACCEPTED) | ((whole.isin(*REPEATS) | dropped) & ~by_hop))
         .select(
             *_LANE, "partition", "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id",
             "timestamp", "out_address", "out_partition", "out_offset", "sequence",

@@ -103,11 +103,19 @@ class Judge:
         self._detects = kept_rules.detects(addresses, self._histories, base)
         self._largest = journal.largest(addresses, self._histories, self.chain)
         self._found = Judgement(
-            dropping=frozenset(n for n in self._detects if not kept_rules.diverts(addresses[n], base)),
+            dropping=frozenset(
+                n
+                for n in self._detects
+                if addresses[n].observes or not kept_rules.diverts(addresses[n], base)
+            ),
             largest={address.name: size for address, size in zip(addresses, self._largest, strict=True)},
         )
         consumed = base.consumed if base else {}
         count(self._frames, self._evidence, self._histories, consumed, self.beyond, self._found)
+        self._found.note_modes(
+            {n: addresses[n].name for n in self._detects},
+            [n for n, address in enumerate(addresses) if kept_rules.observes(address, base)],
+        )
         return summary.by_address(self._found.counts)
 
     def _find_repeated(self) -> str:
@@ -138,7 +146,15 @@ class Judge:
         addresses, cuts, found = self._frames.addresses, self._frames.cuts, self._found
         rings = self._frames.ring_numbers()
         rules = kept_rules.of(
-            addresses, cuts, self.chain, self.workspace.number, self._largest, self._detects, self.complete
+            addresses,
+            cuts,
+            self.chain,
+            self.workspace.number,
+            self._largest,
+            self._detects,
+            found.observing,
+            found.dropping,
+            self.complete,
         )
         context = AnomalyContext(
             workspace=self.workspace,

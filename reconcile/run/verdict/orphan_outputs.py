@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.frames import Frames
 from reconcile.spark import outputs, topic_reader
 from reconcile.spark.columns import Dialect
-from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED
+from reconcile.spark.schemas import ANOMALIES, DIVERTED, PASSED
 
 READ_MAX: Final = 1_000_000
 """Most offsets that are read again. If the outputs lie further apart, their IDs stay unnamed, and a person reads the records that
@@ -21,7 +21,7 @@ def with_names(frames: Frames, found: DataFrame) -> DataFrame:
     """:data:`reconcile.spark.schemas.ANOMALIES` of outputs, with their IDs and groups."""
     own = found.withColumn("out_address", F.coalesce("out_address", "address"))
     spans = (
-        own.where(F.col("fate").isin(ACCEPTED, DIVERTED))
+        own.where(F.col("fate").isin(*PASSED, DIVERTED))
         .groupBy("fate", "out_address", "out_partition")
         .agg(F.min("out_offset").alias("first"), (F.max("out_offset") + 1).alias("end"))
         .collect()
@@ -43,7 +43,7 @@ def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], d
     ranges: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for row in spans:
         cut = frames.cuts[frames.addresses[row["out_address"]].name]
-        topic = cut.accepted if row["fate"] == ACCEPTED else cut.duplicates
+        topic = cut.accepted if row["fate"] in PASSED else cut.duplicates
         if topic is None or topic.recreated or row["out_partition"] >= len(topic.spans):
             continue
         span = topic.spans[row["out_partition"]]
@@ -55,7 +55,7 @@ def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], d
 
 def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, int]]) -> DataFrame:
     address = frames.addresses[number]
-    topic = address.accepted_topic if fate == ACCEPTED else address.duplicates_topic
+    topic = address.accepted_topic if fate in PASSED else address.duplicates_topic
     # What retention takes meanwhile is left without: the verdict does not rest on it.
     records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
     named = outputs.named(records, Dialect.of_address(address), fate)

@@ -13,10 +13,13 @@ ANOMALIES: Final = "anomalies"
 GAP: Final = "gap"
 EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
 COUNTS: Final = (
-    "input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked", "forwarded", "in_flight",
+    "input", "accepted", "duplicates", "bridge_duplicates", "observed_duplicates", "quarantined", "unchecked", "forwarded",
+    "in_flight",
 )  # fmt: skip
 ADDRESSES_MAX: Final = 5  # in one line
 BRIDGED: Final = "bridge_duplicates"
+OBSERVED: Final = "observed_duplicates"  # they are in the accepted topic
+_SELDOM: Final = frozenset({BRIDGED, OBSERVED})
 """Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 """Neither makes a run one of anomalies: a ring promises no more, up to ``overrun_max``, and what is gone is unknown."""
@@ -41,8 +44,8 @@ def address_counts(
 ) -> dict[str, Any]:
     """One address of the document.
 
-    Without a topic for duplicates (``divert``), an input that is missing and not lost is one. ``unknown`` are
-    GAPs that may be LOST, ``times`` the first and last timestamp of the inputs (ms).
+    If not every duplicate has an output (``divert``), an input that is missing and not lost is one. ``unknown`` are GAPs that may be
+    LOST, ``times`` the first and last timestamp of the inputs (ms).
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
@@ -54,6 +57,7 @@ def address_counts(
         "accepted": counts.get("accepted", 0),
         "duplicates": duplicates,
         BRIDGED: bridged,
+        OBSERVED: counts.get("observed", 0),
         "quarantined": counts.get("quarantined", 0),
         "unchecked": counts.get("unchecked", 0),
         "forwarded": counts.get("forwarded", 0),
@@ -82,9 +86,9 @@ def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str,
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The counts to show: those of bridges only where there are any."""
-    bridged = any(address.get(BRIDGED) for address in addresses.values())
-    return [count for count in COUNTS if bridged or count != BRIDGED]
+    """The counts to show: those of bridges and of observed duplicates only where there are any."""
+    there = {count for count in _SELDOM if any(address.get(count) for address in addresses.values())}
+    return [count for count in COUNTS if count not in _SELDOM - there]
 
 
 def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:

@@ -19,7 +19,7 @@ from tests.harness.checker.hops import Bridged, said_once
 from tests.harness.checker.order import reordered
 from tests.harness.checker.ring import Originals, Standing, remembered
 from tests.harness.checker.sequences import Sequences
-from tests.harness.history import History, Outcome, Place, Send
+from tests.harness.history import History, Outcome, Place, Record, Send
 
 __all__ = ["Anomaly", "Finding", "check", "counts"]
 
@@ -85,16 +85,20 @@ def _lost_send(send: Send) -> Finding:
 
 def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
     for input_ in evidence.inputs():
-        if input_.whole and input_.again is None and not (input_.diverted or input_.quarantined):
+        if (
+            input_.whole
+            and input_.again is None
+            and not (input_.observed or input_.diverted or input_.quarantined)
+        ):
             continue
         if input_.fates() > 1:
             outputs = input_.outputs()
             fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
             places = (input_.place, *(output.place for _, output in outputs))
             yield Finding(Anomaly.DOUBLED, places, f"{input_.describe()} has several fates: {fates}")
-        if input_.accepted is not None:
+        if input_.passed is not None:
             yield from _torn(input_)
-        elif input_.quarantined is None and input_.fates() < 2:
+        if input_.accepted is None and input_.quarantined is None and input_.fates() < 2:
             yield from _duplicate(evidence, input_, originals, bridged)
 
 
@@ -108,18 +112,25 @@ def _torn(each: Input) -> Iterable[Finding]:
 
 
 def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
-    """Check that an input that was not accepted is a duplicate, and was diverted if duplicates are diverted."""
-    history = evidence.history
-    if history.divert and each.diverted is None:
+    """Check that an input that was not accepted is a duplicate, and is there if duplicates are diverted or only observed."""
+    history, output = evidence.history, each.diverted or each.observed
+    if history.divert and output is None:
         yield Finding(
             Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
         )
         return
-    named = each.diverted is not None and (wire_names.HEADER_ORIGINAL, None) not in each.diverted.headers
-    if bridged.known(each) and not named:
+    named = output is not None and _named_original(output) is not None
+    if bridged.known(each) and not named and each.observed is None:
+        return
+    if history.observe and output is None:
+        yield Finding(
+            Anomaly.LOST,
+            (each.place,),
+            f"{each.describe()} is neither accepted nor quarantined, and all is to pass",
+        )
         return
     standing = originals.standing(each) if history.capacity else Standing.NONE
-    if standing is Standing.NONE and each.diverted is None:
+    if standing is Standing.NONE and output is None:
         why = "no other of its ID was accepted in its lane" if each.ids else "has no ID"
         if each.ids and not history.capacity:
             why = "IDs are not checked"
@@ -134,20 +145,30 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: B
         yield Finding(
             Anomaly.WRONG_VERDICT, (each.place,), f"{each.describe()} was called duplicate, but {why}"
         )
-    elif each.diverted is not None and (wrong := _wrong_original(evidence, each)):
+    elif output is not None and (wrong := _wrong_original(evidence, each, output)):
         yield Finding(
             Anomaly.WRONG_VERDICT,
-            (each.place, each.diverted.place),
-            f"{each.describe()} was called duplicate at {each.diverted.place}, with {wrong}",
+            (each.place, output.place),
+            f"{each.describe()} was called duplicate at {output.place}, with {wrong}",
         )
 
 
-def _wrong_original(evidence: Evidence, each: Input) -> str | None:
-    """Return the error in the original that a diverted duplicate names. A null original is not known any more."""
-    diverted = each.diverted
-    if diverted is None or (wire_names.HEADER_ORIGINAL, None) in diverted.headers:
+def _named_original(output: Record) -> bytes | None:
+    """Return the original that a diverted or observed duplicate names; None = it is not known any more."""
+    if (wire_names.HEADER_ORIGINAL, None) in output.headers:
         return None
-    named = diverted.header(wire_names.HEADER_ORIGINAL)
+    verdict = output.header(wire_names.HEADER_VERDICT)
+    if verdict is None:
+        return output.header(wire_names.HEADER_ORIGINAL) or b""
+    _, there, place = verdict.partition(b" ")
+    return place if there else None
+
+
+def _wrong_original(evidence: Evidence, each: Input, output: Record) -> str | None:
+    """Return the error in the original that a duplicate names."""
+    named = _named_original(output)
+    if named is None:
+        return None
     place = Place.parse(named)
     original = None if place is None else evidence.find(place)
     if original is None:

@@ -18,7 +18,10 @@ def corrupted(evidence: Evidence) -> list[Finding]:
     findings = []
     for input_ in evidence.inputs():
         for fate, output in input_.outputs():
-            if wrong := _JUDGES[fate](input_, output):
+            wrong = _JUDGES[fate](input_, output)
+            if fate in {Fate.ACCEPTED, Fate.OBSERVED}:
+                wrong += _verdict(evidence, input_, output)
+            if wrong:
                 findings.append(
                     Finding(
                         Anomaly.CORRUPTED,
@@ -56,6 +59,18 @@ def _accepted(each: Input, output: Record) -> list[str]:
     if transactions.is_envelope(output):
         wrong.append(f"{transactions.HEADER}, as if it were an envelope")
     return wrong + _bridged(each, output)
+
+
+def _verdict(evidence: Evidence, each: Input, output: Record) -> list[str]:
+    """Compare the verdict, which only an address that observes shows: all parts of a transaction have one."""
+    found = _all(output, wire_names.HEADER_VERDICT)
+    if not evidence.history.observe:
+        return [f"{wire_names.HEADER_VERDICT}, where duplicates do not pass"] if found else []
+    new = b"ACCEPTED" if each.ids and evidence.history.capacity else b"UNCHECKED"
+    right = [new] if each.observed is None else _all(each.observed, wire_names.HEADER_VERDICT)
+    if found == right or each.deleted:
+        return []
+    return [f"{wire_names.HEADER_VERDICT} {found!r}, not {right!r}"]
 
 
 def _bridged(each: Input, output: Record) -> list[str]:
@@ -96,7 +111,12 @@ def _quarantined(each: Input, output: Record) -> list[str]:
     return wrong
 
 
-_JUDGES = {Fate.ACCEPTED: _accepted, Fate.DIVERTED: _diverted, Fate.QUARANTINED: _quarantined}
+_JUDGES = {
+    Fate.ACCEPTED: _accepted,
+    Fate.OBSERVED: _accepted,
+    Fate.DIVERTED: _diverted,
+    Fate.QUARANTINED: _quarantined,
+}
 
 
 def _differences(record: Record, output: Record) -> list[str]:

@@ -23,6 +23,7 @@ class Fate(StrEnum):
     """Fates of an input that a topic shows. Dropped duplicates are shown nowhere."""
 
     ACCEPTED = "accepted"
+    OBSERVED = "observed"
     DIVERTED = "diverted"
     QUARANTINED = "quarantined"
 
@@ -48,11 +49,13 @@ class Input:
     hop: Step | None = None
     """Hop that the bridge's headers state; None = it came over no bridge."""
     accepted: Record | None = None
-    """First accepted record in the order of the output, whichever part it is; the next two are first in the same way."""
+    """First accepted record in the order of the output, whichever part it is; the next three are first in the same way."""
+    observed: Record | None = None
+    """First record in the accepted topic, if that calls it a duplicate."""
     diverted: Record | None = None
     quarantined: Record | None = None
     by_part: dict[int, Record] = field(default_factory=dict)
-    """First accepted record of each part of a transaction, by the part's number."""
+    """First accepted or observed record of each part of a transaction, by the part's number."""
     again: list[tuple[Fate, Record]] | None = None
     """Further records of the same fate."""
 
@@ -62,15 +65,21 @@ class Input:
         return self.record.place
 
     @property
+    def passed(self) -> Record | None:
+        """Its first record in the accepted topic, whatever its verdict."""
+        return self.accepted or self.observed
+
+    @property
     def whole(self) -> bool:
-        """Whether all of it was accepted."""
-        return self.accepted is not None and len(self.by_part) == len(self.parts or ())
+        """Whether all of it is in the accepted topic."""
+        return self.passed is not None and len(self.by_part) == len(self.parts or ())
 
     def outputs(self) -> list[tuple[Fate, Record]]:
         """Return all of its outputs; for an accepted transaction, each part."""
-        accepted: list[Record | None] = [*self.by_part.values()] or [self.accepted]
+        passed: list[Record | None] = [*self.by_part.values()] or [self.passed]
+        fate = Fate.ACCEPTED if self.accepted is not None else Fate.OBSERVED
         first = (
-            *((Fate.ACCEPTED, item) for item in accepted),
+            *((fate, item) for item in passed),
             (Fate.DIVERTED, self.diverted),
             (Fate.QUARANTINED, self.quarantined),
         )
@@ -78,7 +87,7 @@ class Input:
 
     def fates(self) -> int:
         """Return the number of fates: the parts of a transaction, each once, are one."""
-        first = (self.accepted, self.diverted, self.quarantined)
+        first = (self.passed, self.diverted, self.quarantined)
         return sum(item is not None for item in first) + len(self.again or ())
 
     def describe(self) -> str:
@@ -109,7 +118,7 @@ class Evidence:
     accepted: list[Input] = field(default_factory=list)
     """Accepted inputs in the order of the accepted topic, each once."""
     lines: list[Accepted] = field(default_factory=list)
-    """First accepted record of each message and of each part, in the order of the outputs."""
+    """First record in the accepted topic of each message and of each part, in the order of the outputs."""
     _inputs: list[dict[int, Input]] = field(default_factory=list)
     _homes: dict[bytes, int] = field(default_factory=dict)
     _ends: list[int] = field(default_factory=list)
@@ -206,12 +215,15 @@ class Evidence:
             if why:
                 self._phantom(Fate.ACCEPTED, record, f"names {each.place}, {why}")
                 return
-        if each.accepted is None:
+        observed = (record.header(wire_names.HEADER_VERDICT) or b"").startswith(b"DUPLICATE")
+        if each.passed is not None and (not number or number in each.by_part):
+            each.again = [*(each.again or []), (Fate.OBSERVED if observed else Fate.ACCEPTED, record)]
+            return
+        if each.passed is None and observed:
+            each.observed = record
+        elif each.passed is None:
             each.accepted = record
             self.accepted.append(each)
-        elif not number or number in each.by_part:
-            each.again = [*(each.again or []), (Fate.ACCEPTED, record)]
-            return
         part = each.parts[number - 1] if each.parts else None
         if number:
             each.by_part[number] = record
@@ -284,6 +296,7 @@ def _restored(source: Place, fate: Fate, record: Record) -> Record:
         wire_names.HEADER_ORIGINAL,
         wire_names.HEADER_REASON,
         wire_names.HEADER_SEQUENCE,
+        wire_names.HEADER_VERDICT,
     }
     headers = tuple(header for header in record.headers if header[0] not in ours)
     return Record(*source, key, record.value, headers, record.timestamp)

@@ -134,9 +134,9 @@ class Bridged:
             way.first[step.offset] = each
             insort(way.offsets, step.offset)
         way.floor = max(way.floor, step.confirmed)
-        if each.accepted is not None or each.diverted is not None or each.quarantined is not None:
+        if each.passed is not None or each.diverted is not None or each.quarantined is not None:
             self._told[each.lane, step.source, step.offset].add(each.record.partition)
-        if each.accepted is not None:
+        if each.passed is not None:
             self.accepted[step.source, step.offset].append(each)
 
     def known(self, each: "Input") -> bool:

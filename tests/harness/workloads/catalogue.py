@@ -36,6 +36,8 @@ class Workload:
     """
     lanes: int = 0
     """Key of the address; 0 = each partition is a lane."""
+    observe: bool = False
+    """Whether its duplicates pass with their verdict."""
     size: int = 0
     """With a promise in time: ``id_cache_size``, while ``capacity`` is ``id_cache_size_max``; 0 = without."""
 
@@ -47,7 +49,8 @@ class Workload:
     @property
     def shown(self) -> str:
         """Return its name for the line of a round."""
-        return f"{self.name} (lanes = {self.lanes})" if self.lanes else self.name
+        lanes = f" (lanes = {self.lanes})" if self.lanes else ""
+        return f"{self.name}{lanes}{' (observe)' if self.observe else ''}"
 
     def lane_count(self, partitions: int) -> int:
         """Return how many lanes its address has."""
@@ -65,6 +68,7 @@ class Workload:
             "partitions": partitions,
             "partitioner": self.partitioner,
             "duplicates": "divert" if self.divert else "drop",
+            "mode": "observe" if self.observe else "enforce",
             "transaction_addresses": list(self.targets),
         }
 

@@ -180,9 +180,14 @@ class World:
                 "to": part.address or transaction.name,
                 "timestamp": SENT_AT,
                 "partition": 0,
+                "verdict": (),
                 **changes,
             }
-            ours = (("_RF_SOURCE", transaction.record.source), ("_RF_TX_PART", kept["number"]))
+            ours = (
+                ("_RF_SOURCE", transaction.record.source),
+                ("_RF_TX_PART", kept["number"]),
+                *kept["verdict"],
+            )
             headers = (*kept["headers"], *told[number - 1], *ours)
             sent = Sent(None, kept["key"], kept["value"], headers, kept["timestamp"])
             self._out(f"{self.names[kept['to']]}.accepted", kept["partition"], sent)

@@ -26,6 +26,7 @@ from tests.support.histories import (
     attempts,
     divert,
     found,
+    observe,
     only,
     quarantine,
     story,
@@ -107,6 +108,48 @@ SIMPLE: dict[str, tuple[History, dict[str, int]]] = {
 def test_simple_histories(history: History, anomalies: dict[str, int]) -> None:
     """A history has exactly its anomalies, and none if it is right."""
     assert found(history) == anomalies
+
+
+# -- observed duplicates -------------------------------------------------------------------------------------------
+
+OBSERVED = story(
+    INPUTS,
+    [
+        *(observe(record, b"ACCEPTED", number) for number, record in enumerate(INPUTS[:3])),
+        observe(RESEND, b"DUPLICATE orders/0/0", 3),
+    ],
+    observe=True,
+)
+AS_NEW = [*OBSERVED.accepted[:3], observe(RESEND, b"ACCEPTED", 3)]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "anomalies"),
+    [
+        (OBSERVED.accepted, {}),
+        ([*OBSERVED.accepted[:3], observe(RESEND, b"DUPLICATE", 3)], {}),
+        (OBSERVED.accepted[:3], {"LOST": 1}),
+        (AS_NEW, {"FORGOTTEN": 1}),
+        ([*OBSERVED.accepted, OBSERVED.accepted[3]._replace(offset=4)], {"DOUBLED": 1}),
+        ([*OBSERVED.accepted[:3], observe(RESEND, b"DUPLICATE orders/0/1", 3)], {"WRONG-VERDICT": 1}),
+        ([observe(FIRST, b"DUPLICATE orders/0/0", 0), *OBSERVED.accepted[1:]], {"WRONG-VERDICT": 2}),
+        ([observe(FIRST, b"UNCHECKED", 0), *OBSERVED.accepted[1:]], {"CORRUPTED": 1}),
+        ([*accept(FIRST), *OBSERVED.accepted[1:]], {"CORRUPTED": 1}),
+        ([observe(RESEND, b"DUPLICATE orders/0/0", 0), *OBSERVED.accepted[:3]], {"REORDERED": 1}),
+    ],
+)
+def test_observed(accepted: list[Record], anomalies: dict[str, int]) -> None:
+    """If duplicates pass, each is there once, in order, and its verdict is judged as that of a diverted one."""
+    history = replace(
+        OBSERVED, accepted=[record._replace(offset=2 * at) for at, record in enumerate(accepted)]
+    )
+
+    assert found(history) == anomalies
+
+
+def test_a_verdict_where_duplicates_are_dropped() -> None:
+    """An address that enforces shows no verdict."""
+    assert found(replace(OBSERVED, observe=False)) == {"CORRUPTED": 4}
 
 
 # -- LOST ----------------------------------------------------------------------------------------------------------

@@ -288,6 +288,21 @@ def test_ignored_whole() -> None:
     assert out[0].headers["_RF_TX"] == b"json/1"
 
 
+def test_observed_whole() -> None:
+    """If the address observes, all parts of a duplicate envelope pass, each with the verdict on the whole."""
+    lane = Lane(mode="observe")
+    lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"known")]))
+    record = envelope(4, part("payments", ID="new"), part(ID="known"), part("notes"))
+    out = emitted(lane, lane.decide(record, envelope(5, part(ID="new"))))
+
+    assert {(item.topic, item.headers["_RF_TX_PART"]): item.headers["_RF_VERDICT"] for item in out} == {
+        ("payments.accepted", b"1/3"): b"DUPLICATE transfers/1/3",
+        ("transfers.accepted", b"2/3"): b"DUPLICATE transfers/1/3",
+        ("notes.accepted", b"3/3"): b"DUPLICATE transfers/1/3",
+        ("transfers.accepted", b"1/1"): b"ACCEPTED",
+    }
+
+
 def test_original_in_the_same_batch() -> None:
     """A duplicate names its original in the same batch, even if that has several IDs."""
     lane = Lane()

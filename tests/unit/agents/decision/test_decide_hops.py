@@ -223,6 +223,18 @@ def test_diverted() -> None:
     ]  # fmt: skip
 
 
+def test_observed() -> None:
+    """If the address observes, a copy that a bridge sent again is still dropped; a duplicate by its ID passes."""
+    lane = Lane(mode="observe")
+    lane.verdicts(crossed(0, 7), plain(1, b"a"))
+    outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a"), crossed(4, 9)))
+
+    assert [(out.topic, out.headers["_RF_SOURCE"], out.headers["_RF_VERDICT"]) for out in outs] == [
+        ("transfers.accepted", b"transfers/1/3", b"DUPLICATE transfers/1/1"),
+        ("transfers.accepted", b"transfers/1/4", b"UNCHECKED"),
+    ]
+
+
 @pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
 def test_malformed(key: bytes | None) -> None:
     """A record with headers that no bridge writes is quarantined on arrival and confirms nothing.

@@ -370,6 +370,44 @@ def test_forged_key_header(key: bytes | None) -> None:
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), *true]
 
 
+# -- observed duplicates ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicates", ["drop", "divert"])
+def test_observed(duplicates: str) -> None:
+    """An address that observes accepts all messages in order, each with its verdict in place of a forged or former one."""
+    forged: Headers = [("_RF_VERDICT", b"x"), ("a", b"1"), ("_RF_VERDICT", b"DUPLICATE orders/9/9")]
+    outcome = _outcome(
+        [Given(4, headers=forged), Given(5, key=b"k", value=None, timestamp=5), Given(6), Given(7)],
+        [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE],
+        [b"group"] * 4,
+        [None, b"orders/0/77", None, None],
+    )
+
+    batches = _emitter(mode="observe", duplicates=duplicates).emit(outcome, _builders())
+
+    assert {batch.topic for batch in batches} == {"orders.accepted"}
+    written = _read(batches)
+    assert [record.headers for record in written] == [
+        [("a", b"1"), ("_RF_SOURCE", b"orders/3/4"), ("_RF_VERDICT", b"ACCEPTED")],
+        [("_RF_SOURCE", b"orders/3/5"), ("_RF_KEY", b"k"), ("_RF_VERDICT", b"DUPLICATE orders/0/77")],
+        [("_RF_SOURCE", b"orders/3/6"), ("_RF_VERDICT", b"UNCHECKED")],
+        [("_RF_SOURCE", b"orders/3/7"), ("_RF_VERDICT", b"DUPLICATE")],
+    ]
+    assert (written[1].key, written[1].value, written[1].timestamp) == (b"group", None, 5)
+
+
+def test_enforced_without_a_verdict() -> None:
+    """An address that enforces takes a former verdict off, so a chain behind an address that observes shows none."""
+    outcome = _outcome(
+        [Given(4, headers=[("_RF_VERDICT", b"DUPLICATE orders/0/1")]), Given(5)], [ACCEPTED, DUPLICATE]
+    )
+
+    (written,) = _read(_emitter().emit(outcome, _builders()))
+
+    assert written.headers == [("_RF_SOURCE", b"orders/3/4")]
+
+
 # -- diverted duplicates ---------------------------------------------------------------------------------------------
 
 

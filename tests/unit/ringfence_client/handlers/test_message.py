@@ -42,6 +42,14 @@ def test_as_published() -> None:
     assert (message.topic, message.partition, message.offset) == ("orders.accepted", 2, 77)
 
 
+def test_verdict() -> None:
+    """The verdict of an address that observes is an attribute, not a header that a handler would send on."""
+    message = _made(Fetched(headers=(("a", b"1"), ("_RF_VERDICT", b"DUPLICATE orders/0/5"))))
+
+    assert (message.verdict, message.headers) == ("DUPLICATE orders/0/5", [("a", b"1")])
+    assert _made(Fetched()).verdict is None
+
+
 def test_without_our_headers() -> None:
     """A record without Ringfence's headers is a message too: its group is its key, and its source is its place."""
     message = _made(Fetched(headers=(("a", b"1"),)))

@@ -88,6 +88,7 @@ def test_defaults() -> None:
             "default_group": "qpid.no-group",
             "partitioner": "murmur2",
             "duplicates": "drop",
+            "mode": "enforce",
         },
         "addresses": (),
         "bridges": (),
@@ -182,6 +183,7 @@ def test_topics_of_other_names() -> None:
         ("duplicate_id_from", "value"),
         ("partitioner", "crc32"),
         ("duplicates", "divert"),
+        ("mode", "observe"),
         ("group_header", "X"),
     ],
 )
@@ -383,7 +385,7 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
             "x",
             (
                 "unknown key: known keys are default_group, duplicate_id_from, "
-                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_cache_size_max, id_max_age, id_min_age, lanes, "
+                "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_cache_size_max, id_max_age, id_min_age, lanes, mode, "
                 "partitioner, partitions, persist_id_cache, replication_factor"
             ),
         ),
@@ -556,6 +558,18 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
             ),
         ),
         ({"addresses": [{"name": "orders"}, {"partitions": 3}]}, "addresses[2].name: missing: add it"),
+        (
+            {
+                "addresses": [
+                    {"name": "orders", "mode": "observe", "transaction_addresses": ["stock"]},
+                    {"name": "stock"},
+                ]
+            },
+            (
+                "addresses: 'orders' has mode = 'observe' and 'stock' of its transaction_addresses 'enforce': a transaction passes or is "
+                "dropped as a whole; set the same mode for both"
+            ),
+        ),
         (
             {"addresses": [{"name": "orders"}, {"name": "returns"}, {"name": "orders"}]},
             "addresses: 'orders' stands 2 times; keep one [[addresses]] entry of it",

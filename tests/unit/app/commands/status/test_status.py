@@ -165,6 +165,21 @@ def test_broken_promise() -> None:
     assert "id_cache_size_max = 9000" in found.do
 
 
+def test_observes() -> None:
+    """An address that only observes is a note. It counts the duplicates that passed, and names lanes that drop them."""
+    counts = {"observes": True, "accepted": 90, "duplicates": 12, "unchecked": 8, "observed_duplicates": 10}
+    status = with_lanes(**counts)
+    found = _only(status)
+
+    assert not found.stands
+    assert found.what == "it only observes: of 220 messages, 20 duplicates passed that it would have dropped"
+    assert 'mode = "enforce"' in found.do
+    [address] = status.addresses
+    first, *others = address.lanes
+    mixed = replace(address, lanes=[first, *(replace(lane, observes=False) for lane in others)])
+    assert f"lane {others[0].lane} drops them" in _only(replace(status, addresses=[mixed])).what
+
+
 def test_silent_worker() -> None:
     """A worker that is not heard may be well, so it is a note with the place to ask."""
     found = _only(replace(STATUS, workers=[replace(WORKER, ready=None)]))

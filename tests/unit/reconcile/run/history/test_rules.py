@@ -107,7 +107,7 @@ def test_lanes_of_which_all_ids_are_known() -> None:
         == []
     )
     assert rules.lanes_whole("a", _cut(), None, 0) == rules.lanes_whole("b", _cut(), base, 0) == []
-    (rule,) = rules.of([_address()], {"a": _cut()}, [base], 2, [5], {0}, {"a": False})
+    (rule,) = rules.of([_address()], {"a": _cut()}, [base], 2, [5], {0}, (), {0}, {"a": False})
     assert (rule.ids_gone, rule.lanes_whole) == (True, [0])
 
 

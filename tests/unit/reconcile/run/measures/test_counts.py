@@ -1,0 +1,40 @@
+"""Which addresses a run takes for observing or dropping."""
+
+import pytest
+
+from reconcile.run.measures.counts import Judgement
+
+LANE = {"dropped": 2}
+
+
+@pytest.mark.parametrize(
+    ("marked", "configured", "observing", "dropping", "dropped"),
+    [
+        (5, [0], {0}, set(), 0),
+        (5, [], set(), {0}, 2),
+        (4, [0], set(), {0}, 2),
+        (0, [0], set(), {0}, 2),
+    ],
+)
+def test_modes(
+    marked: int, configured: list[int], observing: set[int], dropping: set[int], dropped: int
+) -> None:
+    """An address observes if it is configured so and each accepted record names its verdict; else duplicates may be dropped."""
+    counts = {"accepted": 3, "observed": 2, "marked": marked, "dropped": 2}
+    found = Judgement(counts={"a": counts}, lanes={"a": {0: dict(LANE)}}, dropping=frozenset({0}))
+
+    found.note_modes({0: "a"}, configured)
+
+    assert (set(found.observing), set(found.dropping)) == (observing, dropping)
+    assert (found.counts["a"]["dropped"], found.lanes["a"][0]["dropped"]) == (dropped, dropped)
+
+
+def test_diverted_before() -> None:
+    """An address that diverts and that observed at times drops copies of hops, so not all that is missing is lost."""
+    counts = {"accepted": 3, "observed": 2, "marked": 1, "dropped": 0}
+    found = Judgement(counts={"a": counts, "b": {**counts, "marked": 0}}, lanes={"a": {}, "b": {}})
+
+    found.note_modes({0: "a", 1: "b"}, [])
+
+    assert not found.observing
+    assert set(found.dropping) == {0}
