@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
@@ -18,6 +18,8 @@ from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import lane_of
 from ringfence_kafka.readers.log_reader import LogReader
+
+_DUPLICATE: Final = Verdict.DUPLICATE.encode()
 
 
 class VerdictReader:
@@ -137,14 +139,15 @@ class VerdictReader:
         )
 
     async def _was_accepted(self, message: OutgoingMessage, place: Place, source: str) -> bool:
-        """Return whether the accepted topic has a message, or a part of a transaction."""
+        """Return whether the accepted topic has a message, or a part of a transaction, and does not mark it as a duplicate."""
         for target in self._targets(transaction=message.transaction):
             topic = target.accepted_topic
             partitions: Sequence[int] = range(self._counts[topic])
             if message.group is not None:
                 partitions = [self._composer.partition(message.group, self._counts[topic])]
-            if await self._outputs.find(topic, partitions, source, place.timestamp) is not None:
-                return True
+            found = await self._outputs.find(topic, partitions, source, place.timestamp)
+            if found is not None:
+                return not (found.get(wire_names.HEADER_VERDICT) or b"").startswith(_DUPLICATE)
         return False
 
     async def _is_own(self, message: OutgoingMessage, original: Place) -> bool:

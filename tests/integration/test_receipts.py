@@ -34,6 +34,8 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "receipts", "partitions": 4, "duplicates": "divert"},
     {"name": "receipts-one", "partitions": 4, "lanes": 1, "id_cache_size": 3},
     {"name": "receipts-memory", "partitions": 2, "persist_id_cache": False},
+    {"name": "receipts-seen", "partitions": 2, "mode": "observe"},
+    {"name": "receipts-seen-memory", "partitions": 2, "mode": "observe", "persist_id_cache": False},
     {"name": "receipts-off", "partitions": 2, "id_cache_size": 0},
     {"name": "receipts-key", "partitions": 2, "duplicate_id_from": "key", "group_header": "account"},
     {"name": "receipts-events", "partitions": 2, "duplicate_id_from": ["header:ce_source", "value:/id"]},
@@ -151,6 +153,18 @@ async def test_ids_in_no_changelog(running: Running, config: Path) -> None:
     assert [item.source in accepted for item in found] == [item.verdict is Verdict.ACCEPTED for item in found]
     assert found[1].original is None
     assert {item.verdict for item in unchecked} == {Verdict.UNCHECKED}
+
+
+@pytest.mark.parametrize("address", ["receipts-seen", "receipts-seen-memory"])
+async def test_an_address_that_observes(running: Running, config: Path, address: str) -> None:
+    """An observed duplicate passes, and its receipt says DUPLICATE as its header does."""
+    async with Outbox(config, address) as outbox:
+        found = [await outbox.send("v", duplicate_id="a", key="g") for _ in range(3)]
+    marks = {item.source: dict(item.headers)["_RF_VERDICT"] for item in running.settled(address)}
+
+    assert [item.verdict for item in found] == ["ACCEPTED", "DUPLICATE", "DUPLICATE"]
+    for item in found:
+        assert (marks[item.source] or b"").decode().startswith(item.verdict)
 
 
 async def test_refused_message(running: Running, config: Path) -> None:
