@@ -7,6 +7,9 @@ from typing import Any, Final, NamedTuple
 AGED_AT_ONCE: Final = 10_000
 """IDs that one transaction lets go of for their age, besides as many as it adds: more would hold up others."""
 
+BURST_MS: Final = 1_000
+"""A ring that reaches back less than this holds a burst: its rate is not that of an hour."""
+
 
 class Promise(NamedTuple):
     """The promise of a ring, and its outcome so far."""
@@ -53,7 +56,7 @@ def coverage(promise: Promise, capacity: int, head: int, floor: int, oldest_ms: 
     covered = 0 if oldest_ms is None else max(0, promise.newest_ms - oldest_ms)
     if head - capacity <= floor or covered > promise.min_age_ms:
         return Coverage(promise, covered, 0)
-    return Coverage(promise, covered, rounded_up(capacity * promise.min_age_ms / max(covered, 1)))
+    return Coverage(promise, covered, rounded_up(capacity * promise.min_age_ms / max(covered, BURST_MS)))
 
 
 def rounded_up(size: float) -> int:

@@ -127,17 +127,17 @@ def test_few_leave_at_once(ring_of: MakeRing, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("head", "floor", "oldest", "expected"),
     [
-        (5, 0, 0, (500, 0)),  # nothing has left yet
-        (14, 4, 0, (500, 0)),  # what left was too old
-        (14, 3, 0, (500, 21)),  # 10 IDs in 500 ms: 20 and a little more in 1,000
-        (14, 3, 490, (10, 1_100)),
-        (14, 3, 500, (0, 11_000)),
+        (5, 0, 0, (30_000, 0)),  # nothing has left yet
+        (14, 4, 0, (30_000, 0)),  # what left was too old
+        (14, 3, 0, (30_000, 21)),  # 10 IDs in 30 s: 20 and a little more in 60
+        (14, 3, 29_000, (1_000, 610)),
+        (14, 3, 30_000, (0, 610)),  # a burst: as if it had taken a second
         (0, 0, None, (0, 0)),
     ],
 )
 def test_whether_it_holds(head: int, floor: int, oldest: int | None, expected: tuple[int, int]) -> None:
     """A ring whose floor is below its oldest ID let go of a younger one; the rate says which size would be enough."""
-    found = coverage(Promise(2, AGE_MS, 500, 7), 10, head, floor, oldest)
+    found = coverage(Promise(2, 60_000, 30_000, 7), 10, head, floor, oldest)
 
     assert (found.covered_ms, found.enough) == expected
     assert found.holds == (not expected[1])
