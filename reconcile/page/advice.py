@@ -8,12 +8,13 @@ from reconcile.page import formatting
 from reconcile.page.report_data import Finding, Ring
 from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
 from ringfence_kafka.config.durations import duration_text
-from ringfence_kafka.wording import counted
+from ringfence_kafka.wording import counted, first_of
 
 SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
 HEADROOM: Final = 50
 """Percent above the measured need: what was seen is not the worst that will come."""
 _DIGITS: Final = 2
+_NAMES_MAX: Final = 5
 
 
 class Seen(NamedTuple):
@@ -75,27 +76,31 @@ def document(ring: Ring) -> dict[str, int | None]:
         "capacity": ring.capacity,
         "needed": ring.needed,
         "recommended": ring.recommended,
+        "enough": ring.enough,
         "span_ms": ring.span_ms,
         "resend_distance_p99": ring.resend_distance_p99,
     }
 
 
-def sentences(name: str, ring: Ring, overrun_max: float) -> Sequence[str]:
-    """A sentence on an address's ring if it is too small or nothing can be recommended; empty = it will do."""
-    if ring.overrun_share > overrun_max:
-        return [f"{name}: {_overrun(ring, overrun_max)}"]
-    if not ring.resends or (ring.recommended is not None and ring.recommended <= ring.capacity):
-        return []
-    return [f"{name}: {_why(ring)}"]
+def sentences(rings: Mapping[str, Ring], overrun_max: float) -> Sequence[str]:
+    """A sentence for each address with too small a ring, and one on those of which too little was seen; empty = all will do."""
+    found = []
+    short: dict[str, int] = {}
+    for name, ring in rings.items():
+        if ring.overrun_share > overrun_max:
+            found.append(f"{name}: {_overrun(ring, overrun_max)}")
+        elif ring.recommended is None and ring.resends:
+            short[name] = ring.span_ms
+        elif ring.recommended is not None and ring.recommended > ring.capacity:
+            found.append(f"{name}: {_larger(ring)}")
+    if short:
+        names = first_of(list(short), _NAMES_MAX)
+        found.append(f"{names}: no ring size is recommended: {too_short(max(short.values()))}")
+    return found
 
 
-def _why(ring: Ring) -> str:
-    """The recommended size with its reasons, or why there is none."""
+def _larger(ring: Ring) -> str:
     need = f"{_plain(formatting.percent(ring.confidence))} of the resends needed {ring.needed:,}"
-    if ring.recommended is None:
-        return (
-            f"no ring size is recommended: {too_short(ring.span_ms)}; {need}, the ring has {ring.capacity:,}"
-        )
     return f"set {ring.key} = {ring.recommended} (it has {ring.capacity}): {need} {over(ring.span_ms)}"
 
 

@@ -290,7 +290,8 @@ def test_more_overrun_than_allowed(broker: EmbeddedBroker, spark: SparkSession, 
     assert said.endswith("verdict: anomalies")
     assert (within["verdict"], within["from_night"]) == ("clean", None)
     found = within["addresses"][world.names["a"]]
-    assert (found["ring"]["needed"], found["ring"]["recommended"], found["overrun_share"]) == (5, 8, 1 / 3)
+    ring = found["ring"]
+    assert (ring["needed"], ring["recommended"], ring["enough"], found["overrun_share"]) == (5, 8, 2, 1 / 3)
 
 
 def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:

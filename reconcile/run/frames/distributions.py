@@ -56,7 +56,8 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
 def enough(resends: DataFrame, share: float) -> DataFrame:
     """Return the distance that covers this share of the resends (``at``), by address."""
-    found = _summed(resends, "address").groupBy("address").agg(_covering(f"{share:.15f}").alias("at"))
+    exact = _covering(f"{share - 1e-9:.12f}")  # no rounding asks for one more resend
+    found = _summed(resends, "address").groupBy("address").agg(exact.alias("at"))
     return _numbers(ENOUGH, found)
 
 

@@ -152,11 +152,7 @@ def figures(
                 )
             ),
             *advice.broken_promises(document["addresses"]),
-            *(
-                sentence
-                for name, ring in judged.items()
-                for sentence in advice.sentences(name, ring, document["overrun_max"])
-            ),
+            *advice.sentences(judged, document["overrun_max"]),
         ],
     )
 
