@@ -62,6 +62,11 @@ MUTANTS: Final = (
         (
             Patch(
                 _VERDICT,
+                "if (value := headers.get(name))), None)",
+                "if (value := headers.get(name)) is not None), None)",
+            ),
+            Patch(
+                _VERDICT,
                 "        if not found:\n            add(None)\n",
                 "        if found is None:\n            add(None)\n",
             ),

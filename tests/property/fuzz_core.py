@@ -60,6 +60,8 @@ class Fuzz:
                 ({"duplicate_id_from": "value"}, 500, 1),
                 ({"duplicate_id_from": "key", "group_header": "a"}, 2**20, 1),
                 ({}, 300, 3),
+                ({"duplicate_id_from": ["value", "header:_AMQ_DUPL_ID", "key"]}, 2**20, 1),
+                ({"duplicate_id_from": ["header:_AMQ_DUPL_ID", "key"]}, 400, 3),
             )
         ]
         self.parsed = self.planned = self.gathered = self.offset = 0
