@@ -1,7 +1,7 @@
 """Duplicate IDs of messages, by the forms that a configuration names: header, key, value, a place in JSON, or several of them. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -101,9 +101,9 @@ def _part(form: str, header_names: Sequence[str]) -> Part:
     return Part(form)
 
 
-def composed(parts: Sequence[bytes]) -> bytes:
+def composed(parts: Iterable[bytes | None]) -> bytes:
     """Return one ID of several parts. Each has its length before it, so that ``a``, ``bc`` is another ID than ``ab``, ``c``."""
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts if part])
 
 
 class DuplicateIds:
@@ -114,12 +114,10 @@ class DuplicateIds:
 
     def read(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
         """Return the ID of a message; None = a part is missing or empty. A value stands there as its BLAKE2b-256 digest."""
-        found = []
-        for part in self._found(headers, key, value):
-            if not part:
-                return None
-            found.append(part)
-        return found[0] if len(found) == 1 else composed(found)
+        found = self._found(headers, key, value)
+        if len(found) == 1:
+            return found[0] or None
+        return composed(found) if all(found) else None
 
     def fault(self, headers: Headers, key: bytes | None, value: bytes | None) -> str:
         """Return which part is missing, as the reason of a quarantine; empty = none is."""
@@ -128,22 +126,26 @@ class DuplicateIds:
                 return f'no duplicate ID: {_missing(part)} (duplicate_id_missing = "quarantine")'
         return ""
 
-    def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> Iterator[bytes | None]:
-        """Yield each part; null and empty ones are missing. Of repeated headers the last counts, as in Kafka."""
+    def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> list[bytes | None]:
+        """Return each part; null and empty ones are missing. Of repeated headers the last counts, as in Kafka."""
         named = dict(headers)
         document: Any = _UNREAD
+        parts = []
         for form, names, tokens in self.parts:
+            found = None
+            for name in names:
+                if found := named.get(name):
+                    break
             if form == "key":
-                yield key
+                found = key
             elif form == "value":
-                yield blake2b(value, digest_size=32).digest() if value else None
-            else:
-                found = next((content for name in names if (content := named.get(name))), None)
-                if not found and tokens and (not names or _is_structured(named.get(STRUCTURED_HEADER))):
-                    if document is _UNREAD:
-                        document = _document(value)
-                    found = _at(document, tokens)
-                yield found
+                found = blake2b(value, digest_size=32).digest() if value else None
+            elif not found and tokens and (not names or _is_structured(named.get(STRUCTURED_HEADER))):
+                if document is _UNREAD:
+                    document = _document(value)
+                found = _at(document, tokens)
+            parts.append(found)
+        return parts
 
 
 def _missing(part: Part) -> str:

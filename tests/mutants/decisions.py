@@ -79,8 +79,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/protocol/duplicate_id.py",
-                'b"".join(len(part).to_bytes(4, "big") + part for part in parts)',
-                'b"".join(parts)',
+                'b"".join([len(part).to_bytes(4, "big") + part for part in parts if part])',
+                'b"".join([part for part in parts if part])',
             ),
         ),
         "tests/unit/ringfence_kafka/protocol/test_duplicate_id.py::test_parts_are_apart",
