@@ -64,16 +64,17 @@ MUTANTS: Final = (
         "tests/integration/test_status.py::test_finished_messages_do_not_wait",
     ),
     Mutant(
-        "constant-id-of-the-core-unseen",
+        "constant-id-unseen",
         "A producer sends one ID with all its messages, and nobody is told that they are lost.",
         (
             Patch(
-                "agents/lane/outcome_counts.py",
-                "        for _, records in due:",
-                "        for _, records in due[:0]:",
+                "agents/decision/frequent_ids.py",
+                "            counts[identifier] += weight\n",
+                "            counts[identifier] = weight\n",
             ),
         ),
-        "tests/unit/agents/decision/test_frequent_ids.py::test_records_of_the_core",
+        "tests/unit/agents/decision/test_frequent_ids.py::test_among_many",
+        ("tests/unit/agents/decision/test_frequent_ids.py::test_more_than_a_tenth",),
     ),
     Mutant(
         "consumer-ready-without-brokers",
