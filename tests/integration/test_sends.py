@@ -1,6 +1,7 @@
 """Sends of handlers: each record once, with the acknowledgement of its message, in order, to the requested place."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from zlib import crc32
@@ -314,8 +315,9 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
     async def work(message: Message) -> None:
         await message.send(billing, message.value)
 
+    now = round(time.time() * 1000)  # a replay keeps timestamps
     records = [
-        Sent(None, b"group", b"%d" % number, (("_RF_SOURCE", b"orders/1/%d" % number),))
+        Sent(None, b"group", b"%d" % number, (("_RF_SOURCE", b"orders/1/%d" % number),), now)
         for number in range(5)
     ]
     bench.send(*records, *records)

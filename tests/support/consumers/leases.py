@@ -74,12 +74,12 @@ async def take(bench: Bench) -> None:
 
     Its holder takes it back if it can, so this has to be quicker.
     """
-    last = await bench.progress()
-    assert last is not None
     for _ in range(TRIES):
         outsider = Outsider(bench)
-        outsider.lease = last
         await outsider.fence()
+        last = await bench.progress()  # behind the fence nobody else writes it
+        assert last is not None
+        outsider.lease = last
         try:
             await outsider.write(holder="outsider", state=RELEASED, token=last.token + 1)
             return
