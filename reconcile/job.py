@@ -226,6 +226,7 @@ def judge(
             divert=n not in judgement.dropping and (n in judgement.observing or rules.diverts(address, base)),
             unknown=judgement.unknown[name],
             times=judgement.times.get(name),
+            conflicts=report_model.conflicts(judgement, n),
         )
         | summary.promise_kept(address, cuts[name], base.summary["addresses"].get(name, {}) if base else {})
         for n, (name, address) in enumerate(addresses.items())

@@ -10,8 +10,8 @@ kind     key                                      value
 ======== ======================================== =====================================================
 meta     ``00``                                   JSON, see :class:`Meta`
 ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
-                                                  timestamp:i64 id (kind byte, bytes; see
-                                                  :mod:`tables.stored_ids`)
+                                                  timestamp:i64 digest:u64 id (kind byte, bytes; see
+                                                  :mod:`tables.stored_ids`); version 1 has no digest
 hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of offsets above it, as
                                                   :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
@@ -23,6 +23,7 @@ counts. All integers are big-endian.
 
 import json
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Self
 
@@ -32,6 +33,8 @@ from ringfence_kafka.protocol.offset_ranges import Run
 from tables.promise import Promise
 
 FORMAT_VERSION: Final = 1
+FORMAT_DIGEST: Final = 2
+"""Format of a ring record that holds a digest of the message's value."""
 FORMAT_BRIDGED: Final = 2
 """Format version of a meta record whose lane has noted hops: a version of Ringfence without hops must not open it."""
 FORMAT_LANES: Final = 3
@@ -44,6 +47,9 @@ META_KEY: Final = KIND_META
 
 _RING_KEY: Final = struct.Struct(">cII")
 _RING_VALUE: Final = struct.Struct(">BQiqq")
+_DIGEST: Final = struct.Struct(">Q")
+_ID_AT: Final = {FORMAT_VERSION: _RING_VALUE.size, FORMAT_DIGEST: _RING_VALUE.size + _DIGEST.size}
+"""Position of the ID in a ring record's value, by format."""
 _HOPS_KEY: Final = struct.Struct(">cI")
 _HOPS_VALUE: Final = struct.Struct(">BQ")
 _SEQUENCE: Final = slice(1, 9)
@@ -71,6 +77,8 @@ class Slot(NamedTuple):
     id: bytes
     """Encoded by :func:`tables.stored_ids.encode_id`."""
     origin: Origin
+    digest: int = 0
+    """Digest of the message's value, by :func:`ringfence_kafka.protocol.value_digest.slot_digest`; 0 = unknown."""
 
 
 class Route(NamedTuple):
@@ -144,9 +152,16 @@ def ring_key(capacity: int, sequence: int) -> bytes:
     return _RING_KEY.pack(KIND_RING, capacity, sequence % capacity)
 
 
-def ring_value(sequence: int, encoded_id: bytes, origin: Origin) -> bytes:
-    """Value of a ring record."""
-    return _RING_VALUE.pack(FORMAT_VERSION, sequence, *origin) + encoded_id
+def ring_value(sequence: int, encoded_id: bytes, origin: Origin, digest: int = 0) -> bytes:
+    """Value of a ring record; without a digest it is of format 1."""
+    if not digest:
+        return _RING_VALUE.pack(FORMAT_VERSION, sequence, *origin) + encoded_id
+    return _RING_VALUE.pack(FORMAT_DIGEST, sequence, *origin) + _DIGEST.pack(digest) + encoded_id
+
+
+def _is_whole(value: bytes) -> bool:
+    """Whether the value of a ring record is of a known format, and long enough for it."""
+    return len(value) >= _RING_VALUE.size and len(value) >= _ID_AT.get(value[0], sys.maxsize)
 
 
 def decode_ring(key: bytes, value: bytes) -> Slot:
@@ -158,11 +173,14 @@ def decode_ring(key: bytes, value: bytes) -> Slot:
     try:
         _, capacity, _ = _RING_KEY.unpack(key)
         version, sequence, partition, offset, timestamp = _RING_VALUE.unpack_from(value)
+        digest = _DIGEST.unpack_from(value, _RING_VALUE.size)[0] if version == FORMAT_DIGEST else 0
     except struct.error as error:
         raise FormatError(f"ring record with key {key.hex()} is damaged: {error}") from error
-    if version != FORMAT_VERSION:
-        raise FormatError(f"ring record of format {version}; this version reads format {FORMAT_VERSION}")
-    return Slot(capacity, sequence, value[_RING_VALUE.size :], Origin(partition, offset, timestamp))
+    if version not in _ID_AT:
+        raise FormatError(
+            f"ring record of format {version}; this version reads formats {FORMAT_VERSION} and {FORMAT_DIGEST}"
+        )
+    return Slot(capacity, sequence, value[_ID_AT[version] :], Origin(partition, offset, timestamp), digest)
 
 
 def capacity_of(key: bytes) -> int:
@@ -176,7 +194,7 @@ def check_ring(key: bytes, value: bytes) -> None:
     Raises:
         FormatError: as :func:`decode_ring`.
     """
-    if len(key) != _RING_KEY.size or len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION:
+    if len(key) != _RING_KEY.size or not _is_whole(value):
         decode_ring(key, value)
 
 
@@ -193,12 +211,13 @@ def is_newer(value: bytes, occupant: bytes) -> bool:
     return value[_SEQUENCE] > occupant[_SEQUENCE]
 
 
-def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
-    """Sequence, ID and timestamp of ring records, by their values: what an index is made of."""
-    unpack, begin = _RING_VALUE.unpack_from, _RING_VALUE.size
+def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int, int]]:
+    """Sequence, ID, timestamp and digest of ring records, by their values: what an index is made of."""
+    unpack, size = _RING_VALUE.unpack_from, _RING_VALUE.size
     for value in values:
-        _, sequence, _, _, timestamp = unpack(value)
-        yield sequence, value[begin:], timestamp
+        version, sequence, _, _, timestamp = unpack(value)
+        digest = _DIGEST.unpack_from(value, size)[0] if version == FORMAT_DIGEST else 0
+        yield sequence, value[_ID_AT[version] :], timestamp, digest
 
 
 _LENGTH: Final = struct.Struct(">H")
@@ -228,7 +247,7 @@ class Chunk:
         while at < len(encoded):
             end = at + 2 + int.from_bytes(encoded[at : at + 2], "big")
             value = encoded[at + 2 : end]
-            if end > len(encoded) or len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION:
+            if end > len(encoded) or not _is_whole(value):
                 raise FormatError(f"a chunk of ring records is damaged, or of another format, at byte {at}")
             yield value
             at = end
@@ -249,7 +268,7 @@ class Chunk:
             if number != sequence or at >= size:
                 continue
             value = encoded[at + 2 : at + 2 + int.from_bytes(encoded[at : at + 2], "big")]
-            if len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION or sequence_of(value) != sequence:
+            if not _is_whole(value) or sequence_of(value) != sequence:
                 raise FormatError(f"a chunk of ring records is damaged, or of another format, at byte {at}")
             yield value
 

@@ -42,7 +42,14 @@ class StoredIndex:
     def _times(self, sequences: Sequence[int]) -> list[int]:
         return [0 if slot is None else slot.origin.timestamp for slot in self._find(sequences)]
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
+    def add(
+        self,
+        first_sequence: int,
+        ids: Sequence[bytes],
+        times: Sequence[int],
+        low: int,
+        digests: Sequence[int] = (),
+    ) -> None:
         """Nothing to do: :meth:`persist` has written it."""
 
     def persist(

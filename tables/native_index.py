@@ -1,5 +1,6 @@
 """The index in memory, kept by the core: a fifth of the memory of Python's, and no object an ID."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -23,22 +24,28 @@ class NativeIndex:
 
     @classmethod
     def rebuilding(
-        cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int, *, timed: bool
+        cls,
+        entries: Iterable[tuple[int, bytes, int, int]],
+        low: int,
+        head: int,
+        capacity: int,
+        *,
+        timed: bool,
     ) -> "Steps[NativeIndex]":
-        """From (sequence, ID, timestamp) in any order; those outside ``low <= sequence < head`` are dead."""
+        """From (sequence, ID, timestamp, digest) in any order; those outside ``low <= sequence < head`` are dead."""
         assert native.core is not None  # noqa: S101 - who chooses this index has looked
         index = cls(native.core.Ids(capacity, low, timed))
-        order: list[tuple[bytes, int] | None] = [None] * (head - low)
+        order: list[tuple[bytes, int, int] | None] = [None] * (head - low)
         entries = iter(entries)
         while some := list(islice(entries, STEP)):
-            for sequence, data, time in some:
+            for sequence, data, time, digest in some:
                 if low <= sequence < head:
-                    order[sequence - low] = data, time
+                    order[sequence - low] = data, time, digest
             yield
         for begin in range(0, len(order), STEP):
             for number, known in enumerate(order[begin : begin + STEP], low + begin):
                 if known is not None:
-                    index.ids.note(number, [known[0]], low, [known[1]])
+                    index.ids.note(number, [known[0]], _packed([known[2]]), low, [known[1]])
             yield
         return index
 
@@ -54,12 +61,20 @@ class NativeIndex:
         """As :func:`tables.promise.leaving`; for rings with a promise."""
         return self.ids.leaving(low, gone, until, before)
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
-        """Note new IDs and forget what lies below ``low``."""
+    def add(
+        self,
+        first_sequence: int,
+        ids: Sequence[bytes],
+        times: Sequence[int],
+        low: int,
+        digests: Sequence[int] = (),
+    ) -> None:
+        """Note new IDs and forget what lies below ``low``. The core's own digests are bytes already."""
+        packed = digests if isinstance(digests, bytes) else _packed(digests or [0] * len(ids))
         if self.ids.timed:
-            self.ids.note(first_sequence, list(ids), low, list(times))
+            self.ids.note(first_sequence, list(ids), packed, low, list(times))
         else:
-            self.ids.note(first_sequence, list(ids), low)
+            self.ids.note(first_sequence, list(ids), packed, low)
 
     def emptying(self) -> Steps[None]:
         """Let go of all of it, when nobody uses it any more."""
@@ -68,6 +83,10 @@ class NativeIndex:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+def _packed(digests: Sequence[int]) -> bytes:
+    return array("Q", digests).tobytes()
 
 
 def empty_index(
@@ -80,7 +99,7 @@ def empty_index(
 
 
 def rebuilding_index(
-    entries: Iterable[tuple[int, bytes, int]],
+    entries: Iterable[tuple[int, bytes, int, int]],
     low: int,
     head: int,
     capacity: int,

@@ -152,7 +152,7 @@ class NativeRestore:
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
         try:
-            self.ids.note(slot.sequence, [slot.id], self.ids.low, [slot.origin.timestamp])
+            self.ids.load(Chunk.of(slot.capacity, [value]).encoded)
         except ValueError as error:
             raise IrregularError(str(error)) from error
         self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)

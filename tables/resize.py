@@ -5,7 +5,7 @@ Slots of an earlier capacity stay under keys of their own until nothing in them 
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ringfence_kafka.concurrency.cooperative import Steps
 from tables import codec
@@ -88,18 +88,18 @@ def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
         or (ring.capacity, ring.head, ring.floor) != (known.capacity, known.head, known.floor)
     ):
         return False
-    newer: dict[int, tuple[bytes, int]] = {}
+    newer: dict[int, Sequence[Any]] = {}
     slots = iter(restore.occupants.items())
     while some := list(islice(slots, STEP)):
         values = (value for key, value in some if codec.capacity_of(key) == ring.capacity)
-        newer.update((sequence, (data, time)) for sequence, data, time in codec.ring_entries(values))
+        newer.update((sequence, entry) for sequence, *entry in codec.ring_entries(values))
         yield
     if len(newer) != meta.head - ring.head or not all(map(newer.__contains__, range(ring.head, meta.head))):
         return False
     for begin in range(ring.head, meta.head, STEP):
         entries = [newer[sequence] for sequence in range(begin, min(begin + STEP, meta.head))]
-        ids, times = [data for data, _ in entries], [time for _, time in entries]
-        ring.apply(Checked([], [], ring.head, ids, times))
+        ids, times, digests = (list(column) for column in zip(*entries, strict=True))
+        ring.apply(Checked([], [], ring.head, ids, times, new_digests=digests))
         yield
     if ring.promise is not None:
         promise = resumed(ring.promise, meta)

@@ -37,6 +37,8 @@ class Verdict(IntEnum):
     DUPLICATE = 1
     UNCHECKED = 2
     """No ID, or detection is off: it passes and burns no slot."""
+    CONFLICT = 3
+    """A duplicate whose value differs from its original's: :mod:`agents.decision.conflicts`."""
 
 
 class Checked(NamedTuple):
@@ -53,6 +55,10 @@ class Checked(NamedTuple):
     """Their record timestamps, milliseconds."""
     owners: list[int] | None = None
     """For each new ID the index of the message that it came with; None = each accepted message has one."""
+    new_digests: Sequence[int] = ()
+    """For each new ID the digest of its message's value, 0 = none; empty = of none. The core's are bytes."""
+    conflicts_accepted: int = 0
+    """Messages that were accepted although their IDs were known, with other values."""
 
 
 class Index(Protocol):
@@ -70,8 +76,15 @@ class Index(Protocol):
         """As :func:`tables.promise.leaving`."""
         ...
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
-        """Note new IDs and forget what lies below ``low``."""
+    def add(
+        self,
+        first_sequence: int,
+        ids: Sequence[bytes],
+        times: Sequence[int],
+        low: int,
+        digests: Sequence[int] = (),
+    ) -> None:
+        """Note new IDs and forget what lies below ``low``; ``digests`` of their values, empty = of none."""
         ...
 
 
@@ -87,14 +100,14 @@ class ResidentIndex:
 
     @classmethod
     def rebuilding(
-        cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int = 0
+        cls, entries: Iterable[tuple[int, bytes, int, int]], low: int, head: int, capacity: int = 0
     ) -> "Steps[ResidentIndex]":
-        """From (sequence, ID, timestamp) in any order; those outside ``low <= sequence < head`` are dead."""
+        """From (sequence, ID, timestamp, digest) in any order; those outside ``low <= sequence < head`` are dead."""
         index = cls(low, capacity)
         order: list[bytes | None] = [None] * (head - low)
         entries = iter(entries)
         while some := list(islice(entries, STEP)):
-            for sequence, data, time in some:
+            for sequence, data, time, _ in some:
                 if low <= sequence < head:
                     order[sequence - low] = data
                     if capacity:
@@ -131,8 +144,15 @@ class ResidentIndex:
             lambda some: [times[sequence % len(times)] for sequence in some], low, gone, until, before, STEP
         )
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
-        """Note new IDs and forget what lies below ``low``."""
+    def add(
+        self,
+        first_sequence: int,
+        ids: Sequence[bytes],
+        times: Sequence[int],
+        low: int,
+        digests: Sequence[int] = (),
+    ) -> None:
+        """Note new IDs and forget what lies below ``low``. Digests are not kept: the slots have them."""
         sequences, order = self._sequences, self._order
         for sequence, id_ in enumerate(ids, first_sequence):
             sequences[id_] = sequence
@@ -248,7 +268,7 @@ class Ring:
             original = None
             for each in unit:
                 sequence = fresh.get(each, stored[each])
-                if sequence is not None and self._live(each, sequence, head, time, checked.new_times):
+                if sequence is not None and self.is_live(each, sequence, head, time, checked.new_times):
                     original = sequence
                     break
             checked.originals.append(original)
@@ -263,7 +283,7 @@ class Ring:
                 owners.append(number)
         return checked
 
-    def _live(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
+    def is_live(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
         """Whether a known ID still counts for a message of this time."""
         return (
             sequence >= head - self.capacity
@@ -316,4 +336,6 @@ class Ring:
         if self.promise is not None:
             self.floor, self.promise = self.aged(checked.new_times) if aged is None else aged
         self.head += len(checked.new_ids)
-        self.index.add(checked.first_sequence, checked.new_ids, checked.new_times, self.low)
+        self.index.add(
+            checked.first_sequence, checked.new_ids, checked.new_times, self.low, checked.new_digests
+        )

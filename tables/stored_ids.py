@@ -13,6 +13,8 @@ _LENGTH_BYTES: Final = 4
 """Before each part of an ID of several."""
 _FOREIGN: Final = b"\x02"
 """u8 length and name of the address that the ID is one of; then the ID as that address would store it."""
+_VARIANT: Final = b"\x03"
+"""u64 digest of a value, then the ID that came with it; see :func:`variant_of`."""
 
 
 def encode_id(value: bytes) -> bytes:
@@ -40,6 +42,11 @@ def foreign_id(address: str, encoded_id: bytes) -> bytes:
     return b"%b%c%b%b" % (_FOREIGN, len(name), name, encoded_id)
 
 
+def variant_of(encoded_id: bytes, digest: int) -> bytes:
+    """Return the stored form of an ID that was accepted with a second value; ``digest`` is that of the value."""
+    return _VARIANT + digest.to_bytes(8, "big") + encoded_id
+
+
 def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
     """Return the address of an ID, None = the lane's own, and the ID as that address stores it."""
     if encoded_id[:1] != _FOREIGN:
@@ -63,8 +70,10 @@ def display_id(encoded_id: bytes) -> str:
     """Return an ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
 
     A text that begins like one of these is shown as ``text:…``, so that each displayed ID can be searched for. An ID of another address is
-    shown without that address; :func:`of_address` returns it.
+    shown without that address; :func:`of_address` returns it. A second value of an ID shows as the ID.
     """
+    if encoded_id[:1] == _VARIANT:
+        encoded_id = encoded_id[9:]
     _, encoded_id = of_address(encoded_id)
     kind, value = encoded_id[:1], encoded_id[1:]
     return f"digest:{value.hex()}" if kind == _DIGEST else _display(value)

@@ -6,6 +6,7 @@ a commit leaves RocksDB behind, and the changelog repairs it.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 IN_PYTHON_MAX: Final = 1_000_000
 """IDs of a ring that Python keeps in memory at most, also if the settings allow more; larger rings stay in RocksDB. An ID takes 188 bytes
-and more in Python, and 56 in the native core."""
+and more in Python, and 64 in the native core."""
 
 
 class LaneTable:
@@ -205,9 +206,12 @@ class LaneTable:
         """The changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
         ring = self.ring
         slots = [
-            (codec.ring_key(ring.capacity, sequence), codec.ring_value(sequence, each, origin))
-            for (sequence, each), origin in zip(
-                enumerate(checked.new_ids, checked.first_sequence), origins, strict=True
+            (codec.ring_key(ring.capacity, sequence), codec.ring_value(sequence, each, origin, digest))
+            for (sequence, each), origin, digest in zip(
+                enumerate(checked.new_ids, checked.first_sequence),
+                origins,
+                checked.new_digests or repeat(0, len(origins)),
+                strict=True,
             )
         ]
         return self.record_slots(checked, slots, next_offsets, partition_counts, topic_ids, judged)

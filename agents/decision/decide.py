@@ -90,9 +90,10 @@ class Path:
         ends = _ends(due, self._open(items, envelopes))
         judged = judge_hops(crossed, table)
         here = [item for item in items if item.fate is Fate.HERE]
-        checked = judge_ids(here, table, plain=not envelopes and not crossed)
+        by_value = self._address.on_conflict == "accept"
+        checked = judge_ids(here, table, plain=not envelopes and not crossed, by_value=by_value)
         fresh = _fresh(here, checked)
-        if self._address.duplicates == "divert" or self._address.observes:
+        if self._address.diverts or self._address.observes:
             self._name_originals(here, fresh, checked, table)
         outcome = Outcome(checked, here, judged=judged, ends=ends)
         outcome.new_origins += _new_origins(fresh, checked.new_times, forwarded=forwarded)

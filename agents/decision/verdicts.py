@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from agents.decision.conflicts import check_with_values, note_values
 from agents.decision.item import Fate, Item
+from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable
@@ -19,17 +21,33 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
     return judged
 
 
-def judge_ids(items: Sequence[Item], table: LaneTable, *, plain: bool) -> Checked:
-    """Judge records that are at home here, in order. ``plain``: none is an envelope or came over a bridge."""
+def judge_ids(items: Sequence[Item], table: LaneTable, *, plain: bool, by_value: bool = False) -> Checked:
+    """Judge records that are at home here, in order.
+
+    Args:
+        items: The records.
+        table: Asked, not changed.
+        plain: None of them is an envelope or came over a bridge.
+        by_value: An ID with another value is another message.
+    """
     times = [item.record.timestamp for item in items]
-    if plain:
-        return table.check([item.id for item in items], times)
-    ids = [item.ids() for item in items]
-    if max(map(len, ids), default=0) > 1:
-        checked = table.check_units(ids, times)
+    digests = [
+        0 if item.id is None or item.unit is not None else slot_digest(item.record.value) for item in items
+    ]
+    if by_value:
+        checked = check_with_values(table.ring, [item.ids() for item in items], times, digests, table.find)
     else:
-        checked = table.check([some[0] if some else None for some in ids], times)
+        checked = note_values(_check(items, times, table, plain=plain), digests, table.find)
     for number, item in enumerate(items):
         if item.resent:
             checked.verdicts[number] = Verdict.DUPLICATE
     return checked
+
+
+def _check(items: Sequence[Item], times: Sequence[int], table: LaneTable, *, plain: bool) -> Checked:
+    if plain:
+        return table.check([item.id for item in items], times)
+    ids = [item.ids() for item in items]
+    if max(map(len, ids), default=0) > 1:
+        return table.check_units(ids, times)
+    return table.check([some[0] if some else None for some in ids], times)

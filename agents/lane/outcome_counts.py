@@ -28,6 +28,7 @@ _COUNTED_AS: Final = {
     Verdict.ACCEPTED: "transactions_accepted",
     Verdict.DUPLICATE: "transactions_duplicates",
     Verdict.UNCHECKED: "transactions_unchecked",
+    Verdict.CONFLICT: "transactions_duplicates",
 }
 AGAIN_S: Final = 60.0
 """Between two lines about IDs that left too early."""
@@ -51,15 +52,21 @@ class OutcomeCounts:
     def add(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
         """Count the outcome of a transaction that took so many seconds. ``partitions``: of the input."""
         verdicts = outcome.checked.verdicts
-        duplicates = verdicts.count(Verdict.DUPLICATE)
+        conflicts = verdicts.count(Verdict.CONFLICT)
+        duplicates = verdicts.count(Verdict.DUPLICATE) + conflicts
         self._counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
         self._counts["duplicates"] += duplicates
-        self.frequent_ids.add(verdicts, duplicates, partial(self._id_at, outcome, due))
+        self._counts["conflicts"] += conflicts + outcome.checked.conflicts_accepted
+        caught = verdicts
+        if conflicts:
+            one = {Verdict.CONFLICT: Verdict.DUPLICATE}
+            caught = [one.get(verdict, verdict) for verdict in verdicts]
+        self.frequent_ids.add(caught, duplicates, partial(self._id_at, outcome, due))
         self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
         self._counts["bridge_duplicates"] += sum(outcome.judged.known)
         if self._opening.address.observes:
             resent = sum(item.resent for item in outcome.here)
-            self._counts["observed_duplicates"] += verdicts.count(Verdict.DUPLICATE) - resent
+            self._counts["observed_duplicates"] += duplicates - resent
         self._counts["forwarded"] += len(outcome.forwarded)
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1
@@ -95,7 +102,7 @@ class OutcomeCounts:
             if item.unit is None:
                 continue
             found[_COUNTED_AS[verdict]] += 1
-            if verdict is not Verdict.DUPLICATE:
+            if verdict in (Verdict.ACCEPTED, Verdict.UNCHECKED):
                 self.parts.update(item.unit.addresses)
                 sizes.append(len(item.unit.addresses))
         self._counts.update(+found)

@@ -35,9 +35,10 @@ OURS: Final = frozenset(
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""
+_DUPLICATES: Final = frozenset({Verdict.DUPLICATE, Verdict.CONFLICT})
 OURS_IN_A_CHAIN: Final = OURS - {wire_names.HEADER_HOPS}
 """The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
-_VERDICTS: Final = {verdict: verdict.name.encode() for verdict in Verdict}
+_VERDICTS: Final = {verdict: verdict.name.encode() for verdict in Verdict} | {Verdict.CONFLICT: b"DUPLICATE"}
 
 
 class _Target:
@@ -73,7 +74,9 @@ class Emitter:
             for address_settings in (address, *others)
         }
         self._duplicates_home = self._targets[address.name].home
-        if address.duplicates == "divert":
+        diverted = _DUPLICATES if address.duplicates == "divert" else {Verdict.CONFLICT}
+        self._diverted_verdicts = diverted if address.diverts and not address.observes else frozenset()
+        if address.diverts:
             self._duplicates_home = Partitioner(
                 outputs.partitions[address.duplicates_topic], address.partitioner
             )
@@ -112,8 +115,7 @@ class Emitter:
             return TopicBatches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
         written = self._accepted(outcome, batches)
-        diverts = self._address.duplicates == "divert" and not self._address.observes
-        if diverts and Verdict.DUPLICATE in outcome.checked.verdicts:
+        if not self._diverted_verdicts.isdisjoint(outcome.checked.verdicts):
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
             for item in outcome.here:
                 if item.resent and item.place in too_large:
@@ -139,13 +141,13 @@ class Emitter:
         self._spread += 1
         own = self._targets[self._address.name]
         spread, home, replaced = self._spread % own.count, own.home, self.replaced
-        duplicate, observes = Verdict.DUPLICATE, self._address.observes
+        observes = self._address.observes
         batches = new_batches(own.topic)
         accepted = {self._address.name: batches}
         append = batches.append
         sequences = sequences_of(outcome.checked) if self._sequenced else repeat((), len(outcome.here))
         for item, verdict, sequence in zip(outcome.here, outcome.checked.verdicts, sequences, strict=True):
-            ignored = verdict is duplicate and (item.resent or not observes)
+            ignored = verdict in _DUPLICATES and (item.resent or not observes)
             marks = [_verdict_header(verdict, item.original)] if observes else []
             if item.unit is not None:
                 if not ignored:
@@ -222,16 +224,17 @@ class Emitter:
             self._accept_parts(item, unit, {address: new_batches(topic) for address, topic in topics.items()})
 
     def _diverted(self, outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
-        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
+        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``; conflicts have ``_RF_VERDICT`` besides."""
         count = self._outputs.partitions[self._address.duplicates_topic]
         home = self._duplicates_home
         for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
-            if verdict is not Verdict.DUPLICATE:
+            if verdict not in self._diverted_verdicts:
                 continue
             record, group = item.record, item.group
-            headers = _with(
-                record, {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_ORIGINAL: item.original}
-            )
+            ours = {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_ORIGINAL: item.original}
+            if verdict is Verdict.CONFLICT:
+                ours[wire_names.HEADER_VERDICT] = wire_names.VERDICT_CONFLICT
+            headers = _with(record, ours)
             partition = self._spread % count if group is None else home[group]
             if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
                 batches.refuse(item, size)

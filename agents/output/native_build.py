@@ -87,6 +87,7 @@ class NativePath:
             layout.partitions,
             _PARTITIONERS[address.partitioner],
             self._targets,
+            address.on_conflict != "duplicate" and not address.observes,
             form.bytes_max,
             outputs.bytes_max[topic],
             digest_id,
@@ -98,6 +99,7 @@ class NativePath:
             and not address.id_max_age
             and address.persist_id_cache
             and (address.duplicates == "drop" or address.observes)  # else each original is looked for
+            and address.on_conflict != "accept"
         )
 
     def plan(self, due: Sequence[DueRecords], table: LaneTable) -> Plan | None:
@@ -131,10 +133,12 @@ class NativePath:
             return None
         if found is None:
             return None
-        verdicts, new_ids, accepted, state, slots, oldest, new_times = found
+        verdicts, new_ids, digests, accepted, state, slots, oldest, new_times = found
         self._emitter.count_batch()
         # Bytes of the verdicts' numbers: they are only counted.
-        checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, new_times)
+        checked = Checked(
+            cast("list[Verdict]", verdicts), [], ring.head, new_ids, new_times, new_digests=digests
+        )
         return Plan(
             Outcome(checked, ends=[batch.end for batch, _ in due]),
             self._outgoing(accepted, oldest),

@@ -21,6 +21,7 @@ from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 _COUNTERS: Final = {
     "bridge_duplicates": "Of the duplicates, those that their bridge had sent before; their own IDs were not looked at.",
     "observed_duplicates": "Of the duplicates, those that passed because their address only observes.",
+    "conflicts": "Messages whose ID was known with another value.",
     "forwarded": "Records that were not at home where they arrived.",
     "quarantined": "Records refused for good.",
     "fenced": "Times a lane lost its transactional ID to another owner.",

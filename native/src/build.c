@@ -11,11 +11,13 @@ int work_begin(Work *work) {
     work->fresh = calloc(size, sizeof(int32_t));
     work->owners = malloc((count + 1) * sizeof(int32_t));
     work->known = malloc((count + 1) * sizeof(*work->known));
+    work->digests = malloc((count + 1) * sizeof(uint64_t));
     work->ids = malloc((count + 1) * sizeof(Name));
     work->open = calloc((size_t)work->rules.targets, sizeof(int32_t));
     work->places = malloc((size_t)(buffers + 1) * sizeof(*work->places));
     work->new_ids = PyList_New(0);
-    if (!work->scans || !work->fresh || !work->owners || !work->known || !work->ids || !work->open || !work->places || !work->new_ids) {
+    if (!work->scans || !work->fresh || !work->owners || !work->known || !work->digests || !work->ids || !work->open || !work->places ||
+        !work->new_ids) {
         PyErr_NoMemory();
         return 0;
     }
@@ -30,7 +32,7 @@ void work_end(Work *work) {
     free(work->chunk.bytes), free(work->composed.bytes);
     free(work->batches), free(work->slots), free(work->full), free(work->open);
     free(work->spans), free(work->scans), free(work->fresh), free(work->owners), free(work->ids), free(work->places);
-    free(work->known);
+    free(work->known), free(work->digests);
     Py_XDECREF(work->new_ids), Py_XDECREF(work->found);
 }
 
@@ -149,7 +151,7 @@ typedef struct {
 } Mark;
 
 static Mark mark_of(const Work *work, const Scan *scan) {
-    static const char *const words[] = {"ACCEPTED", "DUPLICATE", "UNCHECKED"};
+    static const char *const words[] = {"ACCEPTED", "DUPLICATE", "UNCHECKED", "DUPLICATE"};
     const char *word = words[scan->verdict];
     Mark mark = {.word = {(const uint8_t *)word, (Py_ssize_t)strlen(word)}, .place = scan->original};
     if (scan->twin >= 0) {
@@ -222,7 +224,7 @@ int build_accepted(Work *work) {
     for (Py_ssize_t i = 0; i < work->count; i++) {
         const Scan *scan = &work->scans[i];
         while (i >= span->end) span++;
-        int passes = scan->verdict != DUPLICATE || work->rules.verdict_header.bytes != NULL;
+        int passes = scan->verdict == ACCEPTED || scan->verdict == UNCHECKED || work->rules.verdict_header.bytes != NULL;
         if (passes && !build_record(work, &work->records->records[i], scan, &span->place, sequence))
             return 0;
         sequence += scan->verdict == ACCEPTED;
@@ -249,6 +251,7 @@ int build_slots(Work *work) {
         store_be32(value + 11, (uint32_t)span->partition);
         store_be64(value + 15, (uint64_t)record->offset);
         store_be64(value + 23, (uint64_t)record->timestamp);
+        store_be64(value + 31, work->digests[i]);
         int64_t length = RING_VALUE_BYTES + (int64_t)id_length;
         size_t rest = varint_size(RING_KEY_BYTES) + RING_KEY_BYTES + varint_size(length) + (size_t)length + 1;
         if (batch == NULL || !fits(work, batch, work->now, rest)) {
@@ -301,13 +304,14 @@ PyObject *work_result(Work *work) {
     free(ordered);
     PyObject *slots = batch_list(work->slots, work->slots_count);
     PyObject *chunk = PyBytes_FromStringAndSize((const char *)work->chunk.bytes, (Py_ssize_t)work->chunk.length);
+    PyObject *digests = PyBytes_FromStringAndSize((const char *)work->digests, (Py_ssize_t)(work->ids_count * sizeof(uint64_t)));
     PyObject *verdicts = PyBytes_FromStringAndSize(NULL, work->count), *times = new_times(work);
     PyObject *result = NULL;
-    if (accepted != NULL && slots != NULL && chunk != NULL && verdicts != NULL && times != NULL) {
+    if (accepted != NULL && slots != NULL && chunk != NULL && digests != NULL && verdicts != NULL && times != NULL) {
         char *to = PyBytes_AsString(verdicts);
         for (Py_ssize_t i = 0; i < work->count; i++) to[i] = (char)work->scans[i].verdict;
-        result = Py_BuildValue("OOOOOLO", verdicts, work->new_ids, accepted, slots, chunk, (long long)work->oldest, times);
+        result = Py_BuildValue("OOOOOOLO", verdicts, work->new_ids, digests, accepted, slots, chunk, (long long)work->oldest, times);
     }
-    Py_XDECREF(accepted), Py_XDECREF(slots), Py_XDECREF(chunk), Py_XDECREF(verdicts), Py_XDECREF(times);
+    Py_XDECREF(accepted), Py_XDECREF(slots), Py_XDECREF(chunk), Py_XDECREF(digests), Py_XDECREF(verdicts), Py_XDECREF(times);
     return result;
 }

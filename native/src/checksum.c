@@ -1,4 +1,4 @@
-/* CRC-32C of record batches, and the hashes of Kafka's partitioners. */
+/* CRC-32C of record batches, the hashes of Kafka's partitioners, and the digest of values. */
 #include "core.h"
 
 static uint32_t castagnoli[8][256];
@@ -86,4 +86,46 @@ uint32_t murmur2(const uint8_t *bytes, size_t length) {
     h ^= h >> 13;
     h *= m;
     return h ^ h >> 15;
+}
+
+/* -- XXH64 with seed 42 (xxHash specification 0.1.1), as Spark's xxhash64 ------------------------------------------- */
+
+#define XX_1 0x9E3779B185EBCA87u
+#define XX_2 0xC2B2AE3D27D4EB4Fu
+#define XX_3 0x165667B19E3779F9u
+#define XX_4 0x85EBCA77C2B2AE63u
+#define XX_5 0x27D4EB2F165667C5u
+enum { XX_SEED = 42 };
+
+static inline uint64_t turned(uint64_t value, int by) { return value << by | value >> (64 - by); }
+static inline uint64_t load_le64(const uint8_t *from) {
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--) value = value << 8 | from[i];
+    return value;
+}
+static inline uint32_t load_le32(const uint8_t *from) {
+    return (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+static inline uint64_t xx_round(uint64_t sum, uint64_t word) { return turned(sum + word * XX_2, 31) * XX_1; }
+static inline uint64_t xx_merge(uint64_t hash, uint64_t sum) { return (hash ^ xx_round(0, sum)) * XX_1 + XX_4; }
+
+/* Never 0, which stands for a value that nobody knows. */
+uint64_t value_digest(const uint8_t *bytes, size_t length) {
+    uint64_t hash = XX_SEED + XX_5;
+    const uint8_t *at = bytes, *end = bytes + length;
+    if (length >= 32) {
+        uint64_t sums[4] = {XX_SEED + XX_1 + XX_2, XX_SEED + XX_2, XX_SEED, XX_SEED - XX_1};
+        for (; end - at >= 32; at += 32)
+            for (int i = 0; i < 4; i++) sums[i] = xx_round(sums[i], load_le64(at + 8 * i));
+        hash = turned(sums[0], 1) + turned(sums[1], 7) + turned(sums[2], 12) + turned(sums[3], 18);
+        for (int i = 0; i < 4; i++) hash = xx_merge(hash, sums[i]);
+    }
+    hash += length;
+    for (; end - at >= 8; at += 8) hash = turned(hash ^ xx_round(0, load_le64(at)), 27) * XX_1 + XX_4;
+    if (end - at >= 4) hash = turned(hash ^ load_le32(at) * XX_1, 23) * XX_2 + XX_3, at += 4;
+    for (; at < end; at++) hash = turned(hash ^ *at * XX_5, 11) * XX_1;
+    hash = (hash ^ hash >> 33) * XX_2;
+    hash = (hash ^ hash >> 29) * XX_3;
+    hash ^= hash >> 32;
+    return hash ? hash : 1;
 }

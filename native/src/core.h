@@ -115,6 +115,7 @@ uint32_t crc32c_by_table(const uint8_t *bytes, size_t length);
 uint32_t crc32_zlib(const uint8_t *bytes, size_t length);
 uint32_t murmur2(const uint8_t *bytes, size_t length);
 void checksums_prepare(void);
+uint64_t value_digest(const uint8_t *bytes, size_t length);
 
 /* A record batch that is being filled, one open for each partition of a topic. */
 typedef struct {
@@ -133,7 +134,9 @@ PyObject *seal(PyObject *module, PyObject *args);
 
 extern PyTypeObject *IdsType;
 int ids_prepare(void);
-long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length, int64_t *time);
+/* The sequence by which an ID is known, -1 = it is not. The digest is that of the value that it came with, 0 = nobody knows; the time is
+ * its timestamp, where timestamps are kept. */
+long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length, uint64_t *digest, int64_t *time);
 int ids_there(PyObject *ids);
 
 #endif

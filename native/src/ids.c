@@ -5,10 +5,13 @@
  * table is in shelves that grow one by one: to double all of it at once would hold up who else is on the loop. */
 #include "core.h"
 
-/* Of an entry: the sequence's lower 32 bits, the ID's length, the timestamp if there is one, the ID; then up to a multiple of 4. */
-enum { ENTRY_BYTES = 6, TIME_BYTES = 8, UNIT_BITS = 2, ID_LENGTH_MAX = 1024 };
+/* Of an entry: the sequence's lower 32 bits, the digest of the value, the ID's length, the timestamp if there is one, the ID; then up to a
+ * multiple of 4. */
+enum { LENGTH_AT = 12, ENTRY_BYTES = 14, TIME_BYTES = 8, UNIT_BITS = 2, ID_LENGTH_MAX = 1024 };
 enum { BLOCK_BITS_MIN = 12, BLOCK_BITS_MAX = 18, SHELF_IDS = 1 << 15, SHELF_ROOM_MIN = 16 };
-enum { RING_VALUE_BYTES = 29, RING_KEY_BYTES = 9, RING_FORMAT = 1, RING_KIND = 1, TIME_AT = 21 };
+enum { RING_KEY_BYTES = 9, RING_KIND = 1 };
+/* A ring record of format 1 has no digest. */
+enum { PLAIN_FORMAT = 1, DIGEST_FORMAT = 2, TIME_AT = 21, DIGEST_AT = 29, DIGEST_BYTES = 8 };
 
 /* Where an entry stands, in units of 4 bytes; 0 = nothing does. No entry stands at the beginning of a block. */
 typedef struct {
@@ -90,7 +93,7 @@ static inline int64_t entry_time(const uint8_t *entry) {
 }
 static inline uint16_t entry_length(const uint8_t *entry) {
     uint16_t length;
-    memcpy(&length, entry + 4, 2);
+    memcpy(&length, entry + LENGTH_AT, 2);
     return length;
 }
 static inline long long entry_sequence(const Ids *self, const uint8_t *entry) {
@@ -179,7 +182,7 @@ static uint32_t entry_room(Ids *self, size_t size) {
 }
 
 /* The next ID, with a sequence above the last. 0 = no memory, or the distance is beyond what is told apart. */
-static int add(Ids *self, long long sequence, const uint8_t *bytes, size_t length, int64_t time) {
+static int add(Ids *self, long long sequence, uint64_t digest, const uint8_t *bytes, size_t length, int64_t time) {
     if (length > ID_LENGTH_MAX || sequence <= self->last || sequence < self->low || sequence - self->low > UINT32_MAX) return 0;
     uint64_t hash = hash_of_id(self, bytes, length);
     uint32_t tag = (uint32_t)hash, at = entry_room(self, entry_size(self, length));
@@ -190,7 +193,8 @@ static int add(Ids *self, long long sequence, const uint8_t *bytes, size_t lengt
     uint32_t lower = (uint32_t)sequence;
     uint16_t short_length = (uint16_t)length;
     memcpy(entry, &lower, 4);
-    memcpy(entry + 4, &short_length, 2);
+    memcpy(entry + 4, &digest, 8);
+    memcpy(entry + LENGTH_AT, &short_length, 2);
     if (is_timed(self)) memcpy(entry + ENTRY_BYTES, &time, TIME_BYTES);
     memcpy(entry + self->entry_bytes, bytes, length);
     uint8_t *block = self->blocks[(self->first_block + self->blocks_count - 1) & (self->blocks_room - 1)];
@@ -234,8 +238,7 @@ static void forget(Ids *self, long long low) {
 
 /* -- for the other parts of the core --------------------------------------------------------------------------- */
 
-/* The sequence by which an ID is known, -1 = it is not; and its timestamp, where timestamps are kept. */
-long long ids_find(PyObject *object, const uint8_t *bytes, size_t length, int64_t *time) {
+long long ids_find(PyObject *object, const uint8_t *bytes, size_t length, uint64_t *digest, int64_t *time) {
     const Ids *self = (const Ids *)object;
     uint64_t hash = hash_of_id(self, bytes, length);
     const Shelf *shelf = shelf_of(self, hash);
@@ -243,6 +246,7 @@ long long ids_find(PyObject *object, const uint8_t *bytes, size_t length, int64_
     const Cell *cell = &shelf->cells[place_in(self, shelf, (uint32_t)hash, bytes, length)];
     if (!cell->at) return -1;
     const uint8_t *entry = entry_at(self, cell->at);
+    memcpy(digest, entry + 4, 8);
     if (is_timed(self)) *time = entry_time(entry);
     return entry_sequence(self, entry);
 }
@@ -301,12 +305,18 @@ static PyObject *failed_to_add(const Ids *self, long long sequence, size_t lengt
     return PyErr_NoMemory();
 }
 
-/* note(first sequence, ids, low, their timestamps where these are kept): as ResidentIndex.add() */
+/* note(first sequence, ids, digests, low, their timestamps where these are kept): as ResidentIndex.add(). A digest has 8 bytes, in the
+ * order of this machine. */
 static PyObject *ids_note(Ids *self, PyObject *args) {
     long long first, low;
+    const char *digests;
+    Py_ssize_t digests_bytes;
     PyObject *ids, *times = NULL;
-    if (!PyArg_ParseTuple(args, "LO!L|O!", &first, &PyList_Type, &ids, &low, &PyList_Type, &times) || !there(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "LO!y#L|O!", &first, &PyList_Type, &ids, &digests, &digests_bytes, &low, &PyList_Type, &times) ||
+        !there(self))
+        return NULL;
     Py_ssize_t count = PyList_Size(ids);
+    if (digests_bytes != count * DIGEST_BYTES) return PyErr_Format(PyExc_ValueError, "%zd bytes of digests for %zd IDs", digests_bytes, count);
     if (is_timed(self) && (times == NULL || PyList_Size(times) != count)) return PyErr_Format(PyExc_ValueError, "IDs without timestamps");
     for (Py_ssize_t i = 0; i < count; i++) {
         char *bytes;
@@ -314,7 +324,10 @@ static PyObject *ids_note(Ids *self, PyObject *args) {
         if (PyBytes_AsStringAndSize(PyList_GetItem(ids, i), &bytes, &length) < 0) return NULL;
         long long time = is_timed(self) ? PyLong_AsLongLong(PyList_GetItem(times, i)) : 0;
         if (time == -1 && PyErr_Occurred()) return NULL;
-        if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length, time)) return failed_to_add(self, first + i, (size_t)length);
+        uint64_t digest;
+        memcpy(&digest, digests + i * DIGEST_BYTES, DIGEST_BYTES);
+        if (!add(self, first + i, digest, (const uint8_t *)bytes, (size_t)length, time))
+            return failed_to_add(self, first + i, (size_t)length);
     }
     forget(self, low);
     Py_RETURN_NONE;
@@ -330,8 +343,9 @@ static PyObject *ids_lookup(Ids *self, PyObject *ids) {
         Py_ssize_t length;
         PyObject *known = NULL;
         if (PyBytes_AsStringAndSize(PyList_GetItem(sequence, i), &bytes, &length) == 0) {
+            uint64_t digest;
             int64_t time;
-            long long as = ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &time);
+            long long as = ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &digest, &time);
             known = as < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(as);
         }
         if (known == NULL) Py_CLEAR(found);
@@ -345,9 +359,10 @@ static PyObject *ids_lookup(Ids *self, PyObject *ids) {
 static PyObject *ids_time(Ids *self, PyObject *id) {
     char *bytes;
     Py_ssize_t length;
+    uint64_t digest;
     int64_t time;
     if (!there(self) || PyBytes_AsStringAndSize(id, &bytes, &length) < 0) return NULL;
-    if (!is_timed(self) || ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &time) < 0)
+    if (!is_timed(self) || ids_find((PyObject *)self, (const uint8_t *)bytes, (size_t)length, &digest, &time) < 0)
         return PyErr_Format(PyExc_KeyError, "no timestamp of this ID");
     return PyLong_FromLongLong(time);
 }
@@ -373,8 +388,17 @@ static PyObject *ids_leaving(Ids *self, PyObject *args) {
     return Py_BuildValue("LL", broken, until > gone ? until : gone);
 }
 
-static int is_ring_value(const uint8_t *value, Py_ssize_t length) {
-    return length >= RING_VALUE_BYTES && length <= RING_VALUE_BYTES + ID_LENGTH_MAX && value[0] == RING_FORMAT;
+/* Where the ID stands in a ring record's value; 0 = it is none. */
+static size_t id_begin(const uint8_t *value, Py_ssize_t length) {
+    if (length < DIGEST_AT || (value[0] != PLAIN_FORMAT && value[0] != DIGEST_FORMAT)) return 0;
+    size_t begin = DIGEST_AT + (value[0] == DIGEST_FORMAT ? DIGEST_BYTES : 0);
+    return (size_t)length >= begin && (size_t)length <= begin + ID_LENGTH_MAX ? begin : 0;
+}
+
+static int add_value(Ids *self, long long sequence, const uint8_t *value, size_t length) {
+    size_t begin = id_begin(value, (Py_ssize_t)length);
+    uint64_t digest = begin > DIGEST_AT ? (uint64_t)load_be64(value + DIGEST_AT) : 0;
+    return add(self, sequence, digest, value + begin, length - begin, load_be64(value + TIME_AT));
 }
 
 /* gather(records, from, most, above) -> (where it ended, how many, the capacity that they name, their values as a chunk): ring records as
@@ -401,7 +425,7 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
         const uint8_t *key = bytes + record->key, *value = bytes + record->value;
         if (record->key_length != RING_KEY_BYTES || key[0] != RING_KIND) break;
         if (load_be32(key + 1) == 0 || (capacity && load_be32(key + 1) != capacity)) break;
-        if (!is_ring_value(value, record->value_length)) break;
+        if (!id_begin(value, record->value_length)) break;
         long long sequence = load_be64(value + 1);
         if (sequence < 0 || sequence % load_be32(key + 1) != load_be32(key + 5)) break;
         if (sequence <= above && !gathered) continue;
@@ -409,8 +433,8 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
         if (sequence - self->low > UINT32_MAX / 2) forget(self, sequence - self->capacity);
         capacity = load_be32(key + 1);
         size_t length = (size_t)record->value_length;
-        if (!add(self, sequence, value + RING_VALUE_BYTES, length - RING_VALUE_BYTES, load_be64(value + TIME_AT))) {
-            failed_to_add(self, sequence, length - RING_VALUE_BYTES);
+        if (!add_value(self, sequence, value, length)) {
+            failed_to_add(self, sequence, length - id_begin(value, (Py_ssize_t)length));
             break;
         }
         uint8_t prefix[2];
@@ -436,12 +460,11 @@ static PyObject *ids_load(Ids *self, PyObject *chunk) {
     while (at < end) {
         Py_ssize_t length = end - at < 2 ? 0 : load_be16(at);
         const uint8_t *value = at + 2;
-        if (length > end - at - 2 || !is_ring_value(value, length)) Py_RETURN_FALSE;
+        if (length > end - at - 2 || !id_begin(value, length)) Py_RETURN_FALSE;
         long long sequence = load_be64(value + 1);
         if (sequence < 0) Py_RETURN_FALSE;
-        if (sequence > self->last &&
-            !add(self, sequence, value + RING_VALUE_BYTES, (size_t)length - RING_VALUE_BYTES, load_be64(value + TIME_AT)))
-            return failed_to_add(self, sequence, (size_t)length - RING_VALUE_BYTES);
+        if (sequence > self->last && !add_value(self, sequence, value, (size_t)length))
+            return failed_to_add(self, sequence, (size_t)length - id_begin(value, length));
         at = value + length;
     }
     Py_RETURN_TRUE;

@@ -20,7 +20,7 @@ static int names_of(PyObject *tuple, Name *names, int *count, int most) {
 
 static int rules_of(PyObject *tuple, Rules *rules) {
     PyObject *ids, *ours, *special;
-    if (!PyArg_ParseTuple(tuple, "iO!y#z#y#pz#y#O!O!y#y#z#z#iiipinnO", &rules->id_from, &PyTuple_Type, &ids,
+    if (!PyArg_ParseTuple(tuple, "iO!y#z#y#pz#y#O!O!y#y#z#z#iiipipnnO", &rules->id_from, &PyTuple_Type, &ids,
                           &rules->kinds.bytes, &rules->kinds.length, &rules->type_header.bytes,
                           &rules->type_header.length, &rules->type_prefix.bytes, &rules->type_prefix.length,
                           &rules->needed, &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
@@ -29,6 +29,7 @@ static int rules_of(PyObject *tuple, Rules *rules) {
                           &rules->key_header.length, &rules->sequence_header.bytes, &rules->sequence_header.length,
                           &rules->verdict_header.bytes, &rules->verdict_header.length,
                           &rules->lane, &rules->lanes, &rules->homes, &rules->crc32, &rules->targets,
+                          &rules->conflicts_apart,
                           &rules->batch_bytes, &rules->bytes_max, &rules->encode))
         return 0;
     if (!names_of(ids, rules->ids, &rules->ids_count, NAMES_MAX)) return 0;
@@ -157,6 +158,7 @@ static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *r
     if (scan->id.length < 0 && (rules->needed || is_structured(rules, type))) return 0;
     if (rules->group_header.bytes == NULL) scan->group = key;
     else if (scan->group.length <= 0) scan->group = (Part){rules->default_group.bytes, (int32_t)rules->default_group.length};
+    if (scan->id.length >= 0) scan->value_digest = value_digest(value.bytes, value.length > 0 ? (size_t)value.length : 0);
     scan->digest = scan->id.length > ID_BYTES_MAX || (rules->id_from == FROM_VALUE && scan->id.length >= 0);
     if (scan->group.length >= 0) {
         scan->hash = hash_of(rules, scan->group);
@@ -200,10 +202,11 @@ static size_t place_of(const Work *work, const Name *id, size_t hash) {
     return place;
 }
 
-/* The sequence by which an ID is known, by this batch or the ring; -1 = it is not. The timestamp is that of its record, with a promise. */
-static long long known_as(const Work *work, const Name *id, size_t place, int64_t *time) {
+/* As ids_find(), by this batch or the ring. The timestamp is there with a promise. */
+static long long known_as(const Work *work, const Name *id, size_t place, uint64_t *digest, int64_t *time) {
     int32_t fresh = work->fresh[place];
-    if (!fresh) return ids_find(work->sequences, id->bytes, (size_t)id->length, time);
+    if (!fresh) return ids_find(work->sequences, id->bytes, (size_t)id->length, digest, time);
+    *digest = work->digests[fresh - 1];
     *time = work->records->records[work->owners[fresh - 1]].timestamp;
     return work->first + fresh - 1;
 }
@@ -246,7 +249,7 @@ static int settle_composed(Work *work) {
     return 1;
 }
 
-/* One after the other, by the running head: as Ring.check(). */
+/* One after the other, by the running head: as Ring.check(). 0 = an error, or, without one, it is not plain. */
 static int judge(Work *work) {
     const Rules *rules = &work->rules;
     for (Py_ssize_t i = 0; i < work->count; i++) {
@@ -257,10 +260,15 @@ static int judge(Work *work) {
         PyObject *id = encoded_id(rules, scan, &bytes);
         if (id == NULL) return 0;
         size_t place = place_of(work, &bytes, (size_t)PyObject_Hash(id));
+        uint64_t digest = 0;
         int64_t time = 0;
-        long long known = known_as(work, &bytes, place, &time);
+        long long known = known_as(work, &bytes, place, &digest, &time);
         if (is_live(work, known, work->first + work->ids_count, work->records->records[i].timestamp, time)) {
-            scan->verdict = DUPLICATE;
+            scan->verdict = digest && digest != scan->value_digest ? CONFLICT : DUPLICATE;
+            if (scan->verdict == CONFLICT && rules->conflicts_apart) {
+                Py_DECREF(id);
+                return 0;
+            }
             if (known >= work->first) scan->twin = work->owners[known - work->first];
             work->known[i] = known;
         } else {
@@ -270,6 +278,7 @@ static int judge(Work *work) {
                 return 0;
             }
             work->owners[work->ids_count] = (int32_t)i;
+            work->digests[work->ids_count] = scan->value_digest;
             work->ids[work->ids_count] = bytes;
             work->fresh[place] = ++work->ids_count;
         }
@@ -278,11 +287,13 @@ static int judge(Work *work) {
     return 1;
 }
 
+static int is_known(const Scan *scan) { return scan->verdict == DUPLICATE || scan->verdict == CONFLICT; }
+
 /* The places of the originals of duplicates that pass, as far as they are known. */
 static int find_originals(Work *work) {
     PyObject *wanted = PyList_New(0);
     for (Py_ssize_t i = 0; i < work->count && wanted != NULL; i++) {
-        if (work->scans[i].verdict != DUPLICATE || work->scans[i].twin >= 0) continue;
+        if (!is_known(&work->scans[i]) || work->scans[i].twin >= 0) continue;
         PyObject *known = PyLong_FromLongLong(work->known[i]);
         if (known == NULL || PyList_Append(wanted, known) < 0) Py_CLEAR(wanted);
         Py_XDECREF(known);
@@ -293,7 +304,7 @@ static int find_originals(Work *work) {
     if (work->found == NULL) return 0;
     for (Py_ssize_t i = 0; i < work->count; i++) {
         Scan *scan = &work->scans[i];
-        if (scan->verdict != DUPLICATE || scan->twin >= 0) continue;
+        if (!is_known(scan) || scan->twin >= 0) continue;
         PyObject *known = PyLong_FromLongLong(work->known[i]);
         PyObject *place = known == NULL ? NULL : PyDict_GetItemWithError(work->found, known);
         Py_XDECREF(known);
@@ -312,7 +323,7 @@ static int find_originals(Work *work) {
 enum { RELEASED_FROM = 256 };
 
 /* plan(records, spans, rules, IDs, capacity, head, floor, spread, now, find, size = capacity, minimum age = none)
- *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp, timestamps of the new IDs) | None
+ *   -> (verdicts, new IDs, their digests, accepted batches, changelog batches, chunk, oldest timestamp, timestamps of the new IDs) | None
  * The last are there if there is a minimum age. */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
@@ -339,7 +350,10 @@ PyObject *plan(PyObject *module, PyObject *args) {
     if (work.composed.failed) work.failed = 1, plain = 0;
     if (plain) {
         if (work.rules.id_from == FROM_PARTS && !settle_composed(&work)) goto done;
-        if (!judge(&work) || (work.rules.verdict_header.bytes != NULL && !find_originals(&work))) goto done;
+        plain = judge(&work);
+        if (PyErr_Occurred() || (plain && work.rules.verdict_header.bytes != NULL && !find_originals(&work))) goto done;
+    }
+    if (plain) {
         released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
         plain = build_accepted(&work) && build_slots(&work);
         if (released != NULL) PyEval_RestoreThread(released);

@@ -5,10 +5,10 @@
 #include "core.h"
 
 enum { FROM_HEADER = 0, FROM_KEY = 1, FROM_VALUE = 2, FROM_PARTS = 3 };
-enum { ACCEPTED = 0, DUPLICATE = 1, UNCHECKED = 2 };
+enum { ACCEPTED = 0, DUPLICATE = 1, UNCHECKED = 2, CONFLICT = 3 };
 enum { NAMES_MAX = 16, ID_BYTES_MAX = 256, DIGEST_BYTES = 32 };
 /* Of the changelog, see tables/codec.py. */
-enum { KIND_RING = 1, RING_KEY_BYTES = 9, RING_VALUE_BYTES = 29, FORMAT_VERSION = 1 };
+enum { KIND_RING = 1, RING_KEY_BYTES = 9, RING_VALUE_BYTES = 37, FORMAT_VERSION = 2 };
 
 typedef struct {
     const uint8_t *bytes;
@@ -37,6 +37,7 @@ typedef struct {
     Name sequence_header; /* NULL = accepted records carry no sequence */
     Name verdict_header;  /* NULL = duplicates are dropped; else all pass, and carry their verdict */
     int lane, lanes, homes, targets, crc32;
+    int conflicts_apart; /* a duplicate with another value is not plain */
     Py_ssize_t batch_bytes, bytes_max;
     PyObject *encode; /* makes the stored form of an ID, or of a value, that is kept as its digest */
 } Rules;
@@ -52,6 +53,7 @@ typedef struct {
     Part id, group;
     Name original;   /* of a duplicate that passes: its original's place; NULL = see `twin` */
     int32_t twin;    /* the record of this batch that is its original; -1 = none is */
+    uint64_t value_digest; /* where there is an ID */
     uint32_t hash; /* of the group */
     int32_t ours;  /* headers that are left out */
     uint8_t digest, verdict;
@@ -76,6 +78,7 @@ typedef struct {
     int32_t *fresh; /* hash table: 1 + number of a new ID */
     size_t mask;
     int32_t *owners; /* of each new ID the record that it came with */
+    uint64_t *digests; /* of each new ID the digest of its record's value */
     PyObject *new_ids;
     Name *ids; /* their bytes, which new_ids keeps */
     int32_t ids_count;

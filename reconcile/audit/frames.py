@@ -51,7 +51,7 @@ def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) 
     lane = at if layout.lanes == partitions else (at % layout.lanes).cast("int")
     placed = records.select(
         "partition", "offset", "timestamp", moment.alias("moment"), "id",
-        F.xxhash64("group").alias("group_digest"), lane.alias("lane"),
+        F.xxhash64("group").alias("group_digest"), "value_digest", lane.alias("lane"),
     )  # fmt: skip
     # Apart, and only where there are any: all that have no ID would be one window.
     frames = []
@@ -68,7 +68,9 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
     seen = placed.withColumns(
         {
             "number": F.row_number().over(of_topic),
-            "first": F.first(F.struct("partition", "timestamp", "group_digest")).over(of_topic),
+            "first": F.first(F.struct("partition", "timestamp", "group_digest", "value_digest")).over(
+                of_topic
+            ),
         }
     ).withColumns(
         {
@@ -92,6 +94,7 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
                 "cross_lane": again & fresh,
                 "other_partition": again & (F.col("partition") != F.col("first.partition")),
                 "other_group": again & (F.col("group_digest") != F.col("first.group_digest")),
+                "other_value": again & (F.col("value_digest") != F.col("first.value_digest")),
                 # Clocks of producers may say that a resend came before what it repeats.
                 "age": F.when(again, F.greatest(F.lit(0), F.col("timestamp") - repeated)),
             }
@@ -101,7 +104,7 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
 
 def _columns(special: dict[str, Column]) -> list[Column]:
     """All columns in the order of the schema; missing ones are null, or False."""
-    flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group")
+    flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group", "other_value")
     missing = {flag: F.lit(False) for flag in flags}
     return of_schema(ARRIVED, missing | special, {"partition", "offset", "timestamp", "moment", "lane"})
 

@@ -38,6 +38,7 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("resends", _of(found.resends, audit.records)),
         ("  to another partition", f"{found.other_partition:,}"),
         ("  of another group", f"{found.other_group:,}"),
+        ("  with another value", f"{found.other_value:,}"),
         ("  to another lane: not to be caught", f"{found.cross_lane:,}"),
         *([("  after id_max_age: not to be caught", f"{found.expired:,}")] if found.expired else []),
         ("groups", f"{groups.count:,}"),

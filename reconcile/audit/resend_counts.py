@@ -38,7 +38,7 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
         "resends": dropped | F.col("cross_lane") | F.col("expired"),
         "cross_lane": F.col("cross_lane"), "expired": F.col("expired"),
         "forwarded": F.col("lane") != F.col("partition") % lanes,
-        "other_partition": F.col("other_partition"), "other_group": F.col("other_group"),
+        "other_partition": F.col("other_partition"), "other_group": F.col("other_group"), "other_value": F.col("other_value"),
     }  # fmt: skip
     # A set's column is null in the rows of the others, so what is counted is worked out before.
     flags = arrived.select(
@@ -58,7 +58,7 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
 
 def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
     """The result with the counts by lane; lanes without records are included."""
-    names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group")
+    names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group", "other_value")
     there = {row["lane"]: row for row in rows}
     counted = ("records", "ids", "dropped", "forwarded")
     return replace(

@@ -65,6 +65,7 @@ class Resends:
     """Resends later than ``id_max_age`` after the first of their ID, which then no longer counts."""
     other_partition: int = 0  # in another partition than the first of their ID
     other_group: int = 0  # of another group than the first of their ID
+    other_value: int = 0  # with another value than the first of their ID
     distance: Spread = Spread()  # in IDs; of all but the cross-lane and the expired ones, as is the next
     messages: Spread = Spread()
     seconds: Spread = Spread()

@@ -28,6 +28,8 @@ class Dialect(NamedTuple):
     id_from: str | tuple[str, ...]
     group_header: str
     default_group: str
+    by_value: bool = False
+    """An ID with another value is another message."""
 
     @classmethod
     def of_address(cls, address: AddressSettings) -> "Dialect":
@@ -37,6 +39,7 @@ class Dialect(NamedTuple):
             address.duplicate_id_from,
             address.group_header,
             address.default_group,
+            address.on_conflict == "accept",
         )
 
 
@@ -85,6 +88,12 @@ def id_of(dialect: Dialect) -> Column:
     if dialect.id_from != "header":
         return id_parts.part(dialect.id_from)
     return F.coalesce(*(F.when(F.length(header(name)) > 0, header(name)) for name in dialect.id_headers))
+
+
+def with_value(id_: Column) -> Column:
+    """Return an ID together with a digest of the record's value, where null counts as empty."""
+    digest = F.hex(F.xxhash64(F.coalesce("value", F.lit(b""))))
+    return F.concat(id_, F.unhex(F.lpad(digest, 16, "0")))
 
 
 def has_id(dialect: Dialect) -> Column:

@@ -45,6 +45,7 @@ AUDITED: Final = schema(
     key=BYTES,  # null where it is the group
     keyed=FLAG,  # there is a key
     tombstone=FLAG,  # there is no value
+    value_digest=LONG,
     envelope=FLAG,  # its value lists the parts of a transaction
     hop_source=TEXT,  # it came over a bridge; empty = its hop cannot be read
     hop_offset=LONG,
@@ -67,6 +68,7 @@ ARRIVED: Final = schema(
     cross_lane=FLAG,  # the first of its ID in its lane, and there was one in another
     other_partition=FLAG,  # than the first of its ID in the topic
     other_group=FLAG,
+    other_value=FLAG,
     age=LONG,  # ms since what it repeats
 )
 """Records as they reach their lanes; what is about resends is null or False for all others."""
@@ -80,6 +82,7 @@ AUDITED_RESENDS: Final = schema(
     cross_lane=FLAG,
     other_partition=FLAG,
     other_group=FLAG,
+    other_value=FLAG,
 )
 """Resends, and how far they are from what they repeat."""
 
@@ -178,6 +181,7 @@ IDS: Final = schema(
     group_digest=LONG,  # null = it is an envelope's own
     home_digest=LONG,
     sequence=LONG,  # in the ring of its lane; null = nothing shows it
+    value_digest=LONG,  # of its message's value; null = nobody knows
     position=LONG,  # how many IDs its lane had accepted before it, at least
     run=INT,
 )
@@ -228,6 +232,7 @@ RESENDS: Final = schema(
     distance=LONG,  # in IDs
     age=LONG,  # seconds, the next power of two
     count=LONG,
+    conflicts=LONG,  # of these, those with another value than what they repeat; null = nobody looked
 )
 """Resends of a run: how far from what they repeat."""
 

@@ -18,6 +18,7 @@ from reconcile.spark.columns import (
     id_of,
     place_in,
     topic_of,
+    with_value,
 )
 from ringfence_kafka.protocol import wire_names
 
@@ -97,8 +98,11 @@ def inputs(
         of_part = of_part.when(F.col("part_address") == other.name, other.number)
     rows = rows.withColumn("part_address", F.coalesce(of_part, F.col("address")))
     itself = F.col("parts").isNotNull() & (F.col("part_number") == 0)
+    id_ = _of_part(id_of, dialect, others.values())
+    if dialect.by_value:  # the value of an envelope, and of its parts, does not count
+        id_ = F.when(F.col("parts").isNull(), with_value(id_)).otherwise(id_)
     said = {
-        "id": F.when(~F.col("ids_ignored"), _of_part(id_of, dialect, others.values())),
+        "id": F.when(~F.col("ids_ignored"), id_),
         "group": F.when(itself, F.col("key")).otherwise(_of_part(group_of, dialect, others.values())),
         **_digests(),
     }
@@ -119,7 +123,8 @@ def _read_once(records: DataFrame, dialect: Dialect, chained: Collection[str]) -
     Most records are plain, and later steps would copy all their content several times.
     """
     special = envelopes.is_envelope() | hops.is_bridged() | hops.is_traced(chained)
-    said = {"id": id_of(dialect), "group": group_of(dialect), **_digests()}
+    id_ = with_value(id_of(dialect)) if dialect.by_value else id_of(dialect)
+    said = {"id": id_, "group": group_of(dialect), **_digests()}
     return records.select(
         "topic", "partition", "offset", "timestamp", special.alias("special"),
         F.struct(*(F.when(~special, column).alias(name) for name, column in said.items())).alias("plain"),
@@ -165,6 +170,7 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
         (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
         F.col("key").isNotNull().alias("keyed"),
         F.col("value").isNull().alias("tombstone"),
+        F.xxhash64("value").alias("value_digest"),
         envelopes.is_envelope().alias("envelope"),
         "hop_source",
         "hop_offset",

@@ -13,9 +13,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizatio
 
 from ringfence_client.receipts.changelog_records import (
     RING_KIND,
-    Place,
     id_of,
-    place_of,
     sequence_of,
 )
 from ringfence_client.receipts.lane_memory import Awaited, LaneMemory
@@ -105,8 +103,8 @@ class ChangelogFollower:
                 await self._assign(new, from_start=True)
         return self._lanes[number]
 
-    async def latest(self, lane: int, stored_id: bytes) -> Place | None:
-        """Return the message that was accepted last with an ID, remembered or not; None = the changelog has none."""
+    async def slot(self, lane: int, stored_id: bytes) -> bytes | None:
+        """Return the value of the last ring record of an ID, remembered or not; None = the changelog has none."""
         memory = await self.lane(lane)
         value = memory.known.get(stored_id)
         if value is None and not memory.complete:
@@ -114,7 +112,7 @@ class ChangelogFollower:
                 self._history[lane] = RequestCoalescer(partial(self._read_history, lane))
             older = await self._history[lane].ask(stored_id)
             value = memory.known.get(stored_id, older)
-        return None if value is None else place_of(value)
+        return value
 
     @property
     def _ids_max(self) -> int:

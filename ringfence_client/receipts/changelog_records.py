@@ -5,6 +5,7 @@ It shares no code with :mod:`tables.codec`, which the client's distribution does
 
 import json
 import struct
+import sys
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
@@ -13,10 +14,13 @@ from ringfence_kafka.errors import RingfenceError
 META_KEY: Final = b"\x00"
 RING_KIND: Final = b"\x01"
 _RING: Final = struct.Struct(">BQiqq")
-_FORMATS: Final = frozenset({1})
+_DIGEST_SIZE: Final = 8
+_ID_AT: Final = {1: _RING.size, 2: _RING.size + _DIGEST_SIZE}
+"""Position of the ID, by format; before it, format 2 has a digest of the value."""
 ID_BYTES_MAX: Final = 256
 _RAW: Final = b"\x00"
 _DIGEST: Final = b"\x01"
+_VARIANT: Final = b"\x03"
 
 
 class ChangelogFormatError(RingfenceError):
@@ -89,15 +93,30 @@ def id_of(value: bytes) -> bytes:
     Raises:
         ChangelogFormatError: it has another format.
     """
-    if len(value) <= _RING.size or value[0] not in _FORMATS:
+    if len(value) <= _RING.size or len(value) <= _ID_AT.get(value[0], sys.maxsize):
         raise _unreadable(f"a ring record of format {value[:1].hex() or 'none'}")
-    return value[_RING.size :]
+    return value[_ID_AT[value[0]] :]
 
 
 def place_of(value: bytes) -> Place:
     """Return the place of the accepted message, by the value of a ring record. :func:`id_of` must be able to read it."""
     _, _, *place = _RING.unpack_from(value)
     return Place(*place)
+
+
+def digest_of(value: bytes) -> int:
+    """Return the digest of the accepted value, by the value of a ring record; 0 = unknown."""
+    return int.from_bytes(value[_RING.size : _ID_AT[value[0]]], "big")
+
+
+def variant_of(stored: bytes, digest: int) -> bytes:
+    """Return the stored form of an ID that was accepted with a second value."""
+    return _VARIANT + digest.to_bytes(_DIGEST_SIZE, "big") + stored
+
+
+def without_value(stored: bytes) -> bytes:
+    """Return the stored form of an ID, whichever of its values it was accepted with."""
+    return stored[1 + _DIGEST_SIZE :] if stored[:1] == _VARIANT else stored
 
 
 def sequence_of(value: bytes) -> int:

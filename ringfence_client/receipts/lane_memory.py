@@ -14,6 +14,7 @@ from ringfence_client.receipts.changelog_records import (
     place_of,
     read_state,
     sequence_of,
+    without_value,
 )
 
 
@@ -102,7 +103,7 @@ class LaneMemory:
                 stored = id_of(record.value)
                 self.known.pop(stored, None)
                 self.known[stored] = record.value
-                for message in awaited.get(stored, ()):
+                for message in awaited.get(without_value(stored), ()):
                     message.note(place_of(record.value))
             elif record.key == META_KEY:
                 self._advance(read_state(record.value))

@@ -12,6 +12,8 @@ class Verdict(StrEnum):
     ACCEPTED = "ACCEPTED"
     DUPLICATE = "DUPLICATE"
     """Its ID was accepted before."""
+    CONFLICT = "CONFLICT"
+    """Its ID was accepted before, with another value."""
     UNCHECKED = "UNCHECKED"
     """Accepted without a check: it has no ID, or the address remembers none."""
     QUARANTINED = "QUARANTINED"
@@ -26,7 +28,7 @@ class Receipt:
     source: str
     """Place of the message in the input: ``<topic>/<partition>/<offset>``, as ``_RF_SOURCE`` of what is accepted."""
     original: str | None = None
-    """Place of the accepted message, for a duplicate. None = the ring does not know it any more."""
+    """Place of the accepted message, for a duplicate or a conflict. None = the ring does not know it any more."""
     original_time: int | None = None
     """Record timestamp of the original, in ms."""
     reason: str | None = None

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from ringfence_client.receipts.changelog_follower import ChangelogFollower
-from ringfence_client.receipts.changelog_records import LaneState, Place
+from ringfence_client.receipts.changelog_records import LaneState, Place, digest_of, place_of, variant_of
 from ringfence_client.receipts.lane_memory import Awaited
 from ringfence_client.receipts.outgoing import Composer, OutgoingMessage
 from ringfence_client.receipts.output_search import OutputSearch
@@ -17,6 +17,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import lane_of
+from ringfence_kafka.protocol.value_digest import slot_digest
 from ringfence_kafka.readers.log_reader import LogReader
 
 _DUPLICATE: Final = Verdict.DUPLICATE.encode()
@@ -84,7 +85,8 @@ class VerdictReader:
         if state.partition_counts.get(self._address.input_topic) != self._counts[self._address.input_topic]:
             await self.look()  # topics have more partitions now
         known = message.id if state.persistent and state.capacity else None
-        original = None if known is None else await self._follower.latest(home, known)
+        slot = None if known is None else await self._slot(home, known, message)
+        original = None if slot is None else place_of(slot)
         if (reason := await self._quarantined(place, source)) is not None:
             return Receipt(verdict=Verdict.QUARANTINED, source=source, reason=reason)
         if message.id is None or not state.capacity:
@@ -92,22 +94,29 @@ class VerdictReader:
         if original == place:
             return Receipt(verdict=Verdict.ACCEPTED, source=source)
         if original is not None and original.follows(place):
-            original = None  # it was accepted again, after this message
+            slot = original = None  # it was accepted again, after this message
         # Its own slot may be gone: with a ring that forgot it, or overwritten before it was read. Or it was never written.
         sure = original is not None and home == lane and awaited.covers(state)
         if not sure and await self._was_accepted(message, place, source):
             return Receipt(verdict=Verdict.ACCEPTED, source=source)
-        return await self._duplicate(message, source, original)
+        return await self._duplicate(message, source, slot)
 
-    async def _duplicate(self, message: OutgoingMessage, source: str, original: Place | None) -> Receipt:
-        if original is None:
+    async def _slot(self, home: int, known: bytes, message: OutgoingMessage) -> bytes | None:
+        """Return the slot of a message's ID: where each value counts, that of its value."""
+        slot = await self._follower.slot(home, known)
+        if self._address.on_conflict != "accept" or slot is None or not _is_other_value(slot, message):
+            return slot
+        return await self._follower.slot(home, variant_of(known, slot_digest(message.value)))
+
+    async def _duplicate(self, message: OutgoingMessage, source: str, slot: bytes | None) -> Receipt:
+        if slot is None:
             return Receipt(verdict=Verdict.DUPLICATE, source=source)
+        original = place_of(slot)
         known = self.source(original)
         if message.sender and await self._is_own(message, original):
             return Receipt(verdict=Verdict.ACCEPTED, source=known)
-        return Receipt(
-            verdict=Verdict.DUPLICATE, source=source, original=known, original_time=original.timestamp
-        )
+        verdict = Verdict.CONFLICT if _is_other_value(slot, message) else Verdict.DUPLICATE
+        return Receipt(verdict=verdict, source=source, original=known, original_time=original.timestamp)
 
     async def _judged(
         self, message: OutgoingMessage, awaited: Awaited, place: Place, lane: int
@@ -172,3 +181,9 @@ class VerdictReader:
         """Return the addresses that a message may be accepted for."""
         others = self._settings.transaction_targets(self._address) if transaction else ()
         return [self._address, *others]
+
+
+def _is_other_value(slot: bytes, message: OutgoingMessage) -> bool:
+    """Return whether an ID was accepted with another value, as far as its slot tells. That of a transaction does not count."""
+    known = 0 if message.transaction else digest_of(slot)
+    return known not in (0, slot_digest(message.value))

@@ -60,6 +60,8 @@ class AddressDefaults(Section):
     duplicates: Literal["drop", "divert"] = "drop"
     mode: Literal["enforce", "observe"] = "enforce"
     """``observe``: every message is accepted, and a header says what its verdict is; nothing is dropped or diverted."""
+    on_conflict: Literal["duplicate", "divert", "accept"] = "duplicate"
+    """Fate of a message whose ID is known with another value."""
 
     _list_of_names = listed("duplicate_id_headers")
 
@@ -107,10 +109,15 @@ class AddressSettings(AddressDefaults):
         name = data.get("name")
         if not _is_name(name):
             name = "unnamed"  # the name itself is reported, and not once more for each topic that is named after it
-        if "duplicates_topic" in data and data.get("duplicates", "drop") == "drop":
+        if "duplicates_topic" in data and "divert" not in (data.get("duplicates"), data.get("on_conflict")):
             raise ValueError(
                 f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
-                "remove it, or set 'divert'"
+                "remove it, or set duplicates or on_conflict to 'divert'"
+            )
+        if data.get("on_conflict", "duplicate") != "duplicate" and data.get("duplicate_id_from") == "value":
+            raise ValueError(
+                f"on_conflict = {data['on_conflict']!r} has no effect with duplicate_id_from = 'value': "
+                "equal IDs have equal values there; remove one of the two"
             )
         if data.get("default_group", DEFAULT_GROUP) != DEFAULT_GROUP and not data.get("group_header"):
             raise ValueError(
@@ -151,6 +158,11 @@ class AddressSettings(AddressDefaults):
         """Whether messages may have another home than the lane that they reach: with one lane none has."""
         return self.lanes != 1
 
+    @property
+    def diverts(self) -> bool:
+        """Whether some messages go to the duplicates topic."""
+        return "divert" in (self.duplicates, self.on_conflict)
+
     def topics(self, app_id: str) -> dict[str, str]:
         """All topics of the address by their role."""
         roles = {
@@ -161,7 +173,7 @@ class AddressSettings(AddressDefaults):
         }
         if self.forwards:
             roles["forward topic"] = wire_names.forward_topic(app_id, self.name)
-        return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
+        return roles | ({"duplicates topic": self.duplicates_topic} if self.diverts else {})
 
 
 def _promise_faults(address: AddressSettings) -> Iterator[str]:

@@ -1,8 +1,18 @@
-"""Size and digest that stand for a value that is too large. Pure."""
+"""Digests of values. Pure."""
 
 import json
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
+
+import xxhash
+
+SEED: Final = 42
+"""Of XXH64: Spark's ``xxhash64`` has the same."""
+
+
+def slot_digest(value: bytes | None) -> int:
+    """Return the digest that the slot of an ID holds of a value: never 0; null counts as empty."""
+    return xxhash.xxh64_intdigest(value or b"", SEED) or 1
 
 
 def new() -> Any:

@@ -23,7 +23,10 @@ of a transaction has that of its own ID, or else of the envelope's. Missing = it
 
 HEADER_VERDICT: Final = "_RF_VERDICT"
 """On an accepted record of an address that observes: ``ACCEPTED``, ``UNCHECKED``, or ``DUPLICATE`` and, behind a space,
-``<topic>/<partition>/<offset>`` of the original's input record. The place is missing if the lane no longer knows it."""
+``<topic>/<partition>/<offset>`` of the original's input record. The place is missing if the lane no longer knows it.
+On a diverted duplicate with another value than its original's: :data:`VERDICT_CONFLICT`."""
+
+VERDICT_CONFLICT: Final = b"CONFLICT"
 
 HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 """On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""

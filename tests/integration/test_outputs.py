@@ -15,6 +15,8 @@ APP = "outputs"
 ADDRESSES: list[dict[str, Any]] = [
     {"name": "diverting", "partitions": 1, "duplicates": "divert"},
     {"name": "spread", "partitions": 3, "duplicates": "divert"},
+    {"name": "conflicting", "partitions": 1, "on_conflict": "divert"},
+    {"name": "by-value", "partitions": 1, "on_conflict": "accept"},
     {"name": "small", "partitions": 1},
     {"name": "smaller", "partitions": 1},
     {
@@ -57,6 +59,34 @@ def test_duplicates_name_their_original(running: Running) -> None:
     assert [header(item, "_RF_ORIGINAL") for item in got] == [f"diverting/0/{number}" for number in (0, 2, 0)]
     assert (got[0].key, got[0].timestamp, got[0].headers[0]) == (b"g", 1_600_000_000_000, ("h", b"x"))
     assert len(running.read("diverting.accepted")) == 2
+
+
+def test_conflicts_are_diverted(running: Running) -> None:
+    """A known ID with another value goes to the duplicates topic, and a plain duplicate is dropped, in one batch and later."""
+    first = [Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"b", b"g", b"1")]
+    running.outcome("conflicting", first)
+    running.worker.kill()
+    running.worker.start()
+    running.worker.wait_ready()
+    running.outcome("conflicting", [Sent(b"b", b"g", b"1"), Sent(b"b", b"g", b"3"), Sent(b"c", b"g", b"3")])
+    diverted = running.read("conflicting.duplicates")
+
+    assert [item.value for item in running.read("conflicting.accepted")] == [b"1", b"1", b"3"]
+    assert [item.value for item in diverted] == [b"2", b"3"]
+    assert [header(item, "_RF_ORIGINAL") for item in diverted] == ["conflicting/0/0", "conflicting/0/3"]
+    assert {header(item, "_RF_VERDICT") for item in diverted} == {"CONFLICT"}
+
+
+def test_values_of_an_id_are_accepted_once_each(running: Running) -> None:
+    """By value, an ID with another value is another message, also after a restart."""
+    first = [Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1")]
+    running.outcome("by-value", first)
+    running.worker.kill()
+    running.worker.start()
+    running.worker.wait_ready()
+    running.outcome("by-value", [Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"3")])
+
+    assert [item.value for item in running.read("by-value.accepted")] == [b"1", b"2", b"3"]
 
 
 def test_original_in_another_partition(running: Running) -> None:

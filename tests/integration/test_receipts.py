@@ -36,6 +36,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "receipts-memory", "partitions": 2, "persist_id_cache": False},
     {"name": "receipts-seen", "partitions": 2, "mode": "observe"},
     {"name": "receipts-seen-memory", "partitions": 2, "mode": "observe", "persist_id_cache": False},
+    {"name": "receipts-values", "partitions": 2, "on_conflict": "accept"},
     {"name": "receipts-off", "partitions": 2, "id_cache_size": 0},
     {"name": "receipts-key", "partitions": 2, "duplicate_id_from": "key", "group_header": "account"},
     {"name": "receipts-events", "partitions": 2, "duplicate_id_from": ["header:ce_source", "value:/id"]},
@@ -74,7 +75,8 @@ async def test_verdicts(running: Running, config: Path) -> None:
     """A new ID is ACCEPTED. A known one is a DUPLICATE, with place and time of its original. Without an ID nothing is checked."""
     async with Outbox(config, ADDRESS) as outbox:
         first = await outbox.send("v", duplicate_id="verdicts", key="g", headers=[("h", b"1")])
-        second = await outbox.send("other", duplicate_id="verdicts", key="g")
+        second = await outbox.send("v", duplicate_id="verdicts", key="g")
+        third = await outbox.send("other", duplicate_id="verdicts", key="g")
         plain = await outbox.send("v", key="g")
 
     record = next(item for item in running.settled(ADDRESS) if item.source == first.source)
@@ -84,10 +86,20 @@ async def test_verdicts(running: Running, config: Path) -> None:
     assert second.verdict == "DUPLICATE"
     assert (second.original, second.original_time) == (first.source, record.timestamp)
     assert second.source != first.source
+    assert (third.verdict, third.original) == ("CONFLICT", first.source)
     assert plain.verdict == "UNCHECKED"
     assert [item.accepted_source for item in (first, second, plain)] == [
         first.source, first.source, plain.source,
     ]  # fmt: skip
+
+
+async def test_values_of_an_id(running: Running, config: Path) -> None:
+    """Where each value of an ID is accepted once, a receipt names the message with the same value."""
+    async with Outbox(config, "receipts-values") as outbox:
+        receipts = [await outbox.send(value, duplicate_id="1", key="g") for value in "abab"]
+
+    assert [item.verdict for item in receipts] == ["ACCEPTED", "ACCEPTED", "DUPLICATE", "DUPLICATE"]
+    assert [item.original for item in receipts[2:]] == [item.source for item in receipts[:2]]
 
 
 @pytest.mark.parametrize("kind", [Outbox, Misdirecting], ids=["home", "forwarded"])
@@ -106,7 +118,7 @@ async def test_receipts_fit_the_outputs(running: Running, config: Path, kind: ty
     }
 
     accepted = [item for item in receipts if item.verdict is Verdict.ACCEPTED]
-    duplicates = [item for item in receipts if item.verdict is Verdict.DUPLICATE]
+    duplicates = [item for item in receipts if item.verdict is Verdict.CONFLICT]
     assert len(accepted) == len(duplicates) == 200
     assert {item.source for item in accepted} <= sources
     assert {item.source for item in duplicates}.isdisjoint(sources)
@@ -179,7 +191,7 @@ async def test_refused_message(running: Running, config: Path) -> None:
         after = await outbox.send("x", duplicate_id="b")
 
     assert refused.verdict is without_id.verdict is Verdict.QUARANTINED
-    assert (again.verdict, again.original) == (Verdict.DUPLICATE, small.source)  # not even looked at
+    assert (again.verdict, again.original) == (Verdict.CONFLICT, small.source)  # not even looked at
     assert (refused.reason or "").endswith("receipts-narrow.accepted takes max.message.bytes = 5000")
     assert refused.accepted_source is None
     assert small.verdict is after.verdict is Verdict.ACCEPTED
@@ -208,7 +220,7 @@ async def test_id_of_several_parts(running: Running, config: Path) -> None:
         partial = await outbox.send("no JSON", headers=[("ce_source", "/a")])
 
     assert [item.verdict for item in (*found, partial)] == [
-        "ACCEPTED", "DUPLICATE", "ACCEPTED", "ACCEPTED", "UNCHECKED",
+        "ACCEPTED", "CONFLICT", "ACCEPTED", "ACCEPTED", "UNCHECKED",
     ]  # fmt: skip
     assert found[1].original == found[0].source
 
@@ -243,7 +255,7 @@ async def test_a_named_sender(running: Running, config: Path) -> None:
 
     assert first.verdict is Verdict.ACCEPTED
     assert again == first
-    assert [changed.verdict, other.verdict] == [Verdict.DUPLICATE] * 2
+    assert [changed.verdict, other.verdict] == [Verdict.CONFLICT, Verdict.DUPLICATE]
     assert [changed.original, other.original] == [first.source] * 2
 
 

@@ -31,7 +31,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import native
 ids = native.core.Ids(10, 0)
-ids.note(0, [b"first", b"second"], 0)
+ids.note(0, [b"first", b"second"], bytes(16), 0)
 print(".".join(map(str, sys.version_info[:2])), native.spoken, ids.lookup([b"first", b"other", b"second"]))
 """
 HANDLER = f"""

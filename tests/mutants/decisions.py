@@ -95,7 +95,11 @@ MUTANTS: Final = (
     Mutant(
         "observed-duplicates-dropped",
         "An address that is tried out in production loses messages that it was to let pass.",
-        (Patch(_EMITTER, "verdict is duplicate and (item.resent or not observes)", "verdict is duplicate"),),
+        (
+            Patch(
+                _EMITTER, "verdict in _DUPLICATES and (item.resent or not observes)", "verdict in _DUPLICATES"
+            ),
+        ),
         f"{_EMITTER_TESTS}::test_observed",
     ),
     Mutant(
@@ -104,8 +108,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "verdict is duplicate and (item.resent or not observes)",
-                "verdict is duplicate and not observes",
+                "verdict in _DUPLICATES and (item.resent or not observes)",
+                "verdict in _DUPLICATES and not observes",
             ),
         ),
         "tests/unit/agents/decision/test_decide_hops.py::test_observed",

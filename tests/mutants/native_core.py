@@ -46,8 +46,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "native/src/build.c",
-                "scan->verdict != DUPLICATE || work->rules.verdict_header.bytes != NULL",
-                "scan->verdict != DUPLICATE",
+                "scan->verdict == UNCHECKED || work->rules.verdict_header.bytes != NULL",
+                "scan->verdict == UNCHECKED",
             ),
         ),
         _SAME_BYTES,

@@ -99,8 +99,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "app/commands/rings/joined_rings.py",
-                "        yield _Known(latest, lane, sequence, slot.id, slot.origin)\n",
-                "        yield _Known(0, lane, sequence, slot.id, slot.origin)\n",
+                "        yield _Known(latest, lane, sequence, slot.id, slot.origin, slot.digest)\n",
+                "        yield _Known(0, lane, sequence, slot.id, slot.origin, slot.digest)\n",
             ),
         ),
         f"{_REGROUPED}::test_lanes_become_one",

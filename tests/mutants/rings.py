@@ -16,6 +16,30 @@ _FLOOR: Final = "                and sequence >= floor\n"
 
 MUTANTS: Final = (
     Mutant(
+        "conflict-unseen",
+        "A known ID with another value passes for a resend, and its message is lost without a trace.",
+        (
+            Patch(
+                "agents/decision/conflicts.py",
+                "        if theirs and theirs != digest:\n",
+                "        if theirs < 0:\n",
+            ),
+        ),
+        "tests/unit/agents/decision/test_conflicts.py::test_another_value_is_a_conflict",
+    ),
+    Mutant(
+        "second-value-forgotten",
+        "The second value of an ID is known only while the slot of the first one is there.",
+        (
+            Patch(
+                "agents/decision/conflicts.py",
+                "            if original is None:\n                original = live(variant)\n",
+                "",
+            ),
+        ),
+        "tests/unit/agents/decision/test_conflicts.py::test_each_value_is_accepted_once",
+    ),
+    Mutant(
         "eviction-too-early",
         "The ring keeps one ID fewer than it promises: the oldest is accepted again.",
         (Patch(_RING, _WITHIN, _WITHIN.replace(">=", ">")),),

@@ -20,6 +20,7 @@ origins = st.builds(
     offset=st.integers(0, 2**63 - 1),
     timestamp=st.integers(-1, 2**63 - 1),
 )
+digests = st.integers(0, 2**64 - 1)
 counts = st.dictionaries(st.text(max_size=20), st.integers(0, 2**63 - 1), max_size=4)
 metas = st.builds(
     Meta,
@@ -74,12 +75,12 @@ def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes
 
 
 @fixed
-@given(entries=st.lists(st.tuples(sequences, ids, origins), max_size=5))
-def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin]]) -> None:
+@given(entries=st.lists(st.tuples(sequences, ids, origins, digests), max_size=5))
+def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin, int]]) -> None:
     values = [codec.ring_value(*entry) for entry in entries]
 
     assert list(codec.ring_entries(values)) == [
-        (sequence, value, origin.timestamp) for sequence, value, origin in entries
+        (sequence, value, origin.timestamp, digest) for sequence, value, origin, digest in entries
     ]
 
 

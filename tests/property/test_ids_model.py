@@ -45,7 +45,7 @@ def test_same_as_the_index_in_python(
         if data.draw(st.integers(0, 9)) == 0:
             low = data.draw(st.integers(low, head))
         times = [data.draw(st.integers(-3, 9)) for _ in ids_of_batch] if timed else [0] * len(ids_of_batch)
-        ids.note(first, ids_of_batch, low, times)
+        ids.note(first, ids_of_batch, bytes(8 * len(ids_of_batch)), low, times)
         index.add(first, ids_of_batch, times, low)
         _same(ids, index, [data for some in batches for data in some])
         if timed:
@@ -75,7 +75,7 @@ def test_many(capacity: int) -> None:
                 new[each] = None
         first, head = head, head + len(new)
         low = max(low, head - capacity)
-        ids.note(first, list(new), low)
+        ids.note(first, list(new), bytes(8 * len(new)), low)
         index.add(first, list(new), [0] * len(new), low)
         sizes.append(ids.size())
     _same(ids, index, [b"%036d" % index for index in range(4 * capacity)])
@@ -88,12 +88,12 @@ def test_what_was_let_go_of_says_so() -> None:
     """Released IDs raise an error when they are asked, and never report an ID as unknown."""
     assert native.core is not None
     ids = native.core.Ids(100_000, 0)
-    ids.note(0, [b"%d" % index for index in range(100_000)], 0)
+    ids.note(0, [b"%d" % index for index in range(100_000)], bytes(800_000), 0)
     rounds = 0
     while ids.let_go(1):
         rounds += 1
     assert rounds > 5
-    for ask in (lambda: ids.lookup([b"1"]), lambda: ids.note(100_000, [b"x"], 0), ids.entries):
+    for ask in (lambda: ids.lookup([b"1"]), lambda: ids.note(100_000, [b"x"], bytes(8), 0), ids.entries):
         with pytest.raises(ValueError, match="let go of"):
             ask()
     assert len(ids) == 0
@@ -136,7 +136,7 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
         (ring_key(9, 5), ring_value(5, b"x", Origin(0, 0, 0))),  # one is missing before it
         (ring_key(9, 2), ring_value(2, b"x", Origin(0, 0, 0))),  # again
         (ring_key(8, 3), ring_value(3, b"x", Origin(0, 0, 0))),  # of another capacity
-        (ring_key(9, 3), b"\x02" + ring_value(3, b"x", Origin(0, 0, 0))[1:]),  # of another format
+        (ring_key(9, 3), b"\x03" + ring_value(3, b"x", Origin(0, 0, 0))[1:]),  # of another format
         (ring_key(9, 3), ring_value(3, b"", Origin(0, 0, 0))[:-1]),  # cut off
         (ring_key(9, 3)[:-1], ring_value(3, b"x", Origin(0, 0, 0))),
         (b"\x01\0\0\0\0\0\0\0\0", ring_value(3, b"x", Origin(0, 0, 0))),  # no capacity
@@ -189,7 +189,7 @@ def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -
     assert native.core is not None
     ids = native.core.Ids(20, 0)
     for sequence in sequences:
-        ids.note(sequence, [b"%d" % sequence], 0)
+        ids.note(sequence, [b"%d" % sequence], bytes(8), 0)
     assert ids.settle(low, head) is whole
 
 

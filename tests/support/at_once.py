@@ -1,5 +1,6 @@
 """Computations of the product in one piece instead of slices."""
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ringfence_kafka.concurrency.cooperative import Steps
@@ -18,9 +19,10 @@ def at_once(steps: Steps[T]) -> T:
             return end.value  # type: ignore[no-any-return]
 
 
-def rebuild(*arguments: Any, **options: Any) -> ResidentIndex:
-    """Rebuild as :meth:`tables.ring.ResidentIndex.rebuilding` does."""
-    return at_once(ResidentIndex.rebuilding(*arguments, **options))
+def rebuild(entries: Iterable[tuple[int, bytes, int]], *arguments: Any, **options: Any) -> ResidentIndex:
+    """Rebuild as :meth:`tables.ring.ResidentIndex.rebuilding` does, from entries without digests."""
+    without = ((*entry, 0) for entry in entries)
+    return at_once(ResidentIndex.rebuilding(without, *arguments, **options))
 
 
 def make_ring(*arguments: Any, **options: Any) -> Ring:

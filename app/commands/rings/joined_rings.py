@@ -45,6 +45,7 @@ class _Known(NamedTuple):
     sequence: int
     id: bytes
     origin: Origin
+    digest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _known(lane: int, content: Content) -> Iterator[_Known]:
     for sequence in sorted(slots):
         slot, accepted_at = slots[sequence]
         latest = max(latest, accepted_at)
-        yield _Known(latest, lane, sequence, slot.id, slot.origin)
+        yield _Known(latest, lane, sequence, slot.id, slot.origin, slot.digest)
 
 
 def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
@@ -210,7 +211,7 @@ def _slots(known: Sequence[_Known], own: Content, capacity: int, base: int) -> l
     entries = [
         Entry(
             codec.ring_key(capacity, base + place),
-            codec.ring_value(base + place, item.id, item.origin),
+            codec.ring_value(base + place, item.id, item.origin, item.digest),
             item.accepted_at,
         )
         for place, item in enumerate(known)

@@ -25,6 +25,7 @@ MOMENT: Final = "moment"
 GROUPS: Final = "groups"
 LARGEST: Final = "largest"
 ORPHANS: Final = "orphans"
+CONFLICTS: Final = "conflicts"
 STRAYS: Final = -1  # the moment of all that is far from most
 LONG_MS: Final = 8 * DAY_MS  # times that cover more than this are looked at for strays
 
@@ -68,6 +69,12 @@ def ring_by_lane(resends: DataFrame) -> DataFrame:
         F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")
     )
     return _numbers(LANE, found)
+
+
+def conflicts(resends: DataFrame) -> DataFrame:
+    """Resends with another value than what they repeat (``a``), by address."""
+    found = resends.groupBy("address").agg(F.coalesce(F.sum("conflicts"), F.lit(0)).alias("a"))
+    return _numbers(CONFLICTS, found.withColumn("at", F.lit(0)))
 
 
 def _summed(resends: DataFrame, *by: str) -> DataFrame:

@@ -149,6 +149,7 @@ def _columns() -> list[Column]:
         "after_new": F.lit(False),
         # Digests, kept where only one side is there: the next run compares them.
         **{name: F.when(~has_input, F.col(f"out_{name}")).when(fate.isNull(), F.col(name)) for name in kept},
+        "value_digest": F.when(has_input, F.col("value_digest")).otherwise(F.col("out_value_digest")),
         "group_digest": F.when(~has_input, F.col("out_group_digest")),
     }
     return of_schema(EVIDENCE, special)
@@ -197,5 +198,5 @@ def accepted_ids(evidence: DataFrame, run: int) -> DataFrame:
     return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
         "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",
         "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
-        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", "sequence", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
+        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", "sequence", "value_digest", F.lit(None).cast("bigint").alias("position"), F.lit(run).alias("run"),
     )  # fmt: skip

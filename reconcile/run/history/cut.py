@@ -147,7 +147,7 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
     }
     if not address.forwards:
         del roles["forward"]
-    return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
+    return roles | ({"duplicates": address.duplicates_topic} if address.diverts else {})
 
 
 def former_forward(app_id: str, address: AddressSettings) -> str | None:

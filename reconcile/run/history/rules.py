@@ -23,6 +23,9 @@ _SIZE: Final = "id_cache_size"
 _SIZE_MAX: Final = "id_cache_size_max"
 _PROMISE: Final = "id_min_age"
 _LANES: Final = "lanes"
+_ON_CONFLICT: Final = "on_conflict"
+_ABSENT: Final[Mapping[str, Any]] = {_LANES: 0, _PROMISE: [0, 0], _ON_CONFLICT: ""}
+"""Values of the keys that earlier releases did not have."""
 _LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
 _OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
@@ -35,6 +38,7 @@ _DOUBTED: Final = {
     "duplicate_id_from": _OF_IDS,
     "id_max_age": _OF_IDS,
     _PROMISE: _OF_IDS,
+    _ON_CONFLICT: _OF_IDS,
     "group_header": _OF_GROUPS,
     "default_group": _OF_GROUPS,
     "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
@@ -76,10 +80,12 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """The rules that a run keeps of an address, as JSON returns them. Without `lanes` and a promise an earlier run's are equal."""
+    """The rules that a run keeps of an address, as JSON returns them. Without newer keys an earlier run's are equal."""
     found = {name: getattr(address, name) for name in _KEPT}
     if address.id_min_age:
         found |= {_PROMISE: _promise_of(address), _SIZE_MAX: address.id_cache_size_max}
+    if address.on_conflict == "accept":
+        found[_ON_CONFLICT] = address.on_conflict
     if address.lanes:
         found[_LANES] = address.lanes
     return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
@@ -312,8 +318,7 @@ def _by_key(address: AddressSettings) -> dict[str, Any]:
 def _changed(address: AddressSettings, base: Run | None) -> list[str]:
     now, before = kept(address), _before(address, base)
     if before:
-        unset = {_LANES: 0, _PROMISE: [0, 0]}
-        now, before = unset | now, {**unset, **before}
+        now, before = {**_ABSENT, **now}, {**_ABSENT, **before}
     return [key for key in _DOUBTED if key in before and before[key] != now[key]]
 
 

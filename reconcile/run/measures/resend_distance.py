@@ -26,7 +26,7 @@ from reconcile.spark.schemas import ACCEPTED, REPEATS, RESENDS
 
 _LANE = ["address", "lane"]
 _ID = ["address", "id_address", "id"]
-_PLACED = ["lane", *_ID, "timestamp", "accepted", "earliest", "latest"]
+_PLACED = ["lane", *_ID, "timestamp", "value_digest", "accepted", "earliest", "latest"]
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
@@ -44,7 +44,7 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
         .where((whole == ACCEPTED) | ((whole.isin(*REPEATS) | dropped) & ~by_hop))
         .select(
             *_LANE, "partition", "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id",
-            "timestamp", "out_address", "out_partition", "out_offset", "sequence",
+            "timestamp", "value_digest", "out_address", "out_partition", "out_offset", "sequence",
             F.coalesce(whole == ACCEPTED, F.lit(False)).alias("accepted"),
         )
     )  # fmt: skip
@@ -147,14 +147,14 @@ def _before(window: WindowSpec) -> WindowSpec:
 def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
     """:func:`placed` rows of this run, and :data:`reconcile.spark.schemas.IDS` of earlier ones, without ``latest``."""
     before = earlier.select(
-        *_ID, "lane", "timestamp", F.lit(True).alias("accepted"),
+        *_ID, "lane", "timestamp", "value_digest", F.lit(True).alias("accepted"),
         F.col("position").alias("earliest"), F.lit(None).cast("bigint").alias("latest"),
     )  # fmt: skip
     return this_run.select(*_PLACED).unionByName(before)
 
 
 def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
-    """address, lane, distance, age (s, a power of two) of each resend of this run, from the last accepted original.
+    """address, lane, distance, age (s, a power of two), conflict of each resend of this run, from the last accepted original.
 
     A resend of an ID that no longer counted is left out: no ring would have caught it. A resend that was not
     accepted was caught: it was no further apart than the ring was large.
@@ -167,7 +167,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))
     # What stands before an ID that is accepted is not its resend.
     of_id = Window.partitionBy(*_ID, "lane").orderBy(place, "accepted")
-    original = F.when(F.col("accepted"), F.struct("earliest", "timestamp"))
+    original = F.when(F.col("accepted"), F.struct("earliest", "timestamp", "value_digest"))
     age = F.col("timestamp") - F.col("original.timestamp")
     apart = F.col("latest") - F.col("original.earliest")
     caught = F.when(F.col("accepted"), apart).otherwise(F.least(apart, capacity))
@@ -179,6 +179,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
             *_LANE,
             F.greatest(F.lit(1), caught).cast("bigint").alias("distance"),
             power_of_two(F.ceil(age / 1000).cast("bigint")).alias("age"),
+            F.coalesce(F.col("value_digest") != F.col("original.value_digest"), F.lit(False)).alias("conflict"),
         )
     )  # fmt: skip
 
@@ -187,7 +188,7 @@ def counted(distances: DataFrame) -> DataFrame:
     """:data:`reconcile.spark.schemas.RESENDS`."""
     return (
         distances.groupBy(*_LANE, "distance", "age")
-        .agg(F.count(F.lit(1)).alias("count"))
+        .agg(F.count(F.lit(1)).alias("count"), F.count_if("conflict").alias("conflicts"))
         .select(*RESENDS.names)
     )
 

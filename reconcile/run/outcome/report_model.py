@@ -73,6 +73,11 @@ def _span_ms(name: str, runs: Sequence[Run], found: Judgement) -> int:
     return max(times, default=0) - min(times, default=0)
 
 
+def conflicts(found: Judgement, address: int) -> int:
+    """Duplicates of an address with another value than their original's; ``address``: its number."""
+    return sum(row["a"] for row in Numbers(found.numbers).rows_of(address, kinds.CONFLICTS))
+
+
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
     """Days that the evidence covers, old inputs included. Timestamps (ms) may be any numbers."""
     days = [dt.date.fromisoformat(name).toordinal() for name in (today, *dates)]

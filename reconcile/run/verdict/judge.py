@@ -302,11 +302,14 @@ class Judge:
         seen = self._frames.resends(self.recent, self.workspace.number)
         if seen is None:
             return []
+        own = self._frames.resends((), self.workspace.number)
+        conflicts = [] if own is None else [distributions.conflicts(narrow(own, self._found.total("input")))]
         seen = narrow(seen, self._found.total("input") + sum(run.inputs for run in self.recent))
         made = [
             distributions.ring(seen, self.confidence),
             distributions.ring_by_lane(seen),
             distributions.bins(seen),
+            *conflicts,
         ]
         overrun = any(anomalies.get(Anomaly.OVERRUN) for anomalies in self._found.anomalies.values())
         own = self._frames.resends((), self.workspace.number) if overrun else None

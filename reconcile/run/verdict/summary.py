@@ -13,13 +13,14 @@ ANOMALIES: Final = "anomalies"
 GAP: Final = "gap"
 EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
 COUNTS: Final = (
-    "input", "accepted", "duplicates", "bridge_duplicates", "observed_duplicates", "quarantined", "unchecked", "forwarded",
+    "input", "accepted", "duplicates", "conflicts", "bridge_duplicates", "observed_duplicates", "quarantined", "unchecked", "forwarded",
     "in_flight",
 )  # fmt: skip
 ADDRESSES_MAX: Final = 5  # in one line
 BRIDGED: Final = "bridge_duplicates"
 OBSERVED: Final = "observed_duplicates"  # they are in the accepted topic
-_SELDOM: Final = frozenset({BRIDGED, OBSERVED})
+CONFLICTS: Final = "conflicts"
+_SELDOM: Final = frozenset({BRIDGED, OBSERVED, CONFLICTS})
 """Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 """Neither makes a run one of anomalies: a ring promises no more, up to ``overrun_max``, and what is gone is unknown."""
@@ -41,11 +42,12 @@ def address_counts(
     divert: bool,
     unknown: int = 0,
     times: tuple[int, int] | None = None,
+    conflicts: int = 0,
 ) -> dict[str, Any]:
     """One address of the document.
 
     If not every duplicate has an output (``divert``), an input that is missing and not lost is one. ``unknown`` are GAPs that may be
-    LOST, ``times`` the first and last timestamp of the inputs (ms).
+    LOST, ``times`` the first and last timestamp of the inputs (ms), ``conflicts`` duplicates with another value than their original's.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
@@ -56,6 +58,7 @@ def address_counts(
         "input": counts.get("input", 0),
         "accepted": counts.get("accepted", 0),
         "duplicates": duplicates,
+        CONFLICTS: conflicts,
         BRIDGED: bridged,
         OBSERVED: counts.get("observed", 0),
         "quarantined": counts.get("quarantined", 0),
@@ -86,7 +89,7 @@ def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str,
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The counts to show: those of bridges and of observed duplicates only where there are any."""
+    """The counts to show: those of bridges, conflicts and observed duplicates only where there are any."""
     there = {count for count in _SELDOM if any(address.get(count) for address in addresses.values())}
     return [count for count in COUNTS if count not in _SELDOM - there]
 

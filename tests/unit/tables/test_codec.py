@@ -189,9 +189,9 @@ def test_damaged_ring_record(key: bytes, value: bytes) -> None:
 
 def test_ring_record_of_another_version() -> None:
     """A record of a later version is refused instead of guessed; the text names both versions."""
-    value = b"\x02" + codec.ring_value(3, b"\x00a", Origin(0, 0, 0))[1:]
+    value = b"\x03" + codec.ring_value(3, b"\x00a", Origin(0, 0, 0))[1:]
 
-    with pytest.raises(FormatError, match="ring record of format 2; this version reads format 1"):
+    with pytest.raises(FormatError, match="ring record of format 3; this version reads formats 1 and 2"):
         codec.decode_ring(codec.ring_key(10, 3), value)
 
 

@@ -644,7 +644,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
     [
         (b"\x02later", b"", "record 4 is of kind 02, unknown to this version"),
         (b"", b"", "unknown to this version"),
-        (codec.ring_key(5, 0), b"\x02" + bytes(40), "ring record of format 2"),
+        (codec.ring_key(5, 0), b"\x03" + bytes(40), "ring record of format 3"),
         (codec.META_KEY, b'{"format":4}', "meta record of format 4"),
         (codec.META_KEY, None, "meta record is damaged"),
     ],

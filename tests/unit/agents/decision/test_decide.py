@@ -311,7 +311,7 @@ def test_nothing_to_decide() -> None:
         outcome = _decide(_path(duplicates="divert"), records)
 
         assert outcome.here == []
-        assert outcome.checked == Checked([], [], 0, [], [])
+        assert outcome.checked == Checked([], [], 0, [], [], new_digests=[])
 
 
 def test_deciding_changes_nothing() -> None:
@@ -345,7 +345,7 @@ def test_originals() -> None:
     assert [item.original for item in outcome.here] == [
         b"orders/3/6", None, None, None, b"orders/3/13", b"orders/3/11", b"orders/3/6", b"orders/3/5",
     ]  # fmt: skip
-    assert table.asked == [0, 1]
+    assert set(table.asked) == {0, 1}
 
 
 def test_original_that_was_forwarded() -> None:
@@ -383,8 +383,8 @@ def test_original_that_nobody_knows() -> None:
     assert [item.original for item in outcome.here] == [None]
 
 
-def test_dropped_duplicates_ask_for_no_originals() -> None:
-    """A lane that drops duplicates reads no slots."""
+def test_dropped_duplicates_name_no_originals() -> None:
+    """A lane that drops duplicates reads the slots of originals once, to compare the values."""
     path, table = _path(), Table()
     table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
 
@@ -392,7 +392,7 @@ def test_dropped_duplicates_ask_for_no_originals() -> None:
 
     assert outcome.checked.verdicts == [DUPLICATE]
     assert [item.original for item in outcome.here] == [None]
-    assert table.asked == []
+    assert table.asked == [0]
 
 
 # -- the forward topic -----------------------------------------------------------------------------------------------

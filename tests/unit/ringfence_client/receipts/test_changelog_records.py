@@ -27,6 +27,19 @@ def test_ring_record(identity: bytes) -> None:
     assert codec.ring_key(20, 7)[:1] == changelog_records.RING_KIND
 
 
+def test_ring_record_with_a_digest() -> None:
+    """Format 2 holds a digest of the value, and an ID may be stored with that of a second value."""
+    stored = stored_ids.encode_id(b"a")
+    variant = stored_ids.variant_of(stored, 2**63 + 5)
+    value = codec.ring_value(7, variant, Origin(3, 9, 1_000), 2**63 + 5)
+
+    assert changelog_records.digest_of(codec.ring_value(7, stored, Origin(3, 9, 1_000))) == 0
+    assert changelog_records.digest_of(value) == 2**63 + 5
+    assert id_of(value) == changelog_records.variant_of(stored, 2**63 + 5) == variant
+    assert changelog_records.without_value(variant) == stored == changelog_records.without_value(stored)
+    assert place_of(value) == Place(3, 9, 1_000)
+
+
 @pytest.mark.parametrize(("lanes", "key"), [(0, "in"), (2, "in/3")])
 def test_meta_record(lanes: int, key: str) -> None:
     """In each format: by topic, and by partition."""

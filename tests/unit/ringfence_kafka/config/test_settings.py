@@ -89,6 +89,7 @@ def test_defaults() -> None:
             "partitioner": "murmur2",
             "duplicates": "drop",
             "mode": "enforce",
+            "on_conflict": "duplicate",
         },
         "addresses": (),
         "bridges": (),
@@ -386,7 +387,7 @@ IS_NO_TABLE = "input should be a valid dictionary or instance of"
             (
                 "unknown key: known keys are default_group, duplicate_id_from, "
                 "duplicate_id_headers, duplicate_id_missing, duplicates, group_header, id_cache_size, id_cache_size_max, id_max_age, id_min_age, lanes, mode, "
-                "partitioner, partitions, persist_id_cache, replication_factor"
+                "on_conflict, partitioner, partitions, persist_id_cache, replication_factor"
             ),
         ),
         ("consumer", [], "this version does not have that feature: remove the key"),
@@ -514,7 +515,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
         *(
             (
                 _orders(duplicates_topic="d", **keys),
-                "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set 'divert'",
+                "addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': remove it, or set duplicates or on_conflict to 'divert'",
             )
             for keys in ({}, {"duplicates": "drop"})
         ),

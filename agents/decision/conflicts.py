@@ -1,0 +1,102 @@
+"""Conflicts: a known ID with another value. Pure.
+
+A producer that gives one ID to two different messages loses the second one without a trace. The slot of an ID therefore holds a digest
+of the value that it came with.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tables.codec import Slot
+from tables.ring import Checked, Ring, Verdict
+from tables.stored_ids import variant_of
+
+Find = Callable[[Sequence[int]], Sequence[Slot | None]]
+"""Returns the committed slots of some sequences."""
+
+
+def note_values(checked: Checked, digests: Sequence[int], find: Find) -> Checked:
+    """Return the outcome with the digests of the new IDs. Duplicates with another value than their original have the verdict CONFLICT.
+
+    Args:
+        checked: The outcome for some messages; its verdicts are changed.
+        digests: One for each message; 0 = its value does not count.
+        find: Looks up originals.
+    """
+    if checked.owners is not None:
+        new = [digests[owner] for owner in checked.owners]
+    else:
+        judged = zip(checked.verdicts, digests, strict=True)
+        new = [digest for verdict, digest in judged if verdict is Verdict.ACCEPTED]
+    first = checked.first_sequence
+    known = _stored_digests((each for each in checked.originals if each is not None and each < first), find)
+    for number, (original, digest) in enumerate(zip(checked.originals, digests, strict=True)):
+        if original is None or not digest:
+            continue
+        theirs = known[original] if original < first else new[original - first]
+        if theirs and theirs != digest:
+            checked.verdicts[number] = Verdict.CONFLICT
+    return checked._replace(new_digests=new)
+
+
+def _stored_digests(sequences: Iterable[int], find: Find) -> dict[int, int]:
+    wanted = sorted(set(sequences))
+    slots = find(wanted) if wanted else ()
+    return {sequence: slot.digest if slot else 0 for sequence, slot in zip(wanted, slots, strict=True)}
+
+
+def check_with_values(
+    ring: Ring, units: Sequence[Sequence[bytes]], times: Sequence[int], digests: Sequence[int], find: Find
+) -> Checked:
+    """Return verdicts where an ID with another value is another message. Changes nothing.
+
+    The first value of an ID has the ID's slot. Each other value gets a slot of its own, so that it is accepted once too.
+
+    Args:
+        ring: The lane's.
+        units: The IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
+        times: Their record timestamps, ms.
+        digests: As for :func:`note_values`. The value of a message with several IDs does not count.
+        find: Looks up originals.
+    """
+    if ring.capacity == 0:
+        return ring.check_units(units, times)
+    judged = zip(units, digests, strict=True)
+    variants = [variant_of(unit[0], digest) if digest and len(unit) == 1 else None for unit, digest in judged]
+    asked = list(dict.fromkeys([*(each for unit in units for each in unit), *filter(None, variants)]))
+    latest = {
+        id_: sequence
+        for id_, sequence in zip(asked, ring.index.lookup(asked), strict=True)
+        if sequence is not None
+    }
+    known = _stored_digests((latest[unit[0]] for unit in units if len(unit) == 1 and unit[0] in latest), find)
+    checked = Checked([], [], ring.head, [], [], owners := [], new_digests := [])
+    conflicts = 0
+    for number, (unit, variant, time, digest) in enumerate(zip(units, variants, times, digests, strict=True)):
+        head = ring.head + len(checked.new_ids)
+
+        def live(id_: bytes, head: int = head, time: int = time) -> int | None:
+            sequence = latest.get(id_)
+            is_live = sequence is not None and ring.is_live(id_, sequence, head, time, checked.new_times)
+            return sequence if is_live else None
+
+        new = list(dict.fromkeys(unit))
+        original = next((sequence for each in unit if (sequence := live(each)) is not None), None)
+        if variant is not None:
+            if original is not None and known[original] not in (0, digest):
+                original, new = None, [variant]
+            if original is None:
+                original = live(variant)
+            conflicts += original is None and new == [variant]
+        checked.originals.append(original)
+        if original is not None or not unit:
+            checked.verdicts.append(Verdict.UNCHECKED if original is None else Verdict.DUPLICATE)
+            continue
+        checked.verdicts.append(Verdict.ACCEPTED)
+        for each in new:
+            sequence = ring.head + len(checked.new_ids)
+            latest[each], known[sequence] = sequence, digest if variant is not None else 0
+            checked.new_ids.append(each)
+            checked.new_times.append(time)
+            owners.append(number)
+            new_digests.append(known[sequence])
+    return checked._replace(conflicts_accepted=conflicts)
