@@ -160,6 +160,15 @@ def test_added_header_that_is_an_id() -> None:
     data = _bridge(add_headers={"_AMQ_DUPL_ID": "x"}) | {"addresses": [{"name": "orders"}]}
 
     assert "would give all messages one duplicate ID" in _fault(data)
+    named = {"addresses": [{"name": "orders", "duplicate_id_from": "header:id"}]}
+    assert "would give all messages one duplicate ID" in _fault(_bridge(add_headers={"id": "x"}) | named)
+
+
+def test_added_header_that_is_a_part_of_an_id() -> None:
+    """A bridge may add a part of an ID, as the source of its events: the other parts tell messages apart."""
+    forms = {"addresses": [{"name": "orders", "duplicate_id_from": ["header:ce_source", "header:ce_id"]}]}
+
+    assert validate(_bridge(add_headers={"ce_source": "/berlin"}) | forms).bridges
 
 
 def test_one_cluster_for_two_members() -> None:

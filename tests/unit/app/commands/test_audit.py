@@ -1,0 +1,32 @@
+"""Options of ``ringfence audit`` that say what the ID is."""
+
+import pytest
+from click.testing import CliRunner
+
+from app.commands.audit import _validated, audit
+from ringfence_kafka.config.settings import AddressDefaults
+from ringfence_kafka.errors import ConfigurationError
+
+
+def test_forms_of_an_id() -> None:
+    """Forms on the command line are checked as those of the file; those of the file are the default."""
+    base = AddressDefaults(duplicate_id_from=("header:a", "key"), duplicate_id_missing="quarantine")
+
+    assert _validated(AddressDefaults, base, {"duplicate_id_from": ()}).duplicate_id_from == (
+        "header:a",
+        "key",
+    )
+    named = _validated(AddressDefaults, base, {"duplicate_id_from": ("value:/id", "key")})
+    assert (named.duplicate_id_from, named.duplicate_id_missing) == (("value:/id", "key"), "quarantine")
+    with pytest.raises(ConfigurationError, match="--id-from: 'value:id': a JSON pointer begins with /"):
+        _validated(AddressDefaults, base, {"duplicate_id_from": "value:id"})
+
+
+def test_a_header_beside_another_form() -> None:
+    """A header that would have no effect beside the form of the ID is refused."""
+    done = CliRunner().invoke(
+        audit, ["orders", "--id-header", "x", "--id-from", "key", "--id-from", "header:a"]
+    )
+
+    assert done.exit_code == 2
+    assert "--id-header has no effect with --id-from key --id-from header:a: choose one" in done.output
