@@ -158,10 +158,10 @@ class Model:
                 if len(self.live) > self.capacity:
                     gone.append(self.live.popleft())
         if self.promise is not None:
-            self._age(begin, newest, gone)
+            self.age(begin, newest, gone)
         return verdicts, originals
 
-    def _age(self, begin: int, newest: int, gone: Sequence[Live]) -> None:
+    def age(self, begin: int, newest: int, gone: Sequence[Live]) -> None:
         """Let go of what is too old, but of none that came with this batch."""
         assert self.promise is not None
         size, age = self.promise[:2]

@@ -18,7 +18,7 @@ from tables.change import Change
 from tables.codec import Origin
 from tables.ring import Ring, Verdict
 from tests.property import test_ring_model as plain
-from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages
+from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages, promises
 
 OWN = ALPHABET[:6]
 FOREIGN = [stored_ids.foreign_id("payments", data) for data in OWN]
@@ -57,6 +57,7 @@ def accept(
     """Return the verdict of each message: one known ID makes a duplicate, and then none of its IDs is added."""
     verdicts: list[Verdict] = []
     originals: list[int | None] = []
+    begin, newest, gone = model.head, model.promise.newest_ms if model.promise else 0, list[Live]()
     for unit, time in zip(units, times, strict=True):
         known = [model.original(data, time) for data in unit if model.capacity]
         original = next((item for item in known if item is not None), None)
@@ -69,16 +70,21 @@ def accept(
             if data not in unit[:number]:
                 model.live.append(Live(model.head, data, time))
                 model.head += 1
+                newest = max(newest, time)
         while len(model.live) > model.capacity:
-            model.live.popleft()
+            gone.append(model.live.popleft())
+    if model.promise is not None:
+        model.age(begin, newest, gone)
     return verdicts, originals
 
 
 @settings(derandomize=True, deadline=None, max_examples=400)
-@given(capacity=st.integers(0, 8), age=ages, stream=st.lists(unit_batches, max_size=10))
-def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units]) -> None:
+@given(capacity=st.integers(0, 8), age=ages, stream=st.lists(unit_batches, max_size=10), data=st.data())
+def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs, however messages are batched, and when asked twice."""
-    ring, model, now = Ring(capacity, max_age_ms=age), Model(capacity, age), 0
+    promise, now = data.draw(promises(capacity)), 0
+    ring = Ring(capacity, max_age_ms=age, promise=promise)
+    model = Model(capacity, age, promise=promise)
     for batch in stream:
         times = batch.times(now)
         checked = ring.check_units(batch.units, times)
@@ -87,6 +93,7 @@ def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units]) -> Non
 
         assert (checked.verdicts, checked.originals) == accept(model, batch.units, times)
         assert (ring.head, len(ring), ring.low) == (model.head, len(model.live), model.head - len(model.live))
+        assert ring.promise == model.promise
         _owned(checked.owners or [], checked.new_ids, batch.units, checked.verdicts)
         now = max([now, *times])
 
