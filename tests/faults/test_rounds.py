@@ -25,7 +25,7 @@ from tests.harness import rounds
             marks=pytest.mark.long,
         ),
         # One of its addresses has a promise in time.
-        pytest.param(5, ["kill", "storm", "state-lost"], "promised", marks=pytest.mark.long),
+        pytest.param(5, ["kill", "storm", "state-lost"], "promised", False, marks=pytest.mark.long),
         # Two of its addresses have one lane.
         pytest.param(
             11,
