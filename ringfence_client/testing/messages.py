@@ -37,6 +37,7 @@ def message(
     sequence: int | None = None,
     first_here: bool = True,
     state: Data = None,
+    verdict: str | None = None,
 ) -> Message:
     """Return a message, as a handler gets it. Text stands for its UTF-8 bytes.
 
@@ -61,6 +62,7 @@ def message(
         sequence: The number of its ID.
         first_here: Whether it is the first of its group here.
         state: The state of its group.
+        verdict: As an address that only observes gives it.
     """
     key = encoded(key, "key")
     grouped = encoded(group, "group")
@@ -87,6 +89,7 @@ def message(
         sequence,
         first_here,
         Effects(encoded(state, "state")),
+        verdict=verdict,
     )
 
 
@@ -104,6 +107,8 @@ def accepted_record(given: Message, address: AddressSettings, offset: int) -> An
         headers.append((wire_names.HEADER_PART, str(given.part).encode()))
     if given.sequence is not None:
         headers.append((wire_names.HEADER_SEQUENCE, b"%d" % given.sequence))
+    if given.verdict is not None:
+        headers.append((wire_names.HEADER_VERDICT, given.verdict.encode()))
     return record_of(
         address.accepted_topic, 0, offset, given.timestamp, given.group, given.value, tuple(headers)
     )

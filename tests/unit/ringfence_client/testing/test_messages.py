@@ -13,7 +13,7 @@ from ringfence_kafka.config.settings import Settings
 SETTINGS = Settings.model_validate({"addresses": [{"name": "test"}]})
 COMPARED = (
     "address", "group", "key", "value", "headers", "duplicate_id", "timestamp", "source", "topic", "partition", "offset", "part",
-    "sequence",
+    "sequence", "verdict",
 )  # fmt: skip
 
 
@@ -48,7 +48,9 @@ async def test_a_handler_can_be_called_with_it() -> None:
         message(b"5", group=b"alice"),
         message(b"5", group=b"alice", key=b"order-1", headers={"a": "b"}, duplicate_id="id-1"),
         message(None, key="k", part=PartNumber(2, 3), sequence=7, source="orders/3/17", timestamp=5),
-        message(b"5", headers=[("_HQ_DUPL_ID", b"other")], duplicate_id=b"other"),
+        message(
+            b"5", headers=[("_HQ_DUPL_ID", b"other")], duplicate_id=b"other", verdict="DUPLICATE orders/0/1"
+        ),
     ],
 )
 def test_its_record_is_the_same_message(made: Message) -> None:
