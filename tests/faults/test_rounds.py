@@ -26,6 +26,8 @@ from tests.harness import rounds
         ),
         # One of its addresses has a promise in time.
         pytest.param(5, ["kill", "storm", "state-lost"], "promised", False, marks=pytest.mark.long),
+        # One of its addresses accepts each value of an ID once.
+        pytest.param(7, ["kill", "storm", "state-lost"], "conflicting", False, marks=pytest.mark.long),
         # Two of its addresses have one lane.
         pytest.param(
             11,

@@ -143,6 +143,8 @@ class History:
     """Whether duplicates go to a topic: a duplicate that is not there is lost."""
     observe: bool = False
     """Whether duplicates pass, and each accepted record names its verdict."""
+    by_value: bool = False
+    """Whether an ID with another value is another message, unless it is that of a transaction."""
     id_of: Callable[[Record], bytes | None] = id_in_header
     """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
     group_of: Callable[[Record], bytes | None] = group_in_key

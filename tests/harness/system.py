@@ -238,6 +238,7 @@ class System:
             log_starts={},
             divert=workload.divert and not workload.observe,
             observe=workload.observe,
+            by_value=workload.by_value,
             others={target: Target(f"{target}.accepted") for target in workload.targets},
         )
 

@@ -160,7 +160,8 @@ class Evidence:
         own = None if step is not None and step.ids_ignored else own
         if not transactions.is_envelope(record):
             lane = self._lane(record, group, last if own is None else own)
-            return Input(record, () if own is None else (own,), group, lane, hop=step)
+            known: Hashable = (own, record.value or b"") if self.history.by_value else own
+            return Input(record, () if own is None else (known,), group, lane, hop=step)
         # The key of an envelope decides its home, whatever the groups of its address.
         lane = self._lane(record, record.key, last if own is None else own)
         try:

@@ -38,6 +38,8 @@ class Workload:
     """Key of the address; 0 = each partition is a lane."""
     observe: bool = False
     """Whether its duplicates pass with their verdict."""
+    by_value: bool = False
+    """Whether an ID with another value is another message."""
     size: int = 0
     """With a promise in time: ``id_cache_size``, while ``capacity`` is ``id_cache_size_max``; 0 = without."""
 
@@ -69,6 +71,7 @@ class Workload:
             "partitioner": self.partitioner,
             "duplicates": "divert" if self.divert else "drop",
             "mode": "observe" if self.observe else "enforce",
+            "on_conflict": "accept" if self.by_value else "duplicate",
             "transaction_addresses": list(self.targets),
         }
 
@@ -93,6 +96,13 @@ def twins(name: str, rng: random.Random) -> Workload:
     seed = rng.randrange(2**31)
     plans = [Plan(name, f"{name}.{index}", "twin", seed, 800, Groups.ZIPF) for index in range(2)]
     return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def conflicting(name: str, rng: random.Random) -> Workload:
+    """Two producers that send the same IDs with different values: each value of an ID is accepted once."""
+    pair = twins(name, rng)
+    plans = [replace(plan, rate=400, own_values=True) for plan in pair.plans]
+    return replace(pair, plans=plans, by_value=True)
 
 
 def transactional(name: str, rng: random.Random) -> Workload:
@@ -194,7 +204,7 @@ def _fields(plan: Plan) -> dict[str, Any]:
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
     item.__name__: item
     for item in (
-        resending, twins, transactional, extreme, duplicates, overflow, promised, few, ungrouped, misplaced, crc32, transfers, bridged,
+        resending, twins, conflicting, transactional, extreme, duplicates, overflow, promised, few, ungrouped, misplaced, crc32, transfers, bridged,
     )
 }  # fmt: skip
 ON_REQUEST: Final = ("transfers", "bridged")

@@ -63,6 +63,8 @@ class Plan:
     """Each n-th message has no ID; 0 = all have one."""
     extreme: bool = False
     """Empty, null and huge values."""
+    own_values: bool = False
+    """Whether its values differ from those of other producers of the same IDs."""
     transactional: bool = False
     abort_share: float = 0.3
     """Share of transactions that are aborted."""
@@ -142,7 +144,7 @@ class Plan:
 
     def _value(self, number: int) -> bytes | None:
         if not self.extreme:
-            return b"%s/%d" % (self.ids.encode(), number)
+            return b"%s/%d" % ((self.name if self.own_values else self.ids).encode(), number)
         if number % EXTREME_EVERY == 0:
             return (b"%d/" % number).ljust(HUGE_BYTES, b"x")
         return (None, b"", b"\x00", b"%d" % number)[number % 4]

@@ -147,6 +147,18 @@ def test_observed(accepted: list[Record], anomalies: dict[str, int]) -> None:
     assert found(history) == anomalies
 
 
+def test_values_of_an_id() -> None:
+    """By value, each value of an ID is to be accepted, and only once."""
+    other = arrive(4, A)._replace(value=b"w")
+    again = other._replace(offset=5)
+    inputs = [FIRST, RESEND, other, again]
+
+    assert found(story(inputs, accept(FIRST, other), by_value=True)) == {}
+    assert found(story(inputs, accept(FIRST), by_value=True)) == {"LOST": 2}
+    assert found(story(inputs, accept(FIRST, other, again), by_value=True)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, accept(FIRST, other))) == {"FORGOTTEN": 1}
+
+
 def test_a_verdict_where_duplicates_are_dropped() -> None:
     """An address that enforces shows no verdict."""
     assert found(replace(OBSERVED, observe=False)) == {"CORRUPTED": 4}
