@@ -102,6 +102,10 @@ def fitting_policy(max_attempts: int | None, retry_time: float | None, options: 
         raise ValueError(
             f"retry_max = {options.longest:g}: less than the first delay, retry_delay = {options.first:g}"
         )
+    if max_attempts == 1 and retry_time:
+        raise ValueError(
+            f"retry_time = {retry_time:g}: has no effect with max_attempts = 1, which tries a message once: leave out one of them"
+        )
     if retry_time is None:
         retry_time = RETRY_TIME_S if max_attempts is None else 0.0
     if max_attempts is None:

@@ -59,8 +59,10 @@ def test_a_maximum_is_a_maximum(count: int, seconds: float) -> None:
 
 
 def test_a_single_attempt() -> None:
-    """A single attempt has nothing to spread."""
-    assert given_up_after(ConsumerOptions(max_attempts=1, retry_time=120.0).policy) == [0.0]
+    """A single attempt has nothing to spread, and a time for it is refused."""
+    assert given_up_after(ConsumerOptions(max_attempts=1).policy) == [0.0]
+    with pytest.raises(ValueError, match="retry_time = 120: has no effect with max_attempts = 1"):
+        assert ConsumerOptions(max_attempts=1, retry_time=120.0).policy
 
 
 def test_what_the_handler_asks_for() -> None:
