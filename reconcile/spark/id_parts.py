@@ -61,7 +61,7 @@ def at_pointer(pointer: str) -> Column:
 
 
 def _leaf(tokens: Sequence[str], kind: DataType) -> Column:
-    """What is at the end of a pointer, if it can be of this type."""
+    """The value at the end of a pointer, if it can be of this type."""
     return F.coalesce(*_readings(tokens, kind))
 
 

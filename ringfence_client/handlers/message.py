@@ -100,12 +100,12 @@ class Message:
     """One accepted message.
 
     Attributes:
-        address: Where it was published to.
+        address: The address that it was published to.
         group: Its group; None = it has none, and is in order with nothing.
         key: The key that its producer gave it.
         value: Its value.
         headers: The producer's headers, in order.
-        duplicate_id: Its duplicate ID; None = it has none. Of a part: its own, not that of its transaction. An ID of several parts has
+        duplicate_id: Its duplicate ID; None = it has none. A part has its own, not that of its transaction. An ID of several parts has
             the length of each before it, in four bytes.
         timestamp: Its producer's, in ms.
         source: ``<topic>/<partition>/<offset>`` of the input; rising within a group as long as its producers use one

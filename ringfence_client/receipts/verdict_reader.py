@@ -184,6 +184,6 @@ class VerdictReader:
 
 
 def _is_other_value(slot: bytes, message: OutgoingMessage) -> bool:
-    """Return whether an ID was accepted with another value, as far as its slot tells. That of a transaction does not count."""
+    """Return whether an ID was accepted with another value, as far as its slot shows. The value of a transaction does not count."""
     known = 0 if message.transaction else digest_of(slot)
     return known not in (0, slot_digest(message.value))

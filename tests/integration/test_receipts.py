@@ -94,7 +94,7 @@ async def test_verdicts(running: Running, config: Path) -> None:
 
 
 async def test_values_of_an_id(running: Running, config: Path) -> None:
-    """Where each value of an ID is accepted once, a receipt names the message with the same value."""
+    """A receipt names the message with the same value, if each value of an ID is accepted once."""
     async with Outbox(config, "receipts-values") as outbox:
         receipts = [await outbox.send(value, duplicate_id="1", key="g") for value in "abab"]
 

@@ -84,7 +84,7 @@ async def test_offsets_of_a_deleted_topic(memory: LaneMemory) -> None:
 
 
 async def test_failure(memory: LaneMemory) -> None:
-    """Whoever waits gets the error."""
+    """All that wait get the error."""
     waiting = memory.future_of(Target("in", 0, 7, None))
     memory.fail(RuntimeError("closed"))
 
