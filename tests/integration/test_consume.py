@@ -191,6 +191,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
         "sequence": None,
         "state": None,
         "first_here": True,
+        "verdict": None,
     }
     expected = [
         common | {

@@ -252,7 +252,15 @@ def _percentile(values: list[int], share: str) -> int:
 
 
 def resends_frame(spark: SparkSession, rows: list[tuple[int, int, int, int, int]]) -> DataFrame:
-    return spark.createDataFrame(rows, RESENDS)
+    return spark.createDataFrame([(*row, 0) for row in rows], RESENDS)
+
+
+def test_conflicts(spark: SparkSession) -> None:
+    """Conflicts are summed by address; rows of an earlier release have none."""
+    rows = [(0, 0, 1, 1, 5, 2), (0, 1, 7, 2, 3, 3), (1, 0, 1, 1, 4, 0), (2, 0, 1, 1, 4, None)]
+    found = distributions.conflicts(spark.createDataFrame(rows, RESENDS)).collect()
+
+    assert {row["address"]: row["a"] for row in found} == {0: 5, 1: 0, 2: 0}
 
 
 def test_bins(spark: SparkSession) -> None:
