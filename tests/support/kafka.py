@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
 )
 
 _numbers = itertools.count(1)
@@ -98,10 +99,25 @@ def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -
 
 
 def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
-    """Delete topics, and wait for the answer."""
+    """Delete topics, and wait until the broker has let go of them: its answer comes before, and a write may still pass."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_topics(list(topics)).values():
         future.result(WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while any(_is_there(admin, topic) for topic in topics):
+        assert time.monotonic() < deadline, f"{topics} are deleted, and still there"
+        time.sleep(0.05)
+
+
+def _is_there(admin: AdminClient, topic: str) -> bool:
+    """Return whether the leader of partition 0 still answers."""
+    place = TopicPartition(topic, 0)
+    try:
+        asked = {place: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        admin.list_offsets(asked, request_timeout=WAIT_S)[place].result(WAIT_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
