@@ -314,8 +314,8 @@ class Ring:
         until = max(gone, min(head - promise.size, self.head, most))
         broken, floor = self.index.leaving(low, gone, until, before)
         broken += sum(time >= before for time in new_times[: max(0, full - self.head)])
-        if broken and floor == gone:
-            floor = self.floor  # it shows that the oldest ID is young
+        if floor == gone and (broken or gone == low):
+            floor = self.floor  # it shows that the oldest ID is young; duplicates change nothing
         return max(self.floor, floor), promise._replace(newest_ms=newest, broken=promise.broken + broken)
 
     def apply(self, checked: Checked, aged: tuple[int, Promise | None] | None = None) -> None:
