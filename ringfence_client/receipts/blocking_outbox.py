@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ringfence_client.receipts.outgoing import Content
-from ringfence_client.receipts.receipt import Receipt
+from ringfence_client.receipts.receipt import OutboxError, Receipt
 
 if TYPE_CHECKING:
     from ringfence_client.receipts.outbox import Outbox
@@ -36,6 +36,8 @@ class BlockingOutbox:
         headers: Sequence[tuple[str, Content]] = (),
     ) -> Receipt:
         """Send a message, and wait until a worker has judged it. As :meth:`Outbox.send`."""
+        if self._loop.is_closed():
+            raise OutboxError("the outbox is closed, and nothing is sent: use it within 'with'")
         sending = self._outbox.send(value, duplicate_id=duplicate_id, key=key, headers=headers)
         return asyncio.run_coroutine_threadsafe(sending, self._loop).result()
 

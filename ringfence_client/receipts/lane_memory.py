@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ringfence_client.receipts.changelog_records import (
     META_KEY,
@@ -16,6 +16,9 @@ from ringfence_client.receipts.changelog_records import (
     sequence_of,
     without_value,
 )
+
+SPARE_IDS: Final = 1_000
+"""IDs that are kept beyond a ring: what left it after a message was judged, and before its original is looked up."""
 
 
 class Target(NamedTuple):
@@ -140,11 +143,11 @@ class LaneMemory:
         self._futures = [item for item in self._futures if not item[1].done()]
 
     def _trim(self, ids_max: int) -> None:
-        """Keep the latest IDs: as many as the ring has, and no more than so many."""
+        """Keep the latest IDs: as many as the ring has and some more, and no more than so many."""
         capacity = ids_max if self.state is None else self.state.capacity
         if capacity > ids_max:
             self.complete = False
-        excess = len(self.known) - min(capacity, ids_max)
+        excess = len(self.known) - min(capacity + SPARE_IDS, ids_max)
         if excess > 0:
             for stored in list(islice(self.known, excess)):
                 del self.known[stored]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ringfence_client.receipts import lane_memory
 from ringfence_client.receipts.changelog_records import Place
 from ringfence_client.receipts.lane_memory import Awaited, LaneMemory, Target
 from tables import codec
@@ -92,12 +93,19 @@ async def test_failure(memory: LaneMemory) -> None:
         await waiting
 
 
-def test_the_latest_ids_are_kept(memory: LaneMemory) -> None:
-    """As many as the ring has; an ID that was accepted again counts by its last acceptance."""
+def test_the_latest_ids_are_kept(memory: LaneMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the ring has, and some more; an ID that was accepted again counts by its last acceptance."""
+    monkeypatch.setattr(lane_memory, "SPARE_IDS", 1)
     memory.take([meta(0, capacity=2)], {}, 100)
     memory.take([slot(0, b"a", 0), slot(1, b"b", 1), slot(2, b"a", 2), slot(3, b"c", 3)], {}, 100)
+    assert sorted(memory.known) == [b"a", b"b", b"c"]
+    memory.take([slot(4, b"d", 4)], {}, 100)
 
-    assert {key: codec.sequence_of(value) for key, value in memory.known.items()} == {b"a": 2, b"c": 3}
+    assert {key: codec.sequence_of(value) for key, value in memory.known.items()} == {
+        b"a": 2,
+        b"c": 3,
+        b"d": 4,
+    }
     assert memory.complete
 
 
@@ -109,8 +117,9 @@ def test_a_ring_larger_than_the_memory(memory: LaneMemory) -> None:
     assert not memory.complete
 
 
-def test_what_came_before(memory: LaneMemory) -> None:
+def test_what_came_before(memory: LaneMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older IDs are forgotten first, and change nothing of newer ones."""
+    monkeypatch.setattr(lane_memory, "SPARE_IDS", 0)
     memory = LaneMemory(complete=False)
     memory.take([slot(5, b"a", 5), meta(0, capacity=3)], {}, 100)
     older = {
