@@ -145,7 +145,8 @@ def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]
     """A sentence for each address of the document whose rings let go of IDs that were too young."""
     return [
         f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than id_min_age = "
-        f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}' says which id_cache_size_max would be enough"
+        f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or the workers' log of that time, says which "
+        "id_cache_size_max would be enough"
         for name, address in addresses.items()
         if (count := address.get("promise", {}).get("coverage_broken", 0))
     ]

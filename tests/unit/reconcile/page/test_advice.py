@@ -125,8 +125,8 @@ def test_broken_promises_are_told() -> None:
     assert said(8, 8) == said(0, None) == []
     assert said(8, 6) == [
         (
-            "orders: 2 IDs left their ring while younger than id_min_age = 1h: 'ringfence rings show orders' says which id_cache_size_max would "
-            "be enough"
+            "orders: 2 IDs left their ring while younger than id_min_age = 1h: 'ringfence rings show orders', or the workers' log of that time, "
+            "says which id_cache_size_max would be enough"
         )
     ]
     assert said(4, 6)[0].startswith("orders: 4 IDs left")
