@@ -99,8 +99,11 @@ enum { XX_SEED = 42 };
 
 static inline uint64_t turned(uint64_t value, int by) { return value << by | value >> (64 - by); }
 static inline uint64_t load_le64(const uint8_t *from) {
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--) value = value << 8 | from[i];
+    uint64_t value;
+    memcpy(&value, from, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
     return value;
 }
 static inline uint32_t load_le32(const uint8_t *from) {
@@ -114,11 +117,13 @@ uint64_t value_digest(const uint8_t *bytes, size_t length) {
     uint64_t hash = XX_SEED + XX_5;
     const uint8_t *at = bytes, *end = bytes + length;
     if (length >= 32) {
-        uint64_t sums[4] = {XX_SEED + XX_1 + XX_2, XX_SEED + XX_2, XX_SEED, XX_SEED - XX_1};
-        for (; end - at >= 32; at += 32)
-            for (int i = 0; i < 4; i++) sums[i] = xx_round(sums[i], load_le64(at + 8 * i));
-        hash = turned(sums[0], 1) + turned(sums[1], 7) + turned(sums[2], 12) + turned(sums[3], 18);
-        for (int i = 0; i < 4; i++) hash = xx_merge(hash, sums[i]);
+        uint64_t one = XX_SEED + XX_1 + XX_2, two = XX_SEED + XX_2, three = XX_SEED, four = XX_SEED - XX_1;
+        for (; end - at >= 32; at += 32) {
+            one = xx_round(one, load_le64(at)), two = xx_round(two, load_le64(at + 8));
+            three = xx_round(three, load_le64(at + 16)), four = xx_round(four, load_le64(at + 24));
+        }
+        hash = turned(one, 1) + turned(two, 7) + turned(three, 12) + turned(four, 18);
+        hash = xx_merge(xx_merge(xx_merge(xx_merge(hash, one), two), three), four);
     }
     hash += length;
     for (; end - at >= 8; at += 8) hash = turned(hash ^ xx_round(0, load_le64(at)), 27) * XX_1 + XX_4;

@@ -221,7 +221,9 @@ ids = st.sampled_from(
     [b"1", b"1", b"2", b"2", b"3", b"4", b"5", b"", b"x" * 256, b"x" * 257, None]
 ) | st.binary(max_size=3)
 keys = st.sampled_from([b"a", b"b", b"", b"group-7", b"k" * 63, b"k" * 64, None])
-values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, b'{"id":"1"}', None])
+values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, b'{"id":"1"}', None]) | st.binary(
+    max_size=100
+)
 id_forms = st.sampled_from(["header", "header", "header", "key", "value"]) | st.sampled_from(
     [
         "header:other",
