@@ -64,7 +64,7 @@ def _history(
             {
                 "address": 0, "id_address": 0, "id": name, "lane": lane, "part_number": 0, "timestamp": timestamp,
                 "out_address": 0, "out_partition": output, "out_offset": ends[output], "group_digest": None,
-                "home_digest": hash(name), "position": None, "run": 1, **place,
+                "home_digest": hash(name), "value_digest": None, "position": None, "run": 1, **place,
                 "sequence": len(made.rows) if numbered else None,
             }
         )  # fmt: skip
@@ -168,6 +168,7 @@ def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
             "out_partition": output,
             "out_offset": offset,
             "home_digest": hash(name),
+            "value_digest": None,
         }
 
     others = [row(b"%d" % number, number, number % 2) for number in range(30)]
