@@ -47,6 +47,11 @@ def variant_of(encoded_id: bytes, digest: int) -> bytes:
     return _VARIANT + digest.to_bytes(8, "big") + encoded_id
 
 
+def without_value(encoded_id: bytes) -> bytes:
+    """Return the stored form of an ID without the digest of a second value; any other one unchanged."""
+    return encoded_id[9:] if encoded_id[:1] == _VARIANT else encoded_id
+
+
 def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
     """Return the address of an ID, None = the lane's own, and the ID as that address stores it."""
     if encoded_id[:1] != _FOREIGN:
@@ -72,15 +77,14 @@ def display_id(encoded_id: bytes) -> str:
     A text that begins like one of these is shown as ``text:…``, so that each displayed ID can be searched for. An ID of another address is
     shown without that address; :func:`of_address` returns it. A second value of an ID shows as the ID.
     """
-    if encoded_id[:1] == _VARIANT:
-        encoded_id = encoded_id[9:]
-    _, encoded_id = of_address(encoded_id)
+    _, encoded_id = of_address(without_value(encoded_id))
     kind, value = encoded_id[:1], encoded_id[1:]
     return f"digest:{value.hex()}" if kind == _DIGEST else _display(value)
 
 
 def display_parts(encoded_id: bytes, count: int) -> list[str]:
     """Return an ID of several parts, each as :func:`display_id` shows one; empty = it has not so many, or only its digest is known."""
+    encoded_id = without_value(encoded_id)
     found, rest = [], encoded_id[1:] if encoded_id[:1] == _RAW else b""
     while len(rest) > _LENGTH_BYTES:
         end = _LENGTH_BYTES + int.from_bytes(rest[:_LENGTH_BYTES], "big")

@@ -70,18 +70,13 @@ def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> 
 
 
 async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> dict[str, Any]:
-    from app.commands.rings import show
+    from app.commands.rings import find, show
 
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         snapshots = await show.snapshots(settings, address, cluster)
-        known = [
-            (slot, view)
-            for view, restore in snapshots
-            for slot in show.live_slots(restore)
-            if slot.id == encoded_id
-        ]
+        known = [(slot, view) for view, restore in snapshots for slot in find.slots_of(encoded_id, restore)]
         if known:
-            slot, view = max(known, key=lambda item: item[0].origin.timestamp)
+            slot, view = max(known, key=lambda item: (item[0].origin.timestamp, item[0].sequence))
             entry = show.entry(address, slot)
             assert entry is not None  # noqa: S101 - there is a slot
             return {

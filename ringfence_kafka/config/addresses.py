@@ -114,9 +114,11 @@ class AddressSettings(AddressDefaults):
                 f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
                 "remove it, or set duplicates or on_conflict to 'divert'"
             )
-        if data.get("on_conflict", "duplicate") != "duplicate" and data.get("duplicate_id_from") == "value":
+        forms = data.get("duplicate_id_from")
+        of_value = "value" in (forms if isinstance(forms, list | tuple) else [forms])
+        if data.get("on_conflict", "duplicate") != "duplicate" and of_value:
             raise ValueError(
-                f"on_conflict = {data['on_conflict']!r} has no effect with duplicate_id_from = 'value': "
+                f"on_conflict = {data['on_conflict']!r} has no effect with duplicate_id_from = {forms!r}: "
                 "equal IDs have equal values there; remove one of the two"
             )
         if data.get("default_group", DEFAULT_GROUP) != DEFAULT_GROUP and not data.get("group_header"):

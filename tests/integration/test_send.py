@@ -115,6 +115,16 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 3
 
 
+def test_a_bad_line_where_nothing_is_dropped(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """Lines that are sent again pass once more where the address only observes, and the error says so."""
+    observing = validate(
+        {"addresses": [{"name": address, "mode": "observe"}], "kafka": {"bootstrap_servers": bootstrap}}
+    )
+
+    with pytest.raises(InputError, match="passes once more, as this address drops no duplicates"):
+        send.run(observing, address, _file(tmp_path, [{"id": "1", "value": "x"}, {"id": 7}]))
+
+
 def test_byte_order_marks(bootstrap: str, address: str, tmp_path: Path) -> None:
     """A mark of UTF-8 is skipped. A file in another encoding is refused, and the error names that reason."""
     line = json.dumps({"id": "1", "group": "g", "value": "x"}) + "\n"

@@ -6,6 +6,8 @@ import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
+from typing import Final
 
 import click
 
@@ -17,6 +19,10 @@ from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol.duplicate_id import composed
 from tables import stored_ids
+from tables.codec import Slot
+from tables.restore import Restore
+
+_DIGEST_BYTES: Final = 32
 
 
 class IdFormatError(RingfenceError):
@@ -110,6 +116,18 @@ def require_parts(address: AddressSettings, identifier: Sequence[str]) -> None:
             f"{given} parts of an ID, and an ID of {address.name} has {made}: give each part, in this order, or the whole ID as "
             "'ringfence rings show' writes it"
         )
+    if given == count:
+        _require_digests([forms] if isinstance(forms, str) else forms, identifier)
+
+
+def _require_digests(forms: Sequence[str], identifier: Sequence[str]) -> None:
+    for form, text in zip(forms, identifier, strict=True):
+        digest = text.startswith("digest:") if len(forms) == 1 else len(_parse_part(text)) == _DIGEST_BYTES
+        if form == "value" and not digest:
+            raise IdFormatError(
+                f"{text!r} is no digest, and a value is in an ID of this address as its digest: write "
+                "digest:HEX, where HEX is what 'b2sum -l 256' prints of the value"
+            )
 
 
 def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str:
@@ -120,13 +138,17 @@ def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str
     return line
 
 
+def slots_of(encoded_id: bytes, restore: Restore) -> list[Slot]:
+    """Return the live slots of an ID, those of its other values (``on_conflict = "accept"``) included."""
+    return [slot for slot in show.live_slots(restore) if stored_ids.without_value(slot.id) == encoded_id]
+
+
 async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, object]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await show.snapshots(settings, address, cluster)
     found: list[dict[str, object]] = []
     for view, restore in restored:
-        known = [slot for slot in show.live_slots(restore) if slot.id == encoded_id]
-        latest = show.entry(address, max(known, key=lambda slot: slot.sequence, default=None))
-        if latest is not None:
-            found.append({"lane": view.lane, **asdict(latest)})
+        latest = {slot.id: slot for slot in sorted(slots_of(encoded_id, restore), key=attrgetter("sequence"))}
+        entries = [show.entry(address, slot) for slot in latest.values()]
+        found += [{"lane": view.lane, **asdict(entry)} for entry in entries if entry is not None]
     return found

@@ -21,7 +21,7 @@ from app.commands.send.sender import AWAY, DELIVERY_LIMIT_S, Sender, ranges
 from ringfence_kafka.auth.access_errors import nobody
 from ringfence_kafka.auth.client_options import refusal
 from ringfence_kafka.auth.tls import confluent_options
-from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
 from ringfence_kafka.process.step_progress import steps, watched
 from ringfence_kafka.wording import counted
@@ -94,11 +94,11 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
         bytes_max = topic_bytes_max(settings.kafka, found.input_topic)
         sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
         began = time.monotonic()
-        fault = _send_all(stream, sender, composer, found.id_headers, name)
+        fault = _send_all(stream, sender, composer, found, name)
     if sender.refused is not None:  # of a line before a faulty one
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:
-        raise type(fault)(f"{fault}\n{_what_now(sender)}")
+        raise type(fault)(f"{fault}\n{_what_now(sender, found)}")
     sys.stderr.write(
         f"sent {counted(sender.sent, 'message')} to {address} in {time.monotonic() - began:.1f} s\n"
     )
@@ -106,7 +106,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
 
 
 def _send_all(
-    stream: IO[bytes], sender: Sender, composer: Composer, id_headers: tuple[str, ...], name: str
+    stream: IO[bytes], sender: Sender, composer: Composer, address: AddressSettings, name: str
 ) -> RingfenceError | None:
     """Read, send, wait. Return the first faulty line as an error, after the lines before it are delivered."""
     fault = None
@@ -116,7 +116,7 @@ def _send_all(
                 if not raw.strip():
                     continue
                 try:
-                    record = composer.compose(parse(raw, id_headers))
+                    record = composer.compose(parse(raw, address.id_headers))
                 except ValueError as error:
                     fault = InputError(f"{name} line {number}: {error}")
                     break
@@ -129,7 +129,7 @@ def _send_all(
             fault = InputError(f"{name}: {error}")
         except KeyboardInterrupt:
             sender.finish()
-            sys.stderr.write(f"interrupted: {_what_now(sender)}\n")
+            sys.stderr.write(f"interrupted: {_what_now(sender, address)}\n")
             raise
     return fault
 
@@ -162,22 +162,20 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
     return InputError(f"{name} line {number}: the broker refused it ({error.str()}): fix that")
 
 
-def _what_now(sender: Sender) -> str:
+def _what_now(sender: Sender, address: AddressSettings) -> str:
+    kept = address.id_cache_size and not address.observes
+    again = "is not accepted twice" if kept else "passes once more, as this address drops no duplicates"
     said = f"{counted(sender.sent, 'message')} sent before it ended"
     if sender.refused is not None:
-        return f"{said}. {_by_line(sender)}"
+        return f"{said}. {_by_line(sender, again)}"
     if sender.sent_without_id:
         return (
             f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
         )
-    return (
-        f"{said}: send it all again, whatever was sent has an ID and is not accepted twice"
-        if sender.sent
-        else said
-    )
+    return f"{said}: send it all again, whatever was sent has an ID and {again}" if sender.sent else said
 
 
-def _by_line(sender: Sender) -> str:
+def _by_line(sender: Sender, again: str) -> str:
     repeated = sender.sent_without_id + sender.doubtful_without_id
     shown_max = None if repeated else _RANGES_SHOWN_MAX
     missing = {*sender.unwritten, *sender.doubtful}
@@ -190,7 +188,7 @@ def _by_line(sender: Sender) -> str:
     unwritten = f"{_shown(sender.unwritten, shown_max)} and " if sender.unwritten else ""
     said.append(f"Not written: {unwritten}any lines behind line {sender.last}.")
     if not repeated:
-        said.append("Then send it all again: whatever is written has an ID and is not accepted twice")
+        said.append(f"Then send it all again: whatever is written has an ID and {again}")
         return " ".join(said)
     if sender.doubtful_without_id:
         said.append(

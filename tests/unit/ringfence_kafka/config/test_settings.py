@@ -512,6 +512,13 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
             _orders(default_group="none"),
             "addresses[orders]: default_group = 'none' has no effect without group_header: remove it, or name the header",
         ),
+        (
+            _orders(duplicate_id_from=["value", "key"], on_conflict="divert"),
+            (
+                "addresses[orders]: on_conflict = 'divert' has no effect with duplicate_id_from = ['value', 'key']: "
+                "equal IDs have equal values there; remove one of the two"
+            ),
+        ),
         *(
             (
                 _orders(duplicates_topic="d", **keys),

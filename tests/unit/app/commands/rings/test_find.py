@@ -1,14 +1,26 @@
 import base64
 from hashlib import blake2b
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from app.commands.rings.find import IdFormatError, find, parse_id
+from app.commands.rings import show
+from app.commands.rings.find import IdFormatError, find, parse_id, slots_of
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol.duplicate_id import composed
-from tables.stored_ids import digest_id, display_id, display_parts, encode_id, foreign_id, of_address
+from tables.codec import Origin, Slot
+from tables.stored_ids import (
+    digest_id,
+    display_id,
+    display_parts,
+    encode_id,
+    foreign_id,
+    of_address,
+    variant_of,
+    without_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -171,3 +183,35 @@ def test_another_number_of_parts(forms: Any, identifier: list[str], expected: st
     settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
     with pytest.raises(RingfenceError, match=expected):
         find(settings, "orders", identifier, as_json=False)
+
+
+@pytest.mark.parametrize("encoded", [encode_id(composed([b"a b", b"7"])), encode_id(b"7"), digest_id(b"7")])
+def test_second_value_of_an_id(encoded: bytes) -> None:
+    """The slot of an ID's second value shows as the ID, part by part, and is found by it."""
+    stored = variant_of(encoded, 2**63 + 5)
+
+    assert without_value(stored) == without_value(encoded) == encoded
+    assert display_parts(stored, 2) == display_parts(encoded, 2)
+    assert parse_id(display_parts(stored, 2) or [display_id(stored)]) == encoded
+
+
+@pytest.mark.parametrize(
+    ("forms", "identifier"),
+    [("value", ["text"]), (["value", "key"], ["text", "k"]), (["value", "key"], ["hex:00", "k"])],
+)
+def test_value_instead_of_its_digest(forms: Any, identifier: list[str]) -> None:
+    """No ring has a value itself: to say that it is not known would mislead."""
+    settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
+    with pytest.raises(
+        IdFormatError, match="is no digest, and a value is in an ID of this address as its digest"
+    ):
+        find(settings, "orders", identifier, as_json=False)
+
+
+def test_slots_of_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All values of an ID are its slots, also when that of the first has left the ring; another ID's are not."""
+    stored = [variant_of(encode_id(b"7"), 1), variant_of(encode_id(b"8"), 1), encode_id(b"7")]
+    slots = [Slot(9, sequence, id_, Origin(0, sequence, 0)) for sequence, id_ in enumerate(stored)]
+    for live, expected in ((slots, [0, 2]), (slots[:2], [0])):
+        monkeypatch.setattr(show, "live_slots", lambda _, live=live: live)
+        assert [slot.sequence for slot in slots_of(encode_id(b"7"), Mock())] == expected
