@@ -129,6 +129,17 @@ def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
     )
 
 
+def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
+    """Return why no worker with this file opens a lane of the address, as :func:`rules_fault` does for one that tried."""
+    found = _compared(recorded, "in the record of its lanes", own, "in this file")
+    if not found:
+        return None
+    return (
+        f"{address} has other rules in this file than its lanes: {found}. No worker with this file opens them. Use the file of the workers; "
+        f"or, to change the rule on purpose, stop all workers and run 'ringfence rings adopt {address}'"
+    )
+
+
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
     """Return why a worker must not open a lane that has recorded no rules yet, while another worker states other rules."""
     found = _compared(stated, f"at worker {worker}", own)
@@ -140,9 +151,9 @@ def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | 
     )
 
 
-def _compared(theirs: Rules, place: str, own: Rules) -> str:
+def _compared(theirs: Rules, place: str, own: Rules, own_place: str = OWN_FILE) -> str:
     """Return each rule that differs, with both values; empty = none."""
     return "; ".join(
-        f"{key} = {as_written(their)} {place} and {as_written(our)} {OWN_FILE}"
+        f"{key} = {as_written(their)} {place} and {as_written(our)} {own_place}"
         for key, their, our in differences(theirs, own)
     )

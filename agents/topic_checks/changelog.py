@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from agents.topic_checks import topics
@@ -20,15 +20,25 @@ TOLD_LIMIT_S: Final = 5.0
 """Limit for the first and last offsets of all changelogs: less than the caller has for the whole check."""
 
 
+Look = Callable[[AddressSettings, Meta], str | None]
+
+
+def no_look(_address: AddressSettings, _meta: Meta) -> None:
+    """Find nothing."""
+
+
 async def state_faults(
     cluster: Cluster,
     settings: Settings,
     addresses: Collection[AddressSettings],
     existing: Mapping[str, TopicDescription],
+    *,
+    look: Look = no_look,
 ) -> dict[str, list[str]]:
     """Return problems by address: another one's changelog, changed partition counts.
 
-    A partition without an answer adds no problem: its lane will find out, and the others must not wait for it.
+    A partition without an answer adds no problem: its lane will find out, and the others must not wait for it. ``look``: returns
+    one more problem, or None, of an address with the record of one of its lanes.
     """
     app_id = cluster.group_id
     changelogs = [wire_names.changelog_topic(app_id, address.name) for address in addresses]
@@ -45,10 +55,12 @@ async def state_faults(
     metas = await _newest_metas(
         cluster, {start: (starts[start], ends[start]) for start in starts.keys() & ends.keys()}
     )
-    return {
-        address.name: meta_faults(app_id, address, metas, existing, settings.transaction_targets(address))
-        for address in addresses
-    }
+    found = {}
+    for address in addresses:
+        faults = meta_faults(app_id, address, metas, existing, settings.transaction_targets(address))
+        more = [look(address, meta) for meta in _own(app_id, address, metas).values()]
+        found[address.name] = faults or list(dict.fromkeys(filter(None, more)))
+    return found
 
 
 async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
@@ -107,7 +119,7 @@ def meta_faults(
     ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
     """
     changelog_topic = wire_names.changelog_topic(app_id, address.name)
-    own = live({number: meta for (topic, number), meta in metas.items() if topic == changelog_topic})
+    own = _own(app_id, address, metas)
     for number, meta in own.items():
         try:
             require_own(meta, app_id, address.name, f"{changelog_topic}/{number}")
@@ -115,3 +127,8 @@ def meta_faults(
             return [str(error)]
     counts = {name: topic.partitions for name, topic in existing.items()}
     return topics.count_faults(address, counts, own.values(), targets)
+
+
+def _own(app_id: str, address: AddressSettings, metas: Mapping[tuple[str, int], Meta]) -> dict[int, Meta]:
+    changelog = wire_names.changelog_topic(app_id, address.name)
+    return live({number: meta for (topic, number), meta in metas.items() if topic == changelog})

@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -19,7 +20,8 @@ from aiokafka.errors import (
     for_code,
 )
 
-from agents.topic_checks.changelog import newest_meta, state_faults
+from agents.rules.lane_rules import file_fault, rules_of
+from agents.topic_checks.changelog import Look, newest_meta, no_look, state_faults
 from app.commands.topics import access_rights
 from app.commands.topics.removed_addresses import removed_addresses
 from app.commands.topics.required_topics import (
@@ -38,11 +40,12 @@ from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.access_errors import nobody, readable
 from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.broker_limits import MESSAGE_SIZE
-from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
+from tables.codec import Meta
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
@@ -130,7 +133,10 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
 
 
 async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
-    findings, denied = await examine(settings), await access_rights.missing_on_topics(settings)
+    findings, denied = (
+        await examine(settings, partial(_rules_fault, settings)),
+        await access_rights.missing_on_topics(settings),
+    )
     async with _connected(settings.kafka) as admin:
         limits = await broker_settings(admin, SETTINGS)
         brokers = len((await admin.describe_cluster())["brokers"])
@@ -141,8 +147,10 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
     return findings, denied
 
 
-async def examine(settings: Settings) -> Findings:
+async def examine(settings: Settings, look: Look = no_look) -> Findings:
     """Return faults, each with the fix, and notes on all topics of the configuration.
+
+    ``look``: as of :func:`state_faults`.
 
     Raises:
         BrokerUnavailableError: no broker answers.
@@ -154,8 +162,12 @@ async def examine(settings: Settings) -> Findings:
     # Rings are looked at only where topics are sound.
     sound = [address for address in settings.addresses if not findings.by_address[address.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
-        findings.by_address.update(await state_faults(cluster, settings, sound, described.topics))
+        findings.by_address.update(await state_faults(cluster, settings, sound, described.topics, look=look))
     return findings
+
+
+def _rules_fault(settings: Settings, address: AddressSettings, meta: Meta) -> str | None:
+    return file_fault(address.name, meta.rules, rules_of(address, settings.transaction_targets(address)))
 
 
 def _of_consumers(settings: Settings) -> list[str]:

@@ -10,6 +10,7 @@ from agents.rules.agreement import SETTLE_S, Agreement
 from agents.rules.lane_rules import (
     Limits,
     differences,
+    file_fault,
     limits_of,
     recorded_limits,
     rules_fault,
@@ -233,3 +234,16 @@ async def _rebalancing() -> list[Member]:
 def test_which_change_forgets(before: dict[str, Any], after: dict[str, Any], *, forgotten: bool) -> None:
     """A change forgets IDs only if an old ID may equal the new ID of another message."""
     assert forgets(before, after) is forgotten
+
+
+def test_file_with_other_rules() -> None:
+    """Before any worker starts with a file, the check names each rule that its lanes would refuse; a rule of one side only is none."""
+    recorded = {"duplicate_id_from": "header", "group_header": "", "a rule of later": 1}
+
+    assert file_fault("orders", recorded, {"duplicate_id_from": "header", "partitioner": "murmur2"}) is None
+    assert file_fault("orders", {}, {"duplicate_id_from": "key"}) is None
+    assert file_fault("orders", recorded, {"duplicate_id_from": ["header:a", "key"], "group_header": ""}) == (
+        'orders has other rules in this file than its lanes: duplicate_id_from = "header" in the record of its lanes and ["header:a", "key"] '
+        "in this file. No worker with this file opens them. Use the file of the workers; or, to change the rule on purpose, stop all workers and "
+        "run 'ringfence rings adopt orders'"
+    )
