@@ -224,7 +224,7 @@ class Emitter:
             self._accept_parts(item, unit, {address: new_batches(topic) for address, topic in topics.items()})
 
     def _diverted(self, outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
-        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``; conflicts have ``_RF_VERDICT`` besides."""
+        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``; conflicts alone have ``_RF_VERDICT``."""
         count = self._outputs.partitions[self._address.duplicates_topic]
         home = self._duplicates_home
         for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
@@ -234,7 +234,8 @@ class Emitter:
             ours = {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_ORIGINAL: item.original}
             if verdict is Verdict.CONFLICT:
                 ours[wire_names.HEADER_VERDICT] = wire_names.VERDICT_CONFLICT
-            headers = _with(record, ours)
+            # One that came along is of an address before this one in a chain, or of a producer.
+            headers = _with(record, ours, without=wire_names.HEADER_VERDICT)
             partition = self._spread % count if group is None else home[group]
             if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
                 batches.refuse(item, size)
@@ -292,7 +293,9 @@ def _few_places(count: int) -> Sequence[tuple[str, bytes]]:
     return [(wire_names.HEADER_PART, b"%d/%d" % (number, count)) for number in range(1, count + 1)]
 
 
-def _with(record: Record, ours: dict[str, bytes | None] | dict[str, bytes]) -> Headers:
-    headers: Headers = [header for header in record.headers if header[0] not in ours]
+def _with(
+    record: Record, ours: dict[str, bytes | None] | dict[str, bytes], without: str | None = None
+) -> Headers:
+    headers: Headers = [header for header in record.headers if header[0] not in ours and header[0] != without]
     headers.extend(ours.items())
     return headers

@@ -440,6 +440,18 @@ def test_diverted_replaces_forged_headers() -> None:
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None)]
 
 
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [(DUPLICATE, []), (Verdict.CONFLICT, [("_RF_VERDICT", b"CONFLICT")])]
+)
+def test_diverted_has_its_own_verdict(verdict: Verdict, expected: Headers) -> None:
+    """A verdict of the address before this one in a chain, or of a producer, does not make a duplicate a conflict."""
+    outcome = _outcome([Given(4, headers=[("_RF_VERDICT", b"CONFLICT")])], [verdict])
+
+    (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
+
+    assert written.headers == [("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None), *expected]
+
+
 def test_diverted_without_group_are_spread() -> None:
     """Diverted messages without group are spread over all partitions of the duplicates topic, even if the accepted topic has fewer."""
     emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
