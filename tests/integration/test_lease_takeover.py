@@ -294,6 +294,7 @@ async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatc
         bench.send(Sent(None, b"group"))
         await bench.until_next(running, 1)
         holder = running.consumer.partitions[0].writer
+        await holder.persisted()  # else the next holder handles it again
 
         assert holder.covers()
 

@@ -295,7 +295,7 @@ def worlds(draw: st.DrawFn) -> World:
         "id_cache_size": size,
         "duplicate_id_from": id_form,
         "on_conflict": "duplicate"
-        if id_form == "value"
+        if "value" in ([id_form] if isinstance(id_form, str) else id_form)
         else draw(st.sampled_from(["duplicate", "duplicate", "divert", "accept"])),
         "duplicate_id_missing": "quarantine" if draw(SELDOM) else "unchecked",
         **draw(
