@@ -65,7 +65,8 @@ def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
         wanted: Kind of the third address, regardless of the seed.
     """
     forwarding = rng.choice(FORWARDING)
-    kinds = [forwarding, *rng.sample([kind for kind in KINDS if kind not in {forwarding, *ON_REQUEST}], 2)]
+    others = [kind for kind in KINDS if kind not in {forwarding, wanted, *ON_REQUEST}]
+    kinds = [forwarding, *rng.sample(others, 2)]
     seeds = [rng.random() for _ in kinds]
     kinds[-1] = wanted or rng.choice(["transfers", kinds[-1]])
     *plain, last = ((kind, random.Random(seed)) for kind, seed in zip(kinds, seeds, strict=True))
