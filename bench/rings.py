@@ -23,8 +23,8 @@ from bench.job import Job, perform
 from bench.measure import REPORT, ROOT
 from bench.table import machine
 from bench.traffic import FLUSH_LIMIT_S, LOG_LEVEL, Plan, generate, publish
-from ringfence_kafka.protocol import wire_names
-from tables import codec, stored_ids
+from ringfence_kafka.protocol import stored_ids, wire_names
+from tables import codec
 from tables.codec import Meta, Origin
 
 APP_ID: Final = "bench-rings"

@@ -20,10 +20,10 @@ from ringfence_kafka.aiokafka_patches import lenient_records
 from ringfence_kafka.config.load import load
 from ringfence_kafka.process import gc_settings
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.stored_ids import encode_id
 from ringfence_kafka.readers.log_reader import LogReader
 from tables.change import TableOptions
 from tables.restore import ChangelogBounds
-from tables.stored_ids import encode_id
 from tables.table import LaneTable
 
 LOOKED_UP: Final = 100_000

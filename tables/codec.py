@@ -11,7 +11,7 @@ kind     key                                      value
 meta     ``00``                                   JSON, see :class:`Meta`
 ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
                                                   timestamp:i64 digest:u64 id (kind byte, bytes; see
-                                                  :mod:`tables.stored_ids`); version 1 has no digest
+                                                  :mod:`ringfence_kafka.protocol.stored_ids`); version 1 has no digest
 hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of offsets above it, as
                                                   :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
@@ -75,7 +75,7 @@ class Slot(NamedTuple):
     capacity: int
     sequence: int
     id: bytes
-    """Encoded by :func:`tables.stored_ids.encode_id`."""
+    """Encoded by :func:`ringfence_kafka.protocol.stored_ids.encode_id`."""
     origin: Origin
     digest: int = 0
     """Digest of the message's value, by :func:`ringfence_kafka.protocol.value_digest.slot_digest`; 0 = unknown."""

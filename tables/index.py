@@ -5,6 +5,7 @@ from typing import Final
 
 from tables.codec import Slot
 from tables.promise import leaving
+from tables.ring import Checked
 from tables.rocksdb.store import Store
 from tables.rocksdb.writes import Writes
 
@@ -42,14 +43,7 @@ class StoredIndex:
     def _times(self, sequences: Sequence[int]) -> list[int]:
         return [0 if slot is None else slot.origin.timestamp for slot in self._find(sequences)]
 
-    def add(
-        self,
-        first_sequence: int,
-        ids: Sequence[bytes],
-        times: Sequence[int],
-        low: int,
-        digests: Sequence[int] = (),
-    ) -> None:
+    def add(self, checked: Checked, low: int) -> None:
         """Nothing to do: :meth:`persist` has written it."""
 
     def persist(

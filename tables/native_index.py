@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import native
 from ringfence_kafka.concurrency.cooperative import Steps
-from tables.ring import STEP, ResidentIndex
+from tables.ring import STEP, Checked, ResidentIndex
 
 if TYPE_CHECKING:
     from native._core import Ids
@@ -61,20 +61,14 @@ class NativeIndex:
         """As :func:`tables.promise.leaving`; for rings with a promise."""
         return self.ids.leaving(low, gone, until, before)
 
-    def add(
-        self,
-        first_sequence: int,
-        ids: Sequence[bytes],
-        times: Sequence[int],
-        low: int,
-        digests: Sequence[int] = (),
-    ) -> None:
+    def add(self, checked: Checked, low: int) -> None:
         """Note new IDs and forget what lies below ``low``. The core's own digests are bytes already."""
+        first, ids, digests = checked.first_sequence, checked.new_ids, checked.new_digests
         packed = digests if isinstance(digests, bytes) else _packed(digests or [0] * len(ids))
         if self.ids.timed:
-            self.ids.note(first_sequence, list(ids), packed, low, list(times))
+            self.ids.note(first, ids, packed, low, checked.new_times)
         else:
-            self.ids.note(first_sequence, list(ids), packed, low)
+            self.ids.note(first, ids, packed, low)
 
     def emptying(self) -> Steps[None]:
         """Let go of all of it, when nobody uses it any more."""

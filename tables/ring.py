@@ -76,15 +76,8 @@ class Index(Protocol):
         """As :func:`tables.promise.leaving`."""
         ...
 
-    def add(
-        self,
-        first_sequence: int,
-        ids: Sequence[bytes],
-        times: Sequence[int],
-        low: int,
-        digests: Sequence[int] = (),
-    ) -> None:
-        """Note new IDs and forget what lies below ``low``; ``digests`` of their values, empty = of none."""
+    def add(self, checked: Checked, low: int) -> None:
+        """Note the new IDs of an outcome, and forget what lies below ``low``."""
         ...
 
 
@@ -144,19 +137,13 @@ class ResidentIndex:
             lambda some: [times[sequence % len(times)] for sequence in some], low, gone, until, before, STEP
         )
 
-    def add(
-        self,
-        first_sequence: int,
-        ids: Sequence[bytes],
-        times: Sequence[int],
-        low: int,
-        digests: Sequence[int] = (),
-    ) -> None:
+    def add(self, checked: Checked, low: int) -> None:
         """Note new IDs and forget what lies below ``low``. Digests are not kept: the slots have them."""
+        first_sequence, times = checked.first_sequence, checked.new_times
         sequences, order = self._sequences, self._order
-        for sequence, id_ in enumerate(ids, first_sequence):
+        for sequence, id_ in enumerate(checked.new_ids, first_sequence):
             sequences[id_] = sequence
-        order.extend(ids)
+        order.extend(checked.new_ids)
         if self._times:
             for sequence, time in enumerate(times, first_sequence):
                 self._times[sequence % len(self._times)] = time
@@ -336,6 +323,4 @@ class Ring:
         if self.promise is not None:
             self.floor, self.promise = self.aged(checked.new_times) if aged is None else aged
         self.head += len(checked.new_ids)
-        self.index.add(
-            checked.first_sequence, checked.new_ids, checked.new_times, self.low, checked.new_digests
-        )
+        self.index.add(checked, self.low)

@@ -4,23 +4,20 @@ A producer that gives one ID to two different messages loses the second one with
 of the value that it came with.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
-from tables.codec import Slot
+from agents.decision.originals import Originals
+from ringfence_kafka.protocol.stored_ids import variant_of
 from tables.ring import Checked, Ring, Verdict
-from tables.stored_ids import variant_of
-
-Find = Callable[[Sequence[int]], Sequence[Slot | None]]
-"""Returns the committed slots of some sequences."""
 
 
-def note_values(checked: Checked, digests: Sequence[int], find: Find) -> Checked:
+def note_values(checked: Checked, digests: Sequence[int], originals: Originals) -> Checked:
     """Return the outcome with the digests of the new IDs. Duplicates with another value than their original have the verdict CONFLICT.
 
     Args:
         checked: The outcome for some messages; its verdicts are changed.
         digests: One for each message; 0 = its value does not count.
-        find: Looks up originals.
+        originals: Those of the batch.
     """
     if checked.owners is not None:
         new = [digests[owner] for owner in checked.owners]
@@ -28,7 +25,7 @@ def note_values(checked: Checked, digests: Sequence[int], find: Find) -> Checked
         judged = zip(checked.verdicts, digests, strict=True)
         new = [digest for verdict, digest in judged if verdict is Verdict.ACCEPTED]
     first = checked.first_sequence
-    known = _stored_digests((each for each in checked.originals if each is not None and each < first), find)
+    known = originals.digests(each for each in checked.originals if each is not None and each < first)
     for number, (original, digest) in enumerate(zip(checked.originals, digests, strict=True)):
         if original is None or not digest:
             continue
@@ -38,14 +35,12 @@ def note_values(checked: Checked, digests: Sequence[int], find: Find) -> Checked
     return checked._replace(new_digests=new)
 
 
-def _stored_digests(sequences: Iterable[int], find: Find) -> dict[int, int]:
-    wanted = sorted(set(sequences))
-    slots = find(wanted) if wanted else ()
-    return {sequence: slot.digest if slot else 0 for sequence, slot in zip(wanted, slots, strict=True)}
-
-
 def check_with_values(
-    ring: Ring, units: Sequence[Sequence[bytes]], times: Sequence[int], digests: Sequence[int], find: Find
+    ring: Ring,
+    units: Sequence[Sequence[bytes]],
+    times: Sequence[int],
+    digests: Sequence[int],
+    originals: Originals,
 ) -> Checked:
     """Return verdicts where an ID with another value is another message. Changes nothing.
 
@@ -56,7 +51,7 @@ def check_with_values(
         units: The IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
         times: Their record timestamps, ms.
         digests: As for :func:`note_values`. The value of a message with several IDs does not count.
-        find: Looks up originals.
+        originals: Those of the batch.
     """
     if ring.capacity == 0:
         return ring.check_units(units, times)
@@ -68,7 +63,7 @@ def check_with_values(
         for id_, sequence in zip(asked, ring.index.lookup(asked), strict=True)
         if sequence is not None
     }
-    known = _stored_digests((latest[unit[0]] for unit in units if len(unit) == 1 and unit[0] in latest), find)
+    known = originals.digests(latest[unit[0]] for unit in units if len(unit) == 1 and unit[0] in latest)
     checked = Checked([], [], ring.head, [], [], owners := [], new_digests := [])
     conflicts = 0
     for number, (unit, variant, time, digest) in enumerate(zip(units, variants, times, digests, strict=True)):

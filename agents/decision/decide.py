@@ -13,6 +13,7 @@ from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import PARTS_MAX, Units
 from agents.decision.ids_and_groups import UNIDENTIFIED, IdReader, is_envelope
 from agents.decision.item import Fate, Item, Place
+from agents.decision.originals import Originals
 from agents.decision.partitioner import HomeLanes
 from agents.decision.verdicts import judge_hops, judge_ids
 from ringfence_kafka.config.settings import AddressSettings
@@ -91,10 +92,11 @@ class Path:
         judged = judge_hops(crossed, table)
         here = [item for item in items if item.fate is Fate.HERE]
         by_value = self._address.on_conflict == "accept"
-        checked = judge_ids(here, table, plain=not envelopes and not crossed, by_value=by_value)
+        originals = Originals(table.find)
+        checked = judge_ids(here, table, originals, plain=not envelopes and not crossed, by_value=by_value)
         fresh = _fresh(here, checked)
         if self._address.diverts or self._address.observes:
-            self._name_originals(here, fresh, checked, table)
+            self._name_originals(here, fresh, checked, originals)
         outcome = Outcome(checked, here, judged=judged, ends=ends)
         outcome.new_origins += _new_origins(fresh, checked.new_times, forwarded=forwarded)
         if len(here) < len(items):
@@ -197,27 +199,17 @@ class Path:
         return len(items)
 
     def _name_originals(
-        self, here: Sequence[Item], fresh: Sequence[Item], checked: Checked, table: LaneTable
+        self, here: Sequence[Item], fresh: Sequence[Item], checked: Checked, originals: Originals
     ) -> None:
         """Name the source of each duplicate's original: from the slots, or from earlier in this batch."""
         first = checked.first_sequence
         known = (sequence for sequence in checked.originals if sequence is not None and sequence < first)
-        sources = sources_of(known, table, self._address.input_topic)
+        sources = originals.sources(known, self._address.input_topic)
         for item, sequence in zip(here, checked.originals, strict=True):
             if sequence is not None:
                 item.name_original(
                     fresh[sequence - first].source if sequence >= first else sources.get(sequence)
                 )
-
-
-def sources_of(sequences: Iterable[int], table: LaneTable, topic: str) -> dict[int, bytes]:
-    """Return the source of each accepted ID, as far as its slot is there. ``topic``: the lane's input."""
-    wanted = sorted(set(sequences))
-    return {
-        sequence: wire_names.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
-        for sequence, slot in zip(wanted, table.find(wanted), strict=True)
-        if slot is not None
-    }
 
 
 def _ends(due: Sequence[DueRecords], decided: int) -> list[int]:

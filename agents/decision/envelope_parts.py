@@ -13,7 +13,7 @@ from agents.decision.fast_envelope import Headers
 from agents.decision.ids_and_groups import IdReader, last_header
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
-from tables.stored_ids import foreign_id, of_address
+from ringfence_kafka.protocol.stored_ids import foreign_id, of_address
 
 PARTS_MAX: Final = 20_000
 """Most parts of all envelopes in one Kafka transaction."""

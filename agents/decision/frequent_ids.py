@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from ringfence_kafka.protocol.stored_ids import display_id, display_parts
 from tables.ring import Verdict
-from tables.stored_ids import display_id, display_parts
 
 log: Final = logging.getLogger("ringfence.lane")
 

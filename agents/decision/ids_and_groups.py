@@ -7,7 +7,7 @@ from agents.batch.batch import RecordContent
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import CLOUDEVENTS_PREFIX, DuplicateIds
-from tables.stored_ids import ID_BYTES_MAX, digest_id, encode_id
+from ringfence_kafka.protocol.stored_ids import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
 Found = tuple[list[bytes | None], list[int], list[int]]

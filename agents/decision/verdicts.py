@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agents.decision.conflicts import check_with_values, note_values
 from agents.decision.item import Fate, Item
+from agents.decision.originals import Originals
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
@@ -21,12 +22,15 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
     return judged
 
 
-def judge_ids(items: Sequence[Item], table: LaneTable, *, plain: bool, by_value: bool = False) -> Checked:
+def judge_ids(
+    items: Sequence[Item], table: LaneTable, originals: Originals, *, plain: bool, by_value: bool = False
+) -> Checked:
     """Judge records that are at home here, in order.
 
     Args:
         items: The records.
         table: Asked, not changed.
+        originals: Those of the batch.
         plain: None of them is an envelope or came over a bridge.
         by_value: An ID with another value is another message.
     """
@@ -35,9 +39,9 @@ def judge_ids(items: Sequence[Item], table: LaneTable, *, plain: bool, by_value:
         0 if item.id is None or item.unit is not None else slot_digest(item.record.value) for item in items
     ]
     if by_value:
-        checked = check_with_values(table.ring, [item.ids() for item in items], times, digests, table.find)
+        checked = check_with_values(table.ring, [item.ids() for item in items], times, digests, originals)
     else:
-        checked = note_values(_check(items, times, table, plain=plain), digests, table.find)
+        checked = note_values(_check(items, times, table, plain=plain), digests, originals)
     for number, item in enumerate(items):
         if item.resent:
             checked.verdicts[number] = Verdict.DUPLICATE

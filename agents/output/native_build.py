@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, cast
 import native
 from agents.batch import native_records
 from agents.batch.batch import DueRecords
-from agents.decision.decide import Outcome, sources_of
+from agents.decision.decide import Outcome
+from agents.decision.originals import Originals
 from agents.output.build import Emitter
 from agents.output.native_batch import Filled, RawBatch
 from agents.output.topic_batches import Outputs
@@ -21,11 +22,11 @@ from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import STRUCTURED_HEADER, STRUCTURED_TYPE, parts_of
 from ringfence_kafka.protocol.lane_layout import LaneLayout
+from ringfence_kafka.protocol.stored_ids import digest_id
 from tables.change import Change
 from tables.codec import META_KEY, Chunk, FormatError, encode_meta
 from tables.ring import Checked, Verdict
 from tables.rocksdb.errors import DamagedStoreError
-from tables.stored_ids import digest_id
 from tables.table import LaneTable
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -120,7 +121,7 @@ class NativePath:
         try:
             found = core.plan(
                 those, spans, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now,
-                lambda sequences: sources_of(sequences, table, self._address.input_topic),
+                lambda sequences: Originals(table.find).sources(sequences, self._address.input_topic),
                 *promise,
             )  # fmt: skip
         except (DamagedStoreError, FormatError, PrerequisiteError):  # of RocksDB: Python meets and reports it

@@ -14,7 +14,7 @@ from agents.worker.lane_map import LaneMap, listed
 from agents.worker.read_errors import Unreadable
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
-from tables.stored_ids import display_id
+from ringfence_kafka.protocol.stored_ids import display_id
 
 log: Final = logging.getLogger("ringfence.worker")
 

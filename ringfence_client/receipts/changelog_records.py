@@ -1,12 +1,11 @@
 """The records of a lane's changelog that an outbox reads. Pure.
 
-It shares no code with :mod:`tables.codec`, which the client's distribution does not contain. A test holds both together.
+It reads them without :mod:`tables.codec`, which the client's distribution does not contain. A test holds both together.
 """
 
 import json
 import struct
 import sys
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Self
 
 from ringfence_kafka.errors import RingfenceError
@@ -17,10 +16,6 @@ _RING: Final = struct.Struct(">BQiqq")
 _DIGEST_SIZE: Final = 8
 _ID_AT: Final = {1: _RING.size, 2: _RING.size + _DIGEST_SIZE}
 """Position of the ID, by format; before it, format 2 has a digest of the value."""
-ID_BYTES_MAX: Final = 256
-_RAW: Final = b"\x00"
-_DIGEST: Final = b"\x01"
-_VARIANT: Final = b"\x03"
 
 
 class ChangelogFormatError(RingfenceError):
@@ -109,29 +104,9 @@ def digest_of(value: bytes) -> int:
     return int.from_bytes(value[_RING.size : _ID_AT[value[0]]], "big")
 
 
-def variant_of(stored: bytes, digest: int) -> bytes:
-    """Return the stored form of an ID that was accepted with a second value."""
-    return _VARIANT + digest.to_bytes(_DIGEST_SIZE, "big") + stored
-
-
-def without_value(stored: bytes) -> bytes:
-    """Return the stored form of an ID, whichever of its values it was accepted with."""
-    return stored[1 + _DIGEST_SIZE :] if stored[:1] == _VARIANT else stored
-
-
 def sequence_of(value: bytes) -> int:
     """Return the sequence of a ring record, by its value."""
     return int.from_bytes(value[1:9], "big")
-
-
-def stored_id(identity: bytes) -> bytes:
-    """Return the stored form of a duplicate ID."""
-    return _RAW + identity if len(identity) <= ID_BYTES_MAX else stored_digest(identity)
-
-
-def stored_digest(content: bytes) -> bytes:
-    """Return the stored form of an ID that is kept as a digest, as of a value that is its own ID."""
-    return _DIGEST + blake2b(content, digest_size=32).digest()
 
 
 def _unreadable(what: str) -> ChangelogFormatError:

@@ -14,8 +14,8 @@ from ringfence_client.receipts.changelog_records import (
     place_of,
     read_state,
     sequence_of,
-    without_value,
 )
+from ringfence_kafka.protocol.stored_ids import without_value
 
 SPARE_IDS: Final = 1_000
 """IDs that are kept beyond a ring: what left it after a message was judged, and before its original is looked up."""

@@ -4,11 +4,11 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ringfence_client.receipts.changelog_records import stored_digest, stored_id
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import DuplicateIds, Headers
 from ringfence_kafka.protocol.key_hash import key_hash
+from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
 Content = bytes | str
 """Bytes, or a text that stands for its UTF-8 bytes."""
@@ -95,9 +95,9 @@ class Composer:
     def _stored_id(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
         """Return the ID that a lane finds."""
         if self._address.duplicate_id_from == "value":
-            return stored_digest(value) if value else None
+            return digest_id(value) if value else None
         found = self._ids.read(headers, key, value)
-        return None if found is None else stored_id(found)
+        return None if found is None else encode_id(found)
 
 
 def _bytes(content: object) -> bytes:

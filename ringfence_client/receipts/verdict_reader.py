@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from ringfence_client.receipts.changelog_follower import ChangelogFollower
-from ringfence_client.receipts.changelog_records import LaneState, Place, digest_of, place_of, variant_of
+from ringfence_client.receipts.changelog_records import LaneState, Place, digest_of, place_of
 from ringfence_client.receipts.lane_memory import Awaited
 from ringfence_client.receipts.outgoing import Composer, OutgoingMessage
 from ringfence_client.receipts.output_search import OutputSearch
@@ -17,6 +17,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import lane_of
+from ringfence_kafka.protocol.stored_ids import variant_of
 from ringfence_kafka.protocol.value_digest import slot_digest
 from ringfence_kafka.readers.log_reader import LogReader
 

@@ -86,7 +86,7 @@ def test_ids_as_people_have_them(bootstrap: str, tmp_path: Path, native: str) ->
 
 
 def _judged(bootstrap: str, address: str) -> list[Any]:
-    """What the checker of the fault tests finds in one address."""
+    """Return the findings of the fault checker in one address."""
 
     def read(topic: str) -> list[Record]:
         return [

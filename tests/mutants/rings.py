@@ -58,7 +58,7 @@ MUTANTS: Final = (
             Patch(
                 _RING,
                 "        return Checked(verdicts, originals, self.head, new_ids, new_times)\n",
-                "        self.index.add(self.head, new_ids, new_times, self.low)\n"
+                "        self.index.add(Checked([], [], self.head, new_ids, new_times), self.low)\n"
                 "        return Checked(verdicts, originals, self.head, new_ids, new_times)\n",
             ),
         ),

@@ -6,7 +6,8 @@ from hashlib import blake2b
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tables import codec, stored_ids
+from ringfence_kafka.protocol import stored_ids
+from tables import codec
 from tables.codec import FormatError, Meta, Origin
 
 fixed = settings(derandomize=True, deadline=None, max_examples=200)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import native
 from tables.codec import Chunk, Origin, ring_key, ring_value
-from tables.ring import ResidentIndex
+from tables.ring import Checked, ResidentIndex
 from tests.support.records.stored_batches import parsed_changelog
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -46,7 +46,7 @@ def test_same_as_the_index_in_python(
             low = data.draw(st.integers(low, head))
         times = [data.draw(st.integers(-3, 9)) for _ in ids_of_batch] if timed else [0] * len(ids_of_batch)
         ids.note(first, ids_of_batch, bytes(8 * len(ids_of_batch)), low, times)
-        index.add(first, ids_of_batch, times, low)
+        index.add(Checked([], [], first, ids_of_batch, times), low)
         _same(ids, index, [data for some in batches for data in some])
         if timed:
             known = {id_: sequence for id_, sequence in index.known.items() if sequence >= head - capacity}
@@ -76,7 +76,7 @@ def test_many(capacity: int) -> None:
         first, head = head, head + len(new)
         low = max(low, head - capacity)
         ids.note(first, list(new), bytes(8 * len(new)), low)
-        index.add(first, list(new), [0] * len(new), low)
+        index.add(Checked([], [], first, list(new), [0] * len(new)), low)
         sizes.append(ids.size())
     _same(ids, index, [b"%036d" % index for index in range(4 * capacity)])
     # Some 44 bytes of an entry, some 12 of the table.
@@ -113,7 +113,7 @@ def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int
     records = parsed_changelog(list(zip(keys, values, strict=True)))
     ids, index = native.core.Ids(capacity, first), ResidentIndex(first)
     end, count, named, chunk = ids.gather(records, 0, 10**6, -1)
-    index.add(first, texts, [0] * len(texts), first + len(texts) - capacity)
+    index.add(Checked([], [], first, texts, [0] * len(texts)), first + len(texts) - capacity)
     assert (end, count, named) == (len(texts), len(texts), capacity)
     assert chunk == Chunk.of(capacity, values).encoded
     _same(ids, index, texts)

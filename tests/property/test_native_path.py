@@ -26,11 +26,11 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer.transactional import BatchForm, Outgoing
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.stored_ids import encode_id
 from tables.change import Change, TableOptions
 from tables.codec import Slot, decode_ring, next_key
 from tables.native_index import NativeIndex
-from tables.ring import Index, ResidentIndex, Ring, Verdict
-from tables.stored_ids import encode_id
+from tables.ring import Checked, Index, ResidentIndex, Ring, Verdict
 from tables.table import LaneTable
 from tests.support.records.stored_batches import Stored, stored
 
@@ -150,7 +150,8 @@ def _nexts(batches: Sequence[FetchedBatch], outcome: Outcome) -> dict[str, int]:
 
 def _filled(index: Index, low: int, floor: int) -> Index:
     """Return a lane with two IDs right below the floor: by the size of the ring alone they would be known."""
-    index.add(low, [encode_id(b"%d" % index) for index in range(1, 3)][:floor], [0, 0][:floor], low)
+    ids = [encode_id(b"%d" % number) for number in range(1, 3)][:floor]
+    index.add(Checked([], [], low, ids, [0, 0][:floor]), low)
     return index
 
 

@@ -31,8 +31,9 @@ from hypothesis.stateful import (
 
 import native
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.readers.log_reader import LogReader, Take
-from tables import codec, stored_ids
+from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Chunk, Origin
 from tables.native_index import empty_index

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from tables import stored_ids
+from ringfence_kafka.protocol import stored_ids
 from tables.change import Change
 from tables.codec import Origin
 from tables.ring import Ring, Verdict

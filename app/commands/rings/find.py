@@ -17,8 +17,8 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.duplicate_id import composed
-from tables import stored_ids
 from tables.codec import Slot
 from tables.restore import Restore
 
@@ -125,8 +125,8 @@ def _require_digests(forms: Sequence[str], identifier: Sequence[str]) -> None:
         digest = text.startswith("digest:") if len(forms) == 1 else len(_parse_part(text)) == _DIGEST_BYTES
         if form == "value" and not digest:
             raise IdFormatError(
-                f"{text!r} is no digest, and a value is in an ID of this address as its digest: write "
-                "digest:HEX, where HEX is what 'b2sum -l 256' prints of the value"
+                f"{text!r} is not a digest, and an ID of this address has the digest of the value: write "
+                "digest:HEX with the output of 'b2sum -l 256' for the value"
             )
 
 

@@ -20,11 +20,11 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError, RingfenceError
 from ringfence_kafka.escaping import moment
 from ringfence_kafka.process.step_progress import reading
-from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol import stored_ids, wire_names
 from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted, first_of
-from tables import codec, stored_ids
+from tables import codec
 from tables.codec import Meta, Slot
 from tables.promise import coverage
 from tables.restore import Restore, require_own

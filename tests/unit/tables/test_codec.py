@@ -3,7 +3,8 @@ from hashlib import blake2b
 
 import pytest
 
-from tables import codec, stored_ids
+from ringfence_kafka.protocol import stored_ids
+from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 
 META = Meta(

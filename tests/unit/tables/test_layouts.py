@@ -10,8 +10,9 @@ from ringfence_client.handlers.retries import Failures
 from ringfence_client.progress import progress_record
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.hop import Source
-from tables import codec, stored_ids
+from tables import codec
 from tables.codec import FormatError, Meta, Origin, Route
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

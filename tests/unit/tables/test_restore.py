@@ -10,8 +10,9 @@ import pytest
 import native
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.readers.log_reader import LogReader
-from tables import codec, stored_ids
+from tables import codec
 from tables.change import Restored, TableOptions
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex

@@ -319,9 +319,9 @@ def test_rebuild_forgets_in_order() -> None:
     """A rebuilt index forgets by sequence, and keeps an ID whose older sequence goes."""
     index = rebuild([(13, b"c", 0), (12, b"a", 0), (10, b"a", 0), (11, b"b", 0)], 10, 14)
 
-    index.add(14, [b"d"], [0], 11)
+    index.add(Checked([], [], 14, [b"d"], [0]), 11)
     assert _known(index, "abcd") == {"a": 12, "b": 11, "c": 13, "d": 14}
-    index.add(15, [b"e"], [0], 13)
+    index.add(Checked([], [], 15, [b"e"], [0]), 13)
     assert _known(index, "abcde") == {"c": 13, "d": 14, "e": 15}
 
 
@@ -329,11 +329,11 @@ def test_rebuild_with_missing_sequences() -> None:
     """Sequences that nobody knows any more are gaps: what follows them is forgotten at its own time."""
     index = rebuild([(12, b"c", 0), (15, b"f", 0)], 10, 17)
 
-    index.add(17, [b"h"], [0], 12)
+    index.add(Checked([], [], 17, [b"h"], [0]), 12)
     assert _known(index, "cfh") == {"c": 12, "f": 15, "h": 17}
-    index.add(18, [], [], 13)
+    index.add(Checked([], [], 18, [], []), 13)
     assert _known(index, "cfh") == {"f": 15, "h": 17}
-    index.add(18, [], [], 17)
+    index.add(Checked([], [], 18, [], []), 17)
     assert _known(index, "cfh") == {"h": 17}
 
 
@@ -351,11 +351,11 @@ def test_index_may_forget_more_than_it_has() -> None:
     """An index whose low position passes its end, as after a clearing, continues from there."""
     index = rebuild([(3, b"a", 0)], 3, 4)
 
-    index.add(4, [], [], 9)
-    index.add(9, [b"b", b"c"], [0, 0], 9)
+    index.add(Checked([], [], 4, [], []), 9)
+    index.add(Checked([], [], 9, [b"b", b"c"], [0, 0]), 9)
     assert _known(index, "abc") == {"b": 9, "c": 10}
 
-    index.add(11, [], [], 10)
+    index.add(Checked([], [], 11, [], []), 10)
     assert _known(index, "abc") == {"c": 10}
 
 

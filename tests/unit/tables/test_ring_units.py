@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from ringfence_kafka.protocol.stored_ids import encode_id
 from tables.ring import Checked, Ring, Verdict
-from tables.stored_ids import encode_id
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.readers.log_reader import LogReader
-from tables import codec, stored_ids
+from tables import codec
 from tables.change import Change, Restored, TableOptions
 from tables.codec import Origin, Route
 from tables.hops import Arrival, HopMemory

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.decision.conflicts import check_with_values, note_values
+from agents.decision.originals import Originals
+from ringfence_kafka.protocol.stored_ids import display_id, encode_id, variant_of
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.codec import Origin, Slot
 from tables.ring import Checked, Ring, Verdict
-from tables.stored_ids import display_id, encode_id, variant_of
 
 ACCEPTED, DUPLICATE, UNCHECKED, CONFLICT = Verdict
 
@@ -32,9 +33,9 @@ class Lane:
         digests = [slot_digest(value) for _, value in messages]
         if self._by_value:
             units = [[] if id_ is None else [id_] for id_ in ids]
-            checked = check_with_values(self.ring, units, [0] * len(ids), digests, self.find)
+            checked = check_with_values(self.ring, units, [0] * len(ids), digests, Originals(self.find))
         else:
-            checked = note_values(self.ring.check(ids), digests, self.find)
+            checked = note_values(self.ring.check(ids), digests, Originals(self.find))
         self.apply(checked)
         return checked
 

@@ -15,8 +15,8 @@ from agents.decision.partitioner import Partitioner
 from agents.output.build import Emitter
 from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.protocol.stored_ids import encode_id, foreign_id
 from tables.ring import Verdict
-from tables.stored_ids import encode_id, foreign_id
 from tables.table import LaneTable
 from tests.unit.agents.decision.test_decide import Given, Table, homes, offsets
 

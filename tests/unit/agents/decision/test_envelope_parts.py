@@ -9,7 +9,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from agents.decision.envelope import MalformedEnvelopeError
 from agents.decision.envelope_parts import Units
 from ringfence_kafka.config.load import validate
-from tables.stored_ids import digest_id, encode_id, foreign_id, of_address
+from ringfence_kafka.protocol.stored_ids import digest_id, encode_id, foreign_id, of_address
 from tests.unit.agents.decision.test_decide import Given
 from tests.unit.agents.decision.test_decide_envelopes import AT_HOME, SETTINGS, Lane, emitted, envelope, part
 

@@ -17,8 +17,8 @@ from agents.decision.item import Item
 from agents.lane.outcome_counts import OutcomeCounts
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.duplicate_id import composed
+from ringfence_kafka.protocol.stored_ids import encode_id
 from tables.ring import Checked, Verdict
-from tables.stored_ids import encode_id
 from tests.support.records.stored_batches import Stored, stored
 
 CONSTANT = encode_id(b"constant")

@@ -6,7 +6,7 @@ import pytest
 
 from agents.decision.ids_and_groups import IdReader, duplicate_ids, last_header
 from ringfence_kafka.config.load import validate
-from tables.stored_ids import digest_id, encode_id
+from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
 NAMES = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
 Headers = list[tuple[str, bytes | None]]

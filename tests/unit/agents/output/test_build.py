@@ -22,7 +22,8 @@ from agents.output.topic_batches import Outputs, TooLargeError
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import Outgoing
-from tables import codec, stored_ids
+from ringfence_kafka.protocol import stored_ids
+from tables import codec
 from tables.change import Change, TableOptions
 from tables.codec import Meta, Origin
 from tables.ring import Checked, Verdict

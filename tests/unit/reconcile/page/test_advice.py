@@ -111,7 +111,7 @@ def test_overrun_above_its_limit(enough: int, span_ms: int, said: str) -> None:
 
 
 def test_broken_promises_are_told() -> None:
-    """The report names IDs that left too early since the last run, and where to look; a count that begins again is one of its own."""
+    """The report names IDs that left too early since the last run, and where to look. A count that begins again counts from zero."""
     address = validate(
         {"addresses": [{"name": "orders", "id_min_age": "1h", "id_cache_size_max": 30_000}]}
     ).addresses[0]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ringfence_kafka.errors import PrerequisiteError
-from tables import codec, stored_ids
+from ringfence_kafka.protocol import stored_ids
+from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
 from tables.rocksdb.options import BUFFERS_BYTES_MAX, shared

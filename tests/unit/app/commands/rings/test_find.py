@@ -10,8 +10,7 @@ from app.commands.rings.find import IdFormatError, find, parse_id, slots_of
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol.duplicate_id import composed
-from tables.codec import Origin, Slot
-from tables.stored_ids import (
+from ringfence_kafka.protocol.stored_ids import (
     digest_id,
     display_id,
     display_parts,
@@ -21,6 +20,7 @@ from tables.stored_ids import (
     variant_of,
     without_value,
 )
+from tables.codec import Origin, Slot
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_value_instead_of_its_digest(forms: Any, identifier: list[str]) -> None:
     """No ring has a value itself: to say that it is not known would mislead."""
     settings = validate({"addresses": [{"name": "orders", "duplicate_id_from": forms}]})
     with pytest.raises(
-        IdFormatError, match="is no digest, and a value is in an ID of this address as its digest"
+        IdFormatError, match="is not a digest, and an ID of this address has the digest of the value"
     ):
         find(settings, "orders", identifier, as_json=False)
 

@@ -31,9 +31,10 @@ from app.commands.rings.show import live_slots
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.producer.transactional import FencedError, empty_batch
+from ringfence_kafka.protocol import stored_ids
 from ringfence_kafka.protocol.hop import Source
 from ringfence_kafka.protocol.lane_layout import LaneLayout
-from tables import codec, stored_ids
+from tables import codec
 from tables.codec import Meta, Origin, Route, next_key
 from tables.hops import HopMemory
 from tables.promise import Promise

@@ -30,7 +30,7 @@ def test_modes(
 
 
 def test_diverted_before() -> None:
-    """An address that diverts and that observed at times drops copies of hops, so not all that is missing is lost."""
+    """An address that diverts, and observed at times, drops copies of hops. Missing messages may be such copies."""
     counts = {"accepted": 3, "observed": 2, "marked": 1, "dropped": 0}
     found = Judgement(counts={"a": counts, "b": {**counts, "marked": 0}}, lanes={"a": {}, "b": {}})
 
