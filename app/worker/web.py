@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from aiohttp import web
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
-from app.commands.status.page import HEADERS
 from app.worker.parts import WorkerParts
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.http.server import probe_routes
+from ringfence_kafka.page import HEADERS
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]

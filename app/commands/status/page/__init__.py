@@ -3,9 +3,7 @@
 Its Content-Security-Policy allows its own style and script alone. The script only renews the page every few seconds. Jinja escapes all data.
 """
 
-import base64
 import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
@@ -15,9 +13,8 @@ from jinja2 import Environment, StrictUndefined, Template
 from app.commands.status import formatting, model
 from app.commands.status.model import Finding, Status
 from ringfence_kafka.escaping import shortened
+from ringfence_kafka.page import SCRIPT, STYLE
 
-_STYLE: Final = (files(__name__) / "status.css").read_text("utf-8")
-_SCRIPT: Final = (files(__name__) / "status.js").read_text("utf-8")
 _ENVIRONMENT: Final = Environment(
     autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
@@ -39,21 +36,6 @@ def _template() -> Template:
     return _ENVIRONMENT.from_string((files(__name__) / "status.html").read_text("utf-8"))
 
 
-def _hashed(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src {_hashed(_STYLE)}; script-src {_hashed(_SCRIPT)}; connect-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-
-
 def render(
     status: Status | None, found: Sequence[Finding], worker: str, own: Mapping[str, Any], fault: str = ""
 ) -> str:
@@ -68,5 +50,5 @@ def render(
     """
     return _template().render(
         status=status, found=found, standing=sum(finding.stands for finding in found), worker=worker, own=own, fault=fault,
-        style=_STYLE, script=_SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
+        style=STYLE, script=SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from app.commands.status.model import Status
 from app.worker.page import StatusPage
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.page import HEADERS
 from tests.support.pages.chromium import Tab, tab
 from tests.support.standing import STATUS, with_lanes, with_share
 
@@ -49,7 +50,7 @@ def test_names_are_escaped() -> None:
 def test_nothing_from_outside() -> None:
     """The page refers only to its own pages, and its policy forbids others."""
     assert re.findall(r"(?:src|href)=\"(?!#|/|http://w1:6066/)[^\"]*", _html(STATUS)) == []
-    assert page.HEADERS["Content-Security-Policy"].startswith("default-src 'none'")
+    assert HEADERS["Content-Security-Policy"].startswith("default-src 'none'")
 
 
 def test_broker_away() -> None:
@@ -96,7 +97,7 @@ async def _served(shown: list[str]) -> AsyncIterator[str]:
     async def answer(_: web.Request) -> web.Response:
         if not shown:
             raise web.HTTPServiceUnavailable
-        return web.Response(text=shown[0], content_type="text/html", headers=page.HEADERS)
+        return web.Response(text=shown[0], content_type="text/html", headers=HEADERS)
 
     application = web.Application()
     application.add_routes([web.get("/", answer)])
