@@ -42,7 +42,7 @@ def making_ring(
         return Ring(capacity, index=known, max_age_ms=max_age_ms, promise=promise)
     if promise is not None:
         promise = resumed(promise, meta)
-    floor = floor_of(meta, capacity, persistent=persistent)
+    floor = floor_of(meta, capacity, persistent=persistent, promised=promised)
     ring = Ring(capacity, meta.head, floor, index, max_age_ms, promise)
     if index is not None:
         return ring
@@ -63,11 +63,14 @@ def resumed(promise: Promise, meta: Meta) -> Promise:
     return promise if before is None else promise._replace(newest_ms=before.newest_ms, broken=before.broken)
 
 
-def floor_of(meta: Meta, capacity: int, *, persistent: bool) -> int:
-    """Return the floor of a ring that opens with this capacity: sequences below it are dead."""
+def floor_of(meta: Meta, capacity: int, *, persistent: bool, promised: bool) -> int:
+    """Return the floor of a ring that opens with this capacity: sequences below it are dead.
+
+    A smaller ring with a promise keeps its floor. Its oldest ID then lies above the floor, which shows that younger IDs had to leave.
+    """
     if not (persistent and meta.persistent):
         return meta.head
-    if capacity != meta.capacity:
+    if capacity > meta.capacity or (capacity < meta.capacity and not promised):
         return max(meta.floor, meta.head - min(capacity, meta.capacity))
     return meta.floor
 

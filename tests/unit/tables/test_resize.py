@@ -7,6 +7,7 @@ import native
 from tables import resize
 from tables.codec import Meta, Origin, Slot, ring_key, ring_value
 from tables.native_index import NativeIndex
+from tables.promise import Promise, coverage
 from tables.resize import collect_garbage, older_capacities
 from tables.restore import Restore
 from tables.ring import ResidentIndex, Ring, Verdict
@@ -88,6 +89,22 @@ def test_growing_holds_more() -> None:
 
     ring.apply(ring.check([b"35"]))
     assert _known(ring) == list(range(16, 36))
+
+
+@pytest.mark.parametrize(("capacity", "holds"), [(10, True), (9, False), (4, False)])
+def test_shrinking_breaks_a_promise(capacity: int, holds: bool) -> None:
+    """A smaller ring that lets go of younger IDs says so before it knows a new one, and they stay evicted when it grows again."""
+    meta = _meta(floor=15)._replace(promise=Promise(2, 1_000, newest_ms=250))
+    ring = make_ring(capacity, _restored(meta, range(15, 25)), promise=Promise(2, 1_000))
+
+    assert ring.promise is not None
+    oldest_ms = ring.low * 10
+    assert coverage(ring.promise, ring.capacity, ring.head, ring.floor, oldest_ms).holds is holds
+    assert _known(ring) == list(range(25 - capacity, 25))
+
+    smaller = meta._replace(capacity=capacity, floor=ring.floor)
+    grown = make_ring(30, _restored(smaller, range(15, 25)), promise=Promise(2, 1_000))
+    assert _known(grown) == list(range(25 - capacity, 25))
 
 
 def test_shrunk_and_grown_again() -> None:
