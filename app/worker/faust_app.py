@@ -99,6 +99,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             parts.orphan_lanes.look,
         ):
             self.add_future(repeat(look, TOPICS_EVERY_S))
+        self.add_future(parts.history.run())
         self.add_future(self._log_progress())
 
     async def _log_progress(self) -> None:

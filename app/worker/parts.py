@@ -11,6 +11,7 @@ from agents.worker.lanes import Lanes
 from app.commands.topics import access_rights
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
+from app.worker.figures import figures
 from app.worker.membership import static_membership
 from app.worker.membership.group import GroupMembership
 from app.worker.membership.orphan_lanes import OrphanLanes
@@ -22,6 +23,7 @@ from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.http.server import ProcessMetrics
+from ringfence_kafka.page.history import History
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -41,6 +43,7 @@ class WorkerParts:
     orphan_lanes: OrphanLanes
     broker_watch: BrokerWatch
     metrics: ProcessMetrics
+    history: History
     page: StatusPage
 
 
@@ -95,5 +98,6 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         orphan_lanes=OrphanLanes(cluster, topics, lanes.note_unassigned, rejoin),
         broker_watch=broker_watch,
         metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval)),
+        history=History(lambda: figures(settings.app.instance_name, lanes, buffers)),
         page=StatusPage(settings),
     )

@@ -7,7 +7,7 @@ from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from app.worker.parts import WorkerParts
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
-from ringfence_kafka.http.server import probe_routes
+from ringfence_kafka.http.server import history_route, probe_routes
 from ringfence_kafka.page import HEADERS
 
 
@@ -34,6 +34,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
             [
                 web.get("/", answer_page),
                 web.get("/status", answer_status),
+                history_route(parts.history),
                 *probe_routes(lambda: _health(parts), parts.metrics),
             ]
         )

@@ -1,8 +1,8 @@
-"""``GET /metrics`` of a consumer, for Prometheus. Read when asked: counting costs nothing meanwhile."""
+"""``GET /metrics`` of a consumer for Prometheus, and the figures of its charts. Read when asked: counting costs nothing meanwhile."""
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -17,6 +17,7 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 from ringfence_kafka.http.server import ProcessMetrics
+from ringfence_kafka.page.history import Subject, rss
 
 _LABELS: Final = ("consumer_group", "address")
 _OUTCOMES: Final = ("finished", "failed", "released")
@@ -118,6 +119,21 @@ class _Collector(Collector):
         for number, records in self._measuring.lags.items():
             lag.add_metric([*self._own, str(number)], math.nan if records is None else records)
         yield from (*families, states)
+
+
+def figures(consumer: GroupConsumer) -> Mapping[Subject, Mapping[str, float | None]]:
+    """Return what the page's charts show of a consumer."""
+    counts = consumer.dispatcher.counts
+    return {
+        ("consumers", consumer.group, consumer.address.name): {
+            "handled": counts["finished"],
+            "failed": counts["failed"],
+            "running": consumer.dispatcher.running,
+            "oldest": max(map(_head_age, consumer.partitions.values()), default=0.0),
+            "rss": rss(),
+            "buffered": consumer.memory.buffered,
+        }
+    }
 
 
 def _head_age(held: HeldPartition) -> float:

@@ -18,12 +18,14 @@ from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.web import group_lookup
 from ringfence_client.web.lag_monitor import LagMonitor
-from ringfence_client.web.metrics import ConsumerMetrics
+from ringfence_client.web.metrics import ConsumerMetrics, figures
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
+from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.errors import named
 from ringfence_kafka.http.auth import OPEN, HttpAuth
-from ringfence_kafka.http.server import probe_routes, serving_routes
+from ringfence_kafka.http.server import history_route, probe_routes, serving_routes
+from ringfence_kafka.page.history import History
 from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogStalledError
 
@@ -45,7 +47,9 @@ async def serving(
     """Answer on a socket that listens."""
     measuring = LagMonitor(consumer)
     pages = Pages(consumer, measuring.watch)
+    history = History(lambda: figures(consumer))
     routes = [
+        history_route(history),
         *probe_routes(pages.health, ConsumerMetrics(consumer, measuring)),
         web.get("/groups", pages.groups),
         web.post("/groups/purge", _answering(pages.purge)),
@@ -55,7 +59,11 @@ async def serving(
         web.post("/letters/drop", _answering(pages.drop)),
     ]
     async with serving_routes(routes, listener, guard), measuring:
-        yield
+        sampling = asyncio.create_task(history.run())
+        try:
+            yield
+        finally:
+            await cancelled(sampling)
 
 
 class _RefusedRequestError(Exception):

@@ -1,5 +1,6 @@
 """The web server of workers, consumers and bridges: probe routes, metrics, and the address that others know."""
 
+import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCol
 from prometheus_client.registry import Collector
 
 from ringfence_kafka.http.auth import OPEN, HttpAuth
+from ringfence_kafka.page.history import SPANS, History
 
 Health = Callable[[], Mapping[str, Any]]
 """Returns the report of ``/health``; its key ``ready`` decides the status."""
@@ -47,6 +49,19 @@ def probe_routes(health: Health, metrics: ProcessMetrics) -> list[web.RouteDef]:
         web.get("/health", answer_health),
         web.get("/metrics", answer_metrics),
     ]
+
+
+def history_route(history: History) -> web.RouteDef:
+    """``/history?span=hour&of=address&of=orders``: figures of one subject or, without ``of``, of all."""
+
+    async def answer(request: web.Request) -> web.Response:
+        span = request.query.get("span", next(iter(SPANS)))
+        if span not in SPANS:
+            return web.json_response({"error": f"span: one of {', '.join(SPANS)}"}, status=400)
+        document = history.document(span, request.query.getall("of", ()))
+        return web.Response(text=json.dumps(document, separators=(",", ":")), content_type="application/json")
+
+    return web.get("/history", answer)
 
 
 @asynccontextmanager
