@@ -89,5 +89,5 @@ def said(error: BaseException) -> str:
 
 
 def unforeseen(error: Exception) -> str:
-    """The line below the trace of an error that nobody has foreseen."""
+    """Return the line below the trace of an error that nobody has foreseen."""
     return f"internal error, please report it with what stands above: {type(error).__name__}: {error}"

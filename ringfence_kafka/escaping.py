@@ -9,7 +9,7 @@ _TAIL: Final = 80
 
 
 def moment(timestamp_ms: int) -> str:
-    """A record's time to the millisecond, in UTC; of one that has none a dash, and of one beyond the calendar, as microseconds are, its number."""
+    """Return a record's time to the millisecond, in UTC; of one that has none a dash, and of one beyond the calendar, as microseconds are, its number."""
     if timestamp_ms == -1:
         return "-"
     try:

@@ -45,7 +45,7 @@ class Connection:
         await self.admin.close()
 
     async def ping(self) -> None:
-        """Returns when a broker answers."""
+        """Return when a broker answers."""
         await internals.ask(self.admin, MetadataRequest([], allow_auto_topic_creation=False))
 
     async def denied(self) -> BrokerUnavailableError | None:

@@ -63,7 +63,7 @@ class OffsetReader:
         return await self._ask(TopicPartition(topic, partition), _STABLE)
 
     async def stable_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The same of many, in one question."""
+        """Return the stable ends of several partitions, in one question."""
         ends = await asyncio.gather(*(self.stable_end(*partition) for partition in partitions))
         return dict(zip(partitions, ends, strict=True))
 

@@ -21,7 +21,7 @@ _ASK_AGAIN_S: Final = 0.05
 async def partition_counts(
     admin: AIOKafkaAdminClient, topics: Collection[str]
 ) -> tuple[dict[str, int], list[str]]:
-    """Counts asked for now, and the topics that this user may not see. One that does not exist is in neither."""
+    """Ask for partition counts, and for topics that this user may not see. A missing topic is in neither."""
     # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
     request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
     response = await internals.ask(admin, request)

@@ -102,7 +102,7 @@ class TopicDescription:
         return setting in (self.config or {})
 
     def number(self, setting: str, default: int) -> int:
-        """A setting; the default where the cluster does not know it."""
+        """Return a setting; the default where the cluster does not know it."""
         return int((self.config or {}).get(setting, default))
 
 
@@ -128,7 +128,7 @@ def untold(topic: str) -> str:
 
 
 def alter(topic: str, setting: str, value: object) -> str:
-    """The command that sets it."""
+    """Return the command that changes a setting."""
     return f"kafka-configs.sh --bootstrap-server … --alter --topic {topic} --add-config {setting}={value}"
 
 
@@ -138,7 +138,7 @@ def lacking(kind: str, name: str, rights: Iterable[str]) -> str:
 
 
 def span(ms: float) -> str:
-    """A length of time as a person says it."""
+    """Return a length of time as a person says it."""
     if ms == math.inf:
         return "ever"
     for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):

@@ -39,7 +39,7 @@ class CompressedBatch(BatchBuilder):  # type: ignore[misc]
 
 
 def plain(batch: bytearray) -> bytearray:
-    """The same records as they were before they were compressed."""
+    """Return the records as they were before they were compressed."""
     (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
     found = batch[:BATCH_HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[BATCH_HEADER_BYTES:]))
     struct.pack_into(">i", found, LENGTH_AT, len(found) - LOG_OVERHEAD)
@@ -49,7 +49,7 @@ def plain(batch: bytearray) -> bytearray:
 
 
 def builder_of(producer: AIOKafkaProducer) -> Any:
-    """An empty record batch of a producer's own size and codec (one larger record fits alone)."""
+    """Return an empty record batch of a producer's own size and codec (one larger record fits alone)."""
     batch = producer.create_batch()
     if producer._message_accumulator._compression_type:
         batch.__class__ = CompressedBatch

@@ -151,7 +151,7 @@ def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
 
 
 def drop_all_fetched(consumer: Any) -> None:
-    """The same of all that a consumer that was stopped has fetched, if it ever was started."""
+    """Drop all that a stopped consumer has fetched, if it ever was started."""
     if consumer._fetcher is not None:
         drop_fetched(consumer, list(consumer._fetcher._records))
 

@@ -85,7 +85,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
         return bytes(self._fetched.data)
 
     def __next__(self) -> Any:
-        """The next record.
+        """Return the next record.
 
         Raises:
             CorruptRecordException: the record batch that comes next cannot be read at all. All before it is read.

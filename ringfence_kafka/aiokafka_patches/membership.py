@@ -122,7 +122,7 @@ class Membership:
 
 
 def generation(consumer: Any) -> int:
-    """The group generation that a consumer believes to be in."""
+    """Return the group generation that a consumer believes to be in."""
     return int(consumer._coordinator.generation)
 
 
@@ -163,7 +163,7 @@ def keep_asking(consumer: Any) -> None:
 
 
 def take_error(consumer: Any) -> None:
-    """A consumer that met an error of its group waits with everything until somebody has taken it, and then goes on.
+    """Take the group's error from a consumer, which waits with everything until then.
 
     Raises:
         KafkaError: that error.

@@ -96,7 +96,7 @@ def refuse_sends(producer: Any) -> None:
 
 
 async def end_sender(producer: Any, limit_s: float) -> None:
-    """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
+    """End the task that a cut-short ``stop()`` of aiokafka leaves behind, and that would try for ever."""
     task: asyncio.Task[None] | None = producer._sender.sender_task
     if task is None:
         return

@@ -144,11 +144,11 @@ class ClientShare:
         return str(self._client._client_id)
 
     async def bootstrap(self) -> None:
-        """Called by a producer that starts."""
+        """Connect; each producer that starts calls it."""
         await self._while_open(self._client.reach())
 
     async def close(self) -> None:
-        """Called by a producer that stops. May be repeated."""
+        """Do without one more producer; each that stops calls it, perhaps more than once."""
         if self._open:
             self._open = False
             self._client.shares -= 1
@@ -156,7 +156,7 @@ class ClientShare:
                 scope.reschedule(0)
 
     def get_random_node(self) -> int | None:
-        """A broker."""
+        """Return a broker."""
         node: int | None = self._client.get_random_node()
         return node
 
@@ -173,11 +173,11 @@ class ClientShare:
     async def send(
         self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
     ) -> Any:
-        """A request and its answer."""
+        """Return a request and its answer."""
         return await self._while_open(self._client.send(node_id, request, group=group))
 
     async def coordinator_lookup(self, kind: int, key: str) -> int:
-        """The broker that coordinates a transactional ID or a group."""
+        """Return the broker that coordinates a transactional ID or a group."""
         return await self._while_open(self._client.coordinator_lookup(kind, key))
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:

@@ -20,7 +20,7 @@ def refused(server: str, reason: str) -> BrokerUnavailableError:
 
 
 def password(kafka: KafkaSettings) -> str:
-    """The login failed."""
+    """Explain that the login failed."""
     if kafka.uses_tokens:
         return (
             f"it refuses the token ({kafka.sasl_mechanism}) of {kafka.sasl_oauth_callback or kafka.sasl_oauth_token_url}: see that its "
@@ -33,7 +33,7 @@ def password(kafka: KafkaSettings) -> str:
 
 
 def mechanism(kafka: KafkaSettings) -> str:
-    """The listener knows no such login."""
+    """Explain that the listener knows no such login."""
     return (
         f"it does not take kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: "
         "set one that this listener has enabled"
@@ -61,7 +61,7 @@ def authority(kafka: KafkaSettings, why: str, code: int = 0) -> str:
 
 
 def certificate(kafka: KafkaSettings, alert: str) -> str:
-    """The broker does not trust ours, or misses it; ``alert`` as TLS names it."""
+    """Explain that the broker does not trust our certificate, or misses it; ``alert`` as TLS names it."""
     if fault := certificate_validity.fault(kafka.ssl_certfile):
         return f"it refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}, which {fault} ({alert}): have it renewed"
     refusal = (
@@ -88,7 +88,7 @@ def readable(kafka: KafkaSettings) -> list[str]:
 
 
 def no_login(kafka: KafkaSettings) -> str:
-    """The listener takes no login at all."""
+    """Explain that the listener takes no login at all."""
     return (
         f"it takes no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for another listener; set "
         f"{'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or name the port of the other"
@@ -96,7 +96,7 @@ def no_login(kafka: KafkaSettings) -> str:
 
 
 def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
-    """The connection ended before anything was said; ``tls``: whether that port speaks TLS, None = not known."""
+    """Explain a connection that ended at once; ``tls``: whether that port speaks TLS, None = not known."""
     if tls is not False and certificate_validity.fault(kafka.ssl_certfile):
         return certificate(kafka, "it closes the connection")
     now = f"kafka.security_protocol = {kafka.security_protocol!r}"

@@ -36,7 +36,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """OAuth tokens for one aiokafka client."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        """Raises as :func:`ringfence_kafka.auth.oauth.source_of` does."""
+        """Raise as :func:`ringfence_kafka.auth.oauth.source_of` does."""
         self._source = source_of(kafka)
 
     async def token(self) -> str:
@@ -75,7 +75,7 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """The same for producers."""
+    """Return the options of producers."""
     return client_options(kafka) | client_properties.for_aiokafka(kafka, client_properties.PRODUCERS)
 
 
@@ -136,7 +136,7 @@ def _closed(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, outermost first."""
+    """Yield the error and what led to it, outermost first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

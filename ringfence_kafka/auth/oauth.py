@@ -38,7 +38,7 @@ class TokenSource:
     """A token is kept until most of its life is over. Its methods may be called in any thread."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        """Loads the function.
+        """Load the function.
 
         Raises:
             ConfigurationError: there is none of that name, or its module does not load.
@@ -123,7 +123,7 @@ async def _awaited(found: Any) -> Any:
 
 
 def _loaded(text: str) -> Callable[[], Any]:
-    """The function that ``pkg.module:function`` names; the current folder comes first."""
+    """Return the function that ``pkg.module:function`` names; the current folder comes first."""
     module, _, path = text.partition(":")
     here = str(Path.cwd())
     if sys.path[:1] != [here]:

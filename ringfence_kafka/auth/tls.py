@@ -17,7 +17,7 @@ _UNHEARD.propagate = False
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Verifies the brokers' certificates and host names; presents the client's where one is configured.
+    """Verify the brokers' certificates and host names; present the client's certificate where one is configured.
 
     Raises:
         ConfigurationError: a file does not hold what it should.

@@ -27,7 +27,7 @@ class RequestCoalescer(Generic[Q, A]):
         self._stopped = False
 
     async def ask(self, question: Q) -> A:
-        """The answer, asked for now.
+        """Return the answer, asked for now.
 
         Raises:
             StoppedError: :meth:`stop` came before it.

@@ -208,7 +208,7 @@ class ConnectionSettings(Section):
         return self.target or (ADDRESS if self.load_balancing == "all" else f"{ADDRESS}.shared")
 
     def target_address(self, address: str) -> str:
-        """The address at the members that one of here goes to."""
+        """Return the address at the members that one of here goes to."""
         return self.target_template.replace(ADDRESS, address)
 
     def bridge_name(self, member: str, address: str) -> str:
@@ -216,7 +216,7 @@ class ConnectionSettings(Section):
         return f"{self.name}.{self.this}.{member}.{address}"
 
     def member(self, name: str) -> MemberSettings:
-        """The member of that name, which there is."""
+        """Return the member of that name, which there is."""
         return next(member for member in self.members if member.name == name)
 
     @property

@@ -89,21 +89,21 @@ class KafkaSettings(Section):
         return "-".join(filter(None, (self._application or "ringfence", self._instance)))
 
     def client_id_of(self, instance: str) -> str:
-        """The same of one that has a name of its own."""
+        """Return the client ID of an instance."""
         return self.named(self._application, instance).client_id
 
     def instance_of(self, client_id: str) -> str:
-        """The name of its own that a client of this application has."""
+        """Return the instance in a client ID of this application."""
         return client_id.removeprefix(f"{self._application or 'ringfence'}-")
 
     def named(self, application: str, instance: str) -> Self:
-        """The same, for clients of this application and instance."""
+        """Return a copy for clients of this application and instance."""
         made = self.model_copy()
         made.name_clients(application, instance)
         return made
 
     def name_clients(self, application: str, instance: str) -> None:
-        """Called once, by the settings that it belongs to."""
+        """Set the names of clients; the settings that it belongs to call it once."""
         self._application, self._instance = application, instance
 
     @property
@@ -128,7 +128,7 @@ class KafkaSettings(Section):
         return self
 
     def sasl_password(self) -> str:
-        """The password, read when it is needed and kept nowhere."""
+        """Return the password, read when it is needed and kept nowhere."""
         if self.sasl_password_env:
             return os.environ[self.sasl_password_env]
         return self._secrets()["sasl_password"]
@@ -139,7 +139,7 @@ class KafkaSettings(Section):
         return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
 
     def oauth_client_secret(self) -> str:
-        """The same of an identity provider."""
+        """Return the secret for the identity provider, read when it is needed and kept nowhere."""
         name = self.sasl_oauth_client_secret_env
         return os.environ[name] if name else self._secrets()["sasl_oauth_client_secret"]
 
@@ -153,7 +153,7 @@ class KafkaSettings(Section):
         )
 
     def ssl_key_password(self) -> str | None:
-        """The password of an encrypted key; None = there is none."""
+        """Return the password of an encrypted key; None = there is none."""
         if self.ssl_key_password_env:
             return os.environ[self.ssl_key_password_env]
         return self._secrets().get("ssl_key_password")
@@ -168,7 +168,7 @@ class KafkaSettings(Section):
 
 
 def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterator[str]:
-    """The faults; ``secrets`` are those of a file, by the key that they stand for."""
+    """Yield the faults; ``secrets`` are those of a file, by the key that they stand for."""
     keys = ("security_protocol", "sasl_mechanism", *_LOGIN, *_OAUTH, *_FILES, "ssl_key_password_env")
     given: dict[str, str] = {key: value for key in keys if (value := getattr(access, key))}
     protocol = f"security_protocol = {given['security_protocol']!r}"
@@ -243,5 +243,5 @@ def _shown(key: str, given: Mapping[str, str]) -> str:
 
 
 def variable(name: str) -> str:
-    """The name of a variable for an error, unless it looks like a secret that somebody put in its place."""
+    """Return the name of a variable for an error, unless it looks like a secret that somebody put in its place."""
     return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"

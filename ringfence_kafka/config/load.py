@@ -132,7 +132,7 @@ def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
 
 
 def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
-    """Settings count the addresses without the patterns; a person counts them with."""
+    """Count the address as a person does, patterns included; settings count without them."""
     match error["loc"]:
         case ("addresses", int(number), *rest):
             return {**error, "loc": ("addresses", literal[number], *rest)}
@@ -226,7 +226,7 @@ def _toml_value(raw: str) -> Any:
 
 
 def _place(location: tuple[int | str, ...], data: Mapping[str, Any]) -> str:
-    """The key as a person finds it in the file: an address or a bridge by its name, not by its number."""
+    """Return the key as a person finds it in the file: an address or a bridge by its name, not by its number."""
     parts: list[str] = []
     there: Any = data
     for part in location:
@@ -275,7 +275,7 @@ def _unknown(location: tuple[int | str, ...]) -> str:
 
 
 def _without_secrets(name: str, value: Any) -> Any:
-    """The value as an error may show it."""
+    """Return the value as an error may show it."""
     if isinstance(value, dict):
         return {key: _without_secrets(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):

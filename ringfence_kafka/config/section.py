@@ -22,7 +22,7 @@ class Section(BaseModel):
 
 
 def listed(field: str, *others: str) -> Any:
-    """A validator of fields that are tuples here and lists in the file."""
+    """Return a validator of fields that are tuples here and lists in the file."""
     return field_validator(field, *others, mode="before")(_as_tuple)
 
 
@@ -31,7 +31,7 @@ def _as_tuple(value: object) -> object:
 
 
 def require_consumer_group(name: str) -> str:
-    """The name, if a consumer group may be called so.
+    """Return the name, if a consumer group may be called so.
 
     Kafka takes nearly everything but an empty name. This refuses other mistakes too, such as a variable that is not set, and names
     that do not fit into one line of a log.

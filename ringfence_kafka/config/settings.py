@@ -241,12 +241,12 @@ class Settings(Section):
         return self
 
     def with_web_port(self, port: int) -> Self:
-        """The same with another port, which names the instance where nothing else does."""
+        """Return a copy with another port, which names the instance where nothing else does."""
         app = self.app.model_copy(update={"web_port": port})
         return self.model_copy(update={"app": app, "kafka": self.kafka.named(app.id, app.instance_name)})
 
     def target(self, name: str) -> AddressSettings:
-        """An address of another cluster: as the one of that name is configured here, else by patterns and defaults."""
+        """Return an address of another cluster: as the one of that name is configured here, else by patterns and defaults."""
         found = self.address(name)
         if found is not None:
             return found
@@ -263,7 +263,7 @@ class Settings(Section):
         return found if "id_cache_size" in matched else None
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
-        """The other addresses that parts of its transactions may go to."""
+        """Return the other addresses that parts of its transactions may go to."""
         return tuple(
             address_settings
             for address_settings in self.addresses
@@ -271,11 +271,11 @@ class Settings(Section):
         )
 
     def address(self, name: str) -> AddressSettings | None:
-        """The address of that name, or None."""
+        """Return the address of that name, or None."""
         return next((address for address in self.addresses if address.name == name), None)
 
     def configured(self, name: str) -> AddressSettings:
-        """The address of that name.
+        """Return the address of that name.
 
         Raises:
             ConfigurationError: there is none; the known ones are listed.

@@ -78,7 +78,7 @@ OPEN: Final = HttpAuth()
 
 
 def http_auth(app: AppSettings) -> HttpAuth:
-    """The settings of ``[app]``. A certificate that is not valid now is logged.
+    """Return the settings of ``[app]``. A certificate that is not valid now is logged.
 
     Raises:
         ConfigurationError: the certificate or the key cannot be used.
@@ -106,7 +106,7 @@ def http_auth(app: AppSettings) -> HttpAuth:
 
 
 def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
-    """A client session for such a server. Raises as :func:`http_auth` does."""
+    """Return a client session for such a server. Raises as :func:`http_auth` does."""
     headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
     try:
         context = ssl.create_default_context(cafile=app.web_tls_cafile or None)

@@ -39,7 +39,7 @@ _STYLE: Final = (
 
 
 def sign(token: str, ends_s: int) -> str:
-    """The cookie of a session that ends then."""
+    """Return the cookie of a session that ends then."""
     text = str(ends_s)
     return f"{text}.{hmac.digest(token.encode(), b'ringfence session ' + text.encode(), 'sha256').hex()}"
 
@@ -56,7 +56,7 @@ def is_signed(token: str, cookie: str, now_s: float) -> bool:
 
 
 def local_path(path: str) -> str:
-    """The path, if it is one of this server, else ``/``."""
+    """Return the path, if it is one of this server, else ``/``."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
 
 
@@ -77,7 +77,7 @@ class Login:
         return cookie is not None and is_signed(self._token, cookie, time.time())
 
     def form(self, path: str, fault: str = "") -> web.Response:
-        """The form; after it the browser goes on to ``path``."""
+        """Return the form; after it the browser goes on to ``path``."""
         note = f"<p role=alert>{escape(fault)}</p>" if fault else ""
         target = f"{PATH}?to={quote(local_path(path), safe='/')}"
         return _page(
@@ -131,7 +131,7 @@ class Login:
 
 
 async def _token(request: web.Request) -> str:
-    """The token in a form; empty if the form is malformed or has none."""
+    """Return the token in a form; empty if the form is malformed or has none."""
     try:
         given = (await request.post()).get("token")
     except (LookupError, ValueError):  # a charset that Python does not know, or bytes that are not in it

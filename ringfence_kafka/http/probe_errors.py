@@ -30,7 +30,7 @@ class ProbeError:
 async def get(
     session: aiohttp.ClientSession, app: AppSettings, url: str
 ) -> dict[str, Any] | ProbeError | None:
-    """The document at a URL; None = nobody answers, or with something else.
+    """Return the document at a URL; None = nobody answers, or with something else.
 
     ``session``: of :func:`ringfence_kafka.http.auth.session`, with these settings.
     """
@@ -47,7 +47,7 @@ async def get(
 
 
 def token(app: AppSettings) -> ProbeError:
-    """The error of a server that asks for another token."""
+    """Return the error of a server that asks for another token."""
     if app.web_token_env:
         what = f"it refuses the token in {app.web_token_env} (app.web_token_env)"
         return ProbeError(what, f"set {app.web_token_env} here to what it has there")
@@ -58,7 +58,7 @@ def token(app: AppSettings) -> ProbeError:
 
 
 def fault(app: AppSettings, error: BaseException) -> ProbeError | None:
-    """The TLS error of a failed connection, if it is one."""
+    """Return the TLS error of a failed connection, if it is one."""
     cause = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error

@@ -56,7 +56,7 @@ def fault(
 
 
 def port(host: str) -> int | None:
-    """The port in a ``Host``; None if it has none, or is malformed."""
+    """Return the port in a ``Host``; None if it has none, or is malformed."""
     try:
         return urlsplit(f"//{host}").port
     except ValueError:

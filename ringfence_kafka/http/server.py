@@ -27,7 +27,7 @@ class ProcessMetrics(CollectorRegistry):
             self.register(collector)
 
     def text(self) -> bytes:
-        """The exposition."""
+        """Return the exposition."""
         return generate_latest(self)
 
 
@@ -81,6 +81,6 @@ async def serving_routes(
 
 
 def advertised(host: str, port: int, *, name: str = "", auth: HttpAuth = OPEN) -> str:
-    """The URL of a server that listens here; ``name``: of this machine, where others know it by another one."""
+    """Return the URL of a server that listens here; ``name``: of this machine, where others know it by another one."""
     own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
     return f"{auth.scheme}://{f'[{own}]' if ':' in own else own}:{port}"

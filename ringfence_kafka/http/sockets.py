@@ -10,7 +10,7 @@ _NOT_OURS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def server_socket(host: str, port: int) -> socket.socket:
-    """A listening socket, over IPv4 or IPv6: a name that means both gets IPv4, and ``::`` both.
+    """Return a listening socket, over IPv4 or IPv6: a name that means both gets IPv4, and ``::`` both.
 
     Raises:
         PrerequisiteError: this machine has no such address.
@@ -32,7 +32,7 @@ def server_socket(host: str, port: int) -> socket.socket:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket for ``--web-port``; without a number, on any free port.
+    """Return a listening socket for ``--web-port``; without a number, on any free port.
 
     Raises:
         PrerequisiteError: the port is not free, or this machine has no such address.

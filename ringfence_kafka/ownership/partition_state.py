@@ -83,15 +83,15 @@ class PartitionState(Generic[AssignmentT]):
         self.right, self.attempts, self.rests_until, self._ended = right, 0, -math.inf, False
 
     def revoked(self) -> None:
-        """A rebalance has begun, or we no longer are a member: nothing more is begun until the group has decided."""
+        """Begin nothing more until the group has decided: a rebalance has begun, or we are not a member any more."""
         self.right = None
 
     def ended(self) -> None:
-        """It went to somebody else, or the process ends."""
+        """Note that it went to somebody else, or that the process ends."""
         self.right, self._ended = None, True
 
     def confirmed(self, right: AssignmentT) -> None:
-        """Opened, or regained, under this right; it may be gone by now."""
+        """Note that it was opened or resumed under this assignment, which may be gone by now."""
         self._held_by = right
 
     def succeeded(self) -> None:

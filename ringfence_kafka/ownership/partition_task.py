@@ -47,12 +47,12 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         """Let what runs end."""
 
     async def _close(self, opened: Opened) -> None:
-        """The last word, and the end of what is open."""
+        """Write what is left, and end what is open."""
         await self._drop(opened)
 
     @abstractmethod
     async def _drop(self, opened: Opened) -> None:
-        """The end of what is open, without a word."""
+        """End what is open, and write nothing."""
 
     @abstractmethod
     def _failed(self, error: BaseException) -> None:

@@ -98,7 +98,7 @@ def config_option(verb: Verb) -> Verb:
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
-    """The settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
+    """Return the settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
     given = click.get_current_context().meta.get(_CONNECTION, {})
     settings = load(config, connection=Connection(**given), optional=optional)
     if settings.kafka.properties:
@@ -171,7 +171,7 @@ def _write_anything() -> None:
 
 
 def _lost_output(error: OSError) -> int:
-    """The exit code after standard output failed: 1 if its reader left, as click has it."""
+    """Return the exit code after standard output failed: 1 if its reader left, as click has it."""
     # The interpreter flushes once more at its end: that must not fail again, with a trace.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:
@@ -185,7 +185,7 @@ def _lost_output(error: OSError) -> int:
 
 
 def _cluster_error(error: Exception) -> str | None:
-    """The text for an error of a Kafka client: the cluster went away, or refused. None for other errors and wrong use of a client."""
+    """Return the text for an error of a Kafka client: the cluster went away, or refused. None for other errors and wrong use of a client."""
     ours, theirs = sys.modules.get("aiokafka.errors"), sys.modules.get("confluent_kafka")
     if ours is not None and isinstance(error, ours.IllegalStateError):
         return None
@@ -202,13 +202,13 @@ def _cluster_error(error: Exception) -> str | None:
 
 
 def settings_if_any(config: Path) -> Settings:
-    """The settings of a file that is named or exists, else the defaults, for verbs that need no addresses."""
+    """Return the settings of a file that is named or exists, else the defaults, for verbs that need no addresses."""
     named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
     return settings_of(config, optional=not named)
 
 
 def settings_with_addresses(config: Path) -> Settings:
-    """The settings of a file, for verbs that work on addresses.
+    """Return the settings of a file, for verbs that work on addresses.
 
     Raises:
         ConfigurationError: it cannot be used, or has no address.

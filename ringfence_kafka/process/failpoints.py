@@ -52,7 +52,7 @@ def any_installed() -> bool:
 
 
 async def reach(point: str, lane: str) -> None:
-    """Called by the code at each point. Without actions it costs a truth test."""
+    """Run the actions of a point in the code. Without actions it costs a truth test."""
     if not _actions:
         return
     action = _actions.get((point, lane)) or _actions.get((point, "*"))

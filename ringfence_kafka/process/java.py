@@ -22,7 +22,7 @@ _VERSION: Final = re.compile(r'^\S+ version "(?:1\.)?(?P<feature>\d+)[^"]*"', re
 
 
 def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_only: bool = False) -> Path:
-    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
+    """Return the ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
 
     Args:
         environ: The environment.
@@ -56,7 +56,7 @@ def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_onl
 
 
 def feature_version(text: str) -> int | None:
-    """The feature number in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_392"; None without one."""
+    """Return the feature number in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_392"; None without one."""
     match = _VERSION.search(text)
     return int(match["feature"]) if match else None
 

@@ -63,17 +63,17 @@ class TextFormatter(logging.Formatter):
     """One line an event, with quoted names and reasons escaped; a trace keeps its lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and the lines of a trace."""
+        """Return the line, and the lines of a trace."""
         line, trace = super().format(record), getattr(record, TRACE, None)
         return line if trace is None else f"{line}\n{printable(trace, keep=_LINES)}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
-        """The line."""
+        """Return the line."""
         of_others = not record.name.startswith("ringfence")
         return printable(super().formatMessage(record), keep="\n\t" if of_others else "")
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
-        """The trace, which ends with what the exception says."""
+        """Return the trace, which ends with what the exception says."""
         return printable(super().formatException(ei), keep="\n\t")
 
 

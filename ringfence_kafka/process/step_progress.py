@@ -126,7 +126,7 @@ def watched() -> bool:
 
 @contextlib.contextmanager
 def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> Iterator[Steps]:
-    """The steps of a command: lines on standard error, or nothing on a terminal. See :class:`Steps` for the arguments.
+    """Yield the steps of a command: lines on standard error, or nothing on a terminal. See :class:`Steps` for the arguments.
 
     The step that an exception ends has no line: the error says what happened.
     """
@@ -159,7 +159,7 @@ def reading(what: str, *, brief_s: float = BRIEF_S) -> Iterator[Steps]:
 
 
 def _print(line: str) -> None:
-    """A closed standard error does not stop the command."""
+    """Print a line. A closed standard error does not stop the command."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()

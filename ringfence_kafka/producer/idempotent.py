@@ -64,7 +64,7 @@ class IdempotentProducer:
         return len(producer_internals.partitions_of(self._producer, topic) or ())
 
     def builder(self) -> Builder:
-        """An empty record batch (one larger record fits alone)."""
+        """Return an empty record batch (one larger record fits alone)."""
         return builder_of(self._producer)
 
     async def send(self, topic: str, partition: int, builder: Builder) -> None:

@@ -38,7 +38,7 @@ class MarkerDelay:
         return self._gap_s
 
     def wrote(self, seconds: float, since_s: float) -> None:
-        """The first write of a transaction took so long, and began so long after the end of the one before."""
+        """Note the seconds of a transaction's first write, and since the end of the one before."""
         self._quick_s = min(seconds, self._quick_s * SLOWER)
         if seconds >= max(REFUSED_S, self._quick_s + REFUSED_MORE_S):
             # Not to ``since_s``, whatever that is: one write may be slow for many reasons.

@@ -30,7 +30,7 @@ class TransactionV1:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, producer: AIOKafkaProducer, lane: str) -> None:
-        """``producer`` is initialised; ``lane`` is whose it is, for fail points."""
+        """Use an initialised ``producer``; ``lane`` is whose it is, for fail points."""
         self._producer = producer
         self._lane = lane
         self._unanswered = False
@@ -41,7 +41,7 @@ class TransactionV1:
         self._unanswered = True
 
     async def begin(self) -> None:
-        """The next one.
+        """Begin the next transaction.
 
         Raises:
             KafkaConnectionError: what was asked of the last one may arrive once more, in this one: a new epoch is needed.

@@ -57,7 +57,7 @@ class TransactionV2:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, producer: AIOKafkaProducer, transactional_id: str, lane: str) -> None:
-        """``producer`` is initialised, and writes nothing itself; ``lane`` is whose it is, for fail points."""
+        """Use an initialised ``producer``, which writes nothing itself; ``lane`` is whose it is, for fail points."""
         self._producer = producer
         self._id = transactional_id
         self._lane = lane
@@ -255,7 +255,7 @@ class TransactionV2:
     # -- asking --------------------------------------------------------------------------------------------
 
     async def _ask(self, node: int, question: Question, connection: ConnectionGroup) -> Any:
-        """The answer; None = there is none, and it is to be asked again."""
+        """Return the answer; None = there is none, and it is to be asked again."""
         try:
             answer = await self._producer.client.send(node, question, group=connection)
         except (IncompatibleBrokerVersion, ProducerClosed):

@@ -65,7 +65,7 @@ def api_versions(name: str, version: str) -> Question:
 
 
 def produce(transactional_id: str, timeout_ms: int, batches: Mapping[Place, bytes]) -> Question:
-    """Writes a record batch to each partition. The answer: error code and base offset, by partition."""
+    """Write a record batch to each partition. The answer: error code and base offset, by partition."""
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for (topic, partition), data in batches.items():
         topics.setdefault(topic, []).append((partition, data))
@@ -111,7 +111,7 @@ def commit_offsets(
 
 
 def end(transactional_id: str, producer: Producer, *, commit: bool) -> Question:
-    """Ends the transaction. The answer: :class:`Ended`."""
+    """End the transaction. The answer: :class:`Ended`."""
     body = (
         flexible_requests.text(transactional_id)
         + _PRODUCER.pack(*producer)

@@ -141,7 +141,7 @@ class TransactionalProducer:
         return contextlib.nullcontext() if self._turns is None else self._turns
 
     def builder(self) -> Builder:
-        """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
+        """Return an empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
         return builder_of(self._producer)
 
     def form(self) -> BatchForm:
@@ -255,5 +255,5 @@ class TransactionalProducer:
 
 
 def empty_batch() -> Builder:
-    """A record batch of no producer's, to see how large it becomes."""
+    """Return a record batch of no producer's, to see how large it becomes."""
     return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=1)

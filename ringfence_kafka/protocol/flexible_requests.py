@@ -25,7 +25,7 @@ class _Header(NamedTuple):
     correlation_id: int
 
     def encode(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return self.data
 
 
@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
     read: "Callable[[Reader], Any]"
 
     def decode(self, buffer: BytesIO) -> Any:
-        """The answer."""
+        """Return the answer."""
         return self.read(Reader(buffer.getbuffer(), buffer.tell()))
 
 
@@ -72,7 +72,7 @@ class Question:
         return _Header(head + INT16.pack(len(name)) + name + NO_TAGS, correlation_id)
 
     def encode(self) -> bytes:
-        """The body."""
+        """Return the body."""
         return self._body
 
     def parse_response_header(self, buffer: BytesIO) -> _Header:
@@ -101,7 +101,7 @@ class Reader:
         return found
 
     def number(self) -> int:
-        """A varint."""
+        """Return a varint."""
         found: int = self._data[self.at]
         self.at += 1
         if found > 0x7F:
@@ -115,7 +115,7 @@ class Reader:
         return found
 
     def text(self) -> str:
-        """A compact string; empty where it is null."""
+        """Return a compact string; empty where it is null."""
         return self.take(max(0, self.number() - 1)).decode()
 
     def array(self) -> range:
@@ -136,7 +136,7 @@ def length(count: int) -> bytes:
 
 
 def text(value: str | None) -> bytes:
-    """A string."""
+    """Return a string."""
     if value is None:
         return b"\0"
     data = value.encode()

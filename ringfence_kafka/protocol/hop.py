@@ -37,22 +37,22 @@ class Hop(NamedTuple):
 
 
 def as_printed(topic_id: str) -> str:
-    """A topic's ID as Kafka's tools print it, from librdkafka's text of it, which has ``/`` and ``+``."""
+    """Return a topic's ID as Kafka's tools print it, from librdkafka's text of it, which has ``/`` and ``+``."""
     return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
 
 
 def encode(hop: Hop) -> bytes:
-    """The value of :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`."""
+    """Return the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`."""
     return encode_at(encode_source(hop.source), hop.offset)
 
 
 def encode_at(source: bytes, offset: int) -> bytes:
-    """The same, of a source that :func:`encode_source` wrote: once for many offsets."""
+    """Encode a hop of a source that :func:`encode_source` wrote: once for many offsets."""
     return b"%b/%d" % (source, offset)
 
 
 def decode(value: bytes | None) -> Hop | None:
-    """What stands there; None = nothing that a bridge writes."""
+    """Decode a hop; None = nothing that a bridge writes."""
     if value is None:
         return None
     place, _, number = value.rpartition(b"/")
@@ -68,7 +68,7 @@ def encode_source(source: Source) -> bytes:
 
 
 def decode_source(value: bytes) -> Source | None:
-    """What :func:`encode_source` wrote; None = nothing of the kind."""
+    """Decode a source of :func:`encode_source`; None = nothing of the kind."""
     return None if len(value) > _SOURCE_BYTES_MAX else _decode_source(value)
 
 
@@ -83,7 +83,7 @@ def _decode_source(value: bytes) -> Source | None:
 
 
 def decode_offset(value: bytes | None) -> int | None:
-    """The value of :data:`ringfence_kafka.protocol.wire_names.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
+    """Return the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
     return None if value is None or len(value) > _DIGITS_MAX else _decode_offset(value)
 
 

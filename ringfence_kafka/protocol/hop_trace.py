@@ -15,12 +15,12 @@ TOPICS_MAX: Final = 16
 
 
 def topic(topic_id: str) -> bytes:
-    """The entry of a topic."""
+    """Return the entry of a topic."""
     return TOPIC_MARK + topic_id.encode()
 
 
 def reached(member: bytes) -> bytes:
-    """The entry of a member that gets it from one that it has passed."""
+    """Return the entry of a member that gets it from one that it has passed."""
     return REACHED_MARK + member
 
 
@@ -35,7 +35,7 @@ def members(found: Sequence[bytes]) -> list[bytes]:
 
 
 def with_topic(found: Sequence[bytes], own: bytes) -> bytes:
-    """The header once it has passed this topic, too."""
+    """Return the header once it has passed this topic, too."""
     kept = [*found, own]
     while sum(data[:1] == TOPIC_MARK for data in kept) > TOPICS_MAX:
         kept.remove(next(data for data in kept if data[:1] == TOPIC_MARK))

@@ -35,7 +35,7 @@ Run = tuple[int, int]
 
 
 def encode(next_offset: int, runs: Sequence[Run]) -> bytes:
-    """Runs in bytes.
+    """Encode runs.
 
     Raises:
         ValueError: as :func:`check`.
@@ -67,7 +67,7 @@ def decode(next_offset: int, data: bytes) -> list[Run]:
 
 
 def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
-    """The same for single offsets, in rising order, none below ``next_offset``; many of them are written in no more than a millisecond.
+    """Encode single offsets, in rising order, none below ``next_offset``; many of them take no more than a millisecond.
 
     Raises:
         ValueError: as :func:`check`.
@@ -85,7 +85,7 @@ def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
 
 
 def of_offsets(offsets: Iterable[int]) -> list[Run]:
-    """The fewest runs of these, which are in rising order."""
+    """Return the fewest runs of these, which are in rising order."""
     found: list[Run] = []
     start = stop = -1
     for offset in offsets:

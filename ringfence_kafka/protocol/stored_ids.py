@@ -18,7 +18,7 @@ _VARIANT: Final = b"\x03"
 
 
 def encode_id(value: bytes) -> bytes:
-    """The stored form of a duplicate ID.
+    """Return the stored form of a duplicate ID.
 
     IDs are compared as bytes. Over 256 bytes the BLAKE2b-256 digest stands for the ID; the kind byte keeps
     an ID apart that happens to equal another one's digest.
@@ -34,7 +34,7 @@ def digest_id(value: bytes) -> bytes:
 
 
 def foreign_id(address: str, encoded_id: bytes) -> bytes:
-    """The stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
+    """Return the stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
 
     Kept apart from the lane's own: ``7`` of payments is never ``7`` of transfers. A name has 200 characters at most.
     """
@@ -61,7 +61,7 @@ def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
 
 
 def stored_digest(digest: bytes) -> bytes:
-    """The stored form of an ID of which only the digest is known.
+    """Return the stored form of an ID of which only the digest is known.
 
     Raises:
         ValueError: not 32 bytes.

@@ -105,7 +105,7 @@ class CompactedTopic:
         return await self._asked[partition].ask(key)
 
     def resize(self, partitions: int) -> None:
-        """The topic has so many partitions now."""
+        """Note how many partitions the topic has now."""
         if partitions != self._partitions:
             self._partitions = partitions
             if (reader := self._reader) is not None:
@@ -199,7 +199,7 @@ class CompactedTopic:
             return self._reader
 
     def _end_retired(self, reader: "_Reader") -> None:
-        """The last user of one that failed ends it; the next question begins with another one."""
+        """End a failed reader with its last user; the next question begins with another one."""
         if reader.retired and not reader.users:
             task = asyncio.create_task(reader.stop())
             self._ending.add(task)
@@ -220,7 +220,7 @@ class _Known:
         self.bytes = 0
 
     def take(self, records: list[Any]) -> None:
-        """These come next, or begin with the last one again."""
+        """Take the next records, or the last one again."""
         for record in records:
             self._drop(record.key)
             if record.value is not None:
