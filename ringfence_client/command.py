@@ -99,7 +99,7 @@ async def _consume(
 
 
 def load_handler(text: str) -> Callable[..., Any]:
-    """The function that ``MODULE:FUNCTION`` names; the current folder comes first.
+    """Return the function that ``MODULE:FUNCTION`` names; the current folder comes first.
 
     Raises:
         ConfigurationError: there is none, or its module does not load.
@@ -132,7 +132,7 @@ def load_lost(text: str) -> Callable[..., Any] | None:
 
 
 def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
-    """The classes that ``--reject-on`` names: each text has one, or several with commas between them.
+    """Return the classes that ``--reject-on`` names: each text has one, or several with commas between them.
 
     Raises:
         ConfigurationError: one is nowhere to be found.
@@ -208,7 +208,7 @@ def _hidden(package: str, here: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the user's own code that was run: what it called is Python's, or a library's."""
+    """Return the last line of the user's own code that was run: what it called is Python's, or a library's."""
     if isinstance(error, SyntaxError):
         return ""  # says so itself
     libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))

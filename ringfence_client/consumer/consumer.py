@@ -230,7 +230,7 @@ class GroupConsumer:
         return await topics.prepare(self._settings, self.address, self.cluster)
 
     def _doubt(self) -> None:
-        """A broker does not know the topic any more, or not where it was."""
+        """Look at the topic: a broker does not know it any more, or not where it was."""
         self._intake.doubt()
         self._watch.hurry()
 

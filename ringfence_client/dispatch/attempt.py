@@ -61,7 +61,7 @@ class Attempts:
         refuse: Callable[[HandlerError], None],
         clock: RetryClock,
     ) -> None:
-        """Attempts without a loop of their own.
+        """Prepare attempts, which have no loop of their own.
 
         Args:
             runs: Calls the handler.

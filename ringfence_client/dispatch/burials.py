@@ -20,7 +20,7 @@ class Burials:
     def __init__(
         self, factory: MessageFactory, resting: RestingTurns, counts: Counter[str], failure_log: FailureLog
     ) -> None:
-        """``counts`` are counted on; ``failure_log`` says what was given up."""
+        """Count on in ``counts``. ``failure_log`` logs dead letters."""
         self._factory = factory
         self._resting = resting
         self._counts = counts

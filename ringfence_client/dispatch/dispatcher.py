@@ -44,7 +44,7 @@ class Dispatcher:
         options: ConsumerOptions,
         clock: RetryClock | None = None,
     ) -> None:
-        """``handler``: a coroutine function, or a plain one, which runs in threads."""
+        """Prepare a dispatcher. ``handler``: a coroutine function, or a plain one, which runs in threads."""
         self._options = options
         clock = clock or RetryClock()
         self.concurrency = options.concurrency
@@ -353,7 +353,7 @@ class Dispatcher:
             self._leave_behind(task, turn)
 
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
-        """A handler that goes on when it is cancelled keeps neither its slot nor its turn; its message waits for it."""
+        """Take slot and turn from a handler that goes on after it is cancelled; its message waits for it."""
         held = turn.held
         self._leave(task)
         self._free_names.append(self._names.pop(task))

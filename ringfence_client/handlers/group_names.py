@@ -45,7 +45,7 @@ def shown(name: bytes) -> str:
 
 
 def in_table(name: bytes | None) -> str:
-    """The same for little room. A cut name has an end that shows the cut."""
+    """Return a group's name for a table. A cut name has an end that shows the cut."""
     if name is None:
         return "(none)"
     text = shown(name)

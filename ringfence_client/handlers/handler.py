@@ -77,7 +77,7 @@ class HandlerRuns:
     """Those of one consumer."""
 
     def __init__(self, handler: Handler, concurrency: int, *, batches: bool = False) -> None:
-        """``handler``: a coroutine function, or a plain one, which runs in threads; with ``batches`` it is called with a list of messages."""
+        """Wrap a coroutine function, or a plain one, which runs in threads. With ``batches`` it takes a list of messages."""
         self._handler = handler
         self._batches = batches
         self._concurrency = concurrency

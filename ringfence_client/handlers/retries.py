@@ -88,7 +88,7 @@ class RetryPolicy:
 
     @staticmethod
     def _deaths(attempts: int, failures: Failures | None) -> int:
-        """Attempts that ended without a word."""
+        """Count attempts whose end nobody recorded."""
         return attempts - (failures.attempts if failures is not None else 0)
 
 

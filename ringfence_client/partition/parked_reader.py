@@ -37,7 +37,7 @@ class ParkedReader:
     """One connection for all partitions of a consumer, made when it is first needed."""
 
     def __init__(self, kafka: KafkaSettings, cluster: Cluster, counts: Counter[str]) -> None:
-        """``counts``: records that are gone are counted on there, ``gap_records``."""
+        """Prepare a reader, which counts missing records in ``counts`` (``gap_records``)."""
         self._kafka = kafka
         self._cluster = cluster
         self._counts = counts

@@ -90,7 +90,7 @@ class HeldPartition:
         self.draining = self.ending = False
 
     async def load(self, offset: int) -> Any | None:
-        """A record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read_parked` has it."""
+        """Return a record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read_parked` has it."""
         return await self._read(self, offset)
 
     def unblocked(self, offset: int) -> "asyncio.Future[None] | None":

@@ -65,7 +65,7 @@ class ProgressWriter:
         options: ConsumerOptions,
         parts: Iterable[int] = (),
     ) -> None:
-        """A writer for a producer that has fenced.
+        """Prepare a writer for a producer that has fenced.
 
         Args:
             lease: The lease whose progress is written.
@@ -304,7 +304,7 @@ class ProgressWriter:
         self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
 
     def _bury_written(self) -> None:
-        """The dead letters of the last transaction are committed."""
+        """Finish the messages whose dead letters are committed."""
         for letter in self.letters.written():
             if letter.parks:
                 self._window.redrives.blocked.add(letter.record.offset)

@@ -33,7 +33,7 @@ class WriteSchedule:
     """Schedule of one partition."""
 
     def __init__(self, options: ConsumerOptions, closing: asyncio.Event) -> None:
-        """``closing``: set before the last write, which waits for nothing."""
+        """Prepare a schedule. ``closing``: set before the last write, which waits for nothing."""
         self._ack_interval = options.ack_interval
         self._ack_count = options.ack_count
         self._timeout = options.lease_timeout

@@ -103,7 +103,7 @@ class Progress:
 
 @functools.lru_cache(maxsize=4096)
 def encode_key(group: str, topic: str, partition: int) -> bytes:
-    """The record's key."""
+    """Return the record's key."""
     return json.dumps([group, topic, partition], separators=(",", ":")).encode()
 
 
@@ -249,7 +249,7 @@ def _progress(
 
 
 def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
-    """What a whole record knows by offset."""
+    """Decode what a whole record knows by offset."""
     return ByOffset(
         finished=offset_ranges.decode(following, base64.b64decode(document["finished"], validate=True)),
         attempts={int(offset): int(count) for offset, count in document["attempts"].items()},

@@ -164,7 +164,7 @@ class MemoryProducer:
     """In place of :class:`ringfence_kafka.producer.transactional.TransactionalProducer`: all of a transaction is appended in one step."""
 
     def __init__(self, logs: MemoryLogs, holds: Callable[[], bool]) -> None:
-        """``holds``: whether transactions are held up now."""
+        """Prepare a producer. ``holds``: whether transactions are held up now."""
         self._logs = logs
         self._holds = holds
         self._resumed = asyncio.Event()
@@ -176,7 +176,7 @@ class MemoryProducer:
         return contextlib.nullcontext()
 
     def builder(self) -> BatchBuilder:
-        """An empty record batch."""
+        """Return an empty record batch."""
         return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=True)
 
     async def transact(

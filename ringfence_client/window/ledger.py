@@ -310,7 +310,7 @@ class GroupLedger(Generic[P]):
         return group.owner is owner and bool(group.waiting) and len(group.held) < self._prefetch
 
     def _offer(self, group: _Group[P]) -> None:
-        """The head of a group has changed, or who may take it: put it where it will be found."""
+        """Put a group where it is found, after a change of its head or of its owner."""
         owner = group.owner
         if self._takable(group, owner):
             heads = self._free if owner is None else owner.heads
@@ -318,7 +318,7 @@ class GroupLedger(Generic[P]):
             self._sweep(heads, owner)
 
     def _first(self, heads: list[P], owner: _Consumer[P] | None) -> _Group[P] | None:
-        """The group whose head this owner may take and which is the oldest of them."""
+        """Return the group whose head this owner may take and which is the oldest of them."""
         while heads:
             message = self._messages.get(heads[0])
             if message is not None:

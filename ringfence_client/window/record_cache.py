@@ -66,11 +66,11 @@ class RecordCache:
         """Offsets that are parked because they wait."""
 
     def __len__(self) -> int:
-        """Records that are kept."""
+        """Return the number of records that are kept."""
         return len(self._records)
 
     def record(self, offset: int) -> Any | None:
-        """The record; None = it is parked."""
+        """Return the record; None = it is parked."""
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
@@ -256,7 +256,7 @@ class RecordCache:
         self._use(-used)
 
     def _keep(self, share: _Share, record: Any) -> int:
-        """Returns the bytes that this uses."""
+        """Keep a record; return the bytes that it uses."""
         self._records[record.offset] = record
         used = size(record)
         share.bytes += used
