@@ -26,11 +26,11 @@ class Held(Protocol):
         ...
 
     def free(self) -> None:
-        """It does no more. Any number of times; what nobody has any more is free by itself."""
+        """Give back what the batch holds. May be called again; memory without an owner is freed anyway."""
         ...
 
     def unpack(self) -> None:
-        """It is more from now on: records become objects."""
+        """Make an object of each record. The batch takes more memory from then on."""
         ...
 
 

@@ -48,7 +48,7 @@ class Bridge:
         ends: Mapping[int, int] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """``ends``: where to stop, by source partition. ``permit`` returns the members of its strict connection; None = it has none."""
+        """Prepare a bridge. ``ends``: offsets to stop at, by source partition. ``permit`` returns the members of its strict connection, if any."""
         self.plan = plan
         self.state = BridgeState(plan.name)
         self._ends = ends
@@ -112,7 +112,7 @@ class Bridge:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[None]:
-        """A member of the group, until the end."""
+        """Yield a member of the group, until the end."""
         self.state.assigned = None
         shared = None if self._permit is None else await unless(self._stopping, self._permit.get())
         self._cluster = Cluster(self.plan.source, self.plan.group)
@@ -199,7 +199,7 @@ class Bridge:
         )
 
     def _doubt(self) -> None:
-        """A broker does not know the topic any more, or not where it was."""
+        """Look at the topic: a broker does not know it any more, or not where it was."""
         self._partitions.doubted = True
         self._watch.hurry()
 

@@ -30,7 +30,7 @@ class Flow:
     """Flow of one bridge, over all its producer sessions."""
 
     def __init__(self, plan: Plan, state: BridgeState, ends: Mapping[int, int] | None) -> None:
-        """``ends``: where to stop, by source partition; None = never."""
+        """Prepare the flow of a plan. ``ends``: where to stop, by source partition; None = never."""
         self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
         self.records_max: dict[int, int] = {}
         """Most records of a batch, by target partition, while the bridge searches for the record that the target refuses."""

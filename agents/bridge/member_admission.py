@@ -138,7 +138,7 @@ async def _adopt(plan: Plan, wanted: Sequence[str], decision: Adopt, topic_id: s
 
 
 def _require_reachable(share: Share, top: Map) -> None:
-    """Raises ConfigurationError where a former member is configured no more."""
+    """Raise ConfigurationError where a former member is configured no more."""
     gone = [member for member in top.members if member not in share.members]
     if gone:
         raise ConfigurationError(

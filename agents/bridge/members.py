@@ -13,7 +13,7 @@ from agents.decision.group_cache import GroupCache
 
 
 def owner(members: Iterable[str], group: bytes) -> str:
-    """The member that a group belongs to; of equal hashes the last name's."""
+    """Return the member that a group belongs to; of equal hashes the last name's."""
     return max(members, key=lambda member: (_weight(member.encode(), group), member))
 
 
@@ -72,7 +72,7 @@ class Refuse:
 
 
 def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:
-    """The latest members that these bridges were run with; None = it is not known."""
+    """Return the latest members that these bridges were run with; None = it is not known."""
     maps = [item for member in members for _, item, _ in found.get(member, {}).values() if item is not None]
     return max(maps, key=lambda each: each.number, default=None)
 
@@ -107,7 +107,7 @@ def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, 
 
 
 def _runs_by(top: Map, standing: Standing) -> bool:
-    """An operator's own commit says nothing of members, and changes none."""
+    """Return whether the commits name this map. An operator's own commit names no members, and changes none."""
     maps = [value.map for value in standing.values() if value.map is not None]
     return bool(standing) and (not maps or max(map_.number for map_ in maps) == top.number)
 

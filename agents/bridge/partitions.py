@@ -112,7 +112,7 @@ class Partitions:
         self.refused = True
 
     def assigned(self, numbers: Collection[int]) -> None:
-        """The group gave us these."""
+        """Take the partitions that the group has assigned."""
         self.epoch += 1
         self.handing_over = False
         self._state.assigned = set(numbers)

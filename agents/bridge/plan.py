@@ -31,7 +31,7 @@ class Share:
     """The consumer group's name, around that of the member."""
 
     def group(self, member: str) -> str:
-        """The consumer group of a member's bridge, also of one that is configured no more."""
+        """Return the consumer group of a member's bridge, also of one that is configured no more."""
         return f"{self.before}{member}{self.after}"
 
 
@@ -181,5 +181,5 @@ def _share(
 
 
 def with_members(plan: Plan, members: tuple[str, ...]) -> Plan:
-    """The same bridge, where the connection goes by these members."""
+    """Return the plan with other members of its connection."""
     return plan if plan.share is None else replace(plan, share=replace(plan.share, members=members))

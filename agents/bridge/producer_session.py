@@ -79,7 +79,7 @@ class ProducerSession:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def check(self) -> None:
-        """Raises what ended it, if it has ended.
+        """Raise what ended the session, if it has ended.
 
         Raises:
             LifeEndedError: it has.

@@ -116,7 +116,7 @@ class BridgeState:
             self._touch()
 
     def stop(self, kind: str, partition: int, text: str) -> None:
-        """A partition goes no further, and others do. It is logged once, and began with the first of several in a row."""
+        """Note that a partition stops while others go on. A row of stops is logged once, and has the time of the first."""
         standing = self._stops[kind].get(partition)
         if standing is not None and standing.text == text:
             return
@@ -159,7 +159,7 @@ class BridgeState:
         return not self._slept
 
     def joined(self) -> None:
-        """It has joined the group just now."""
+        """Note that the bridge has joined the group just now."""
         self._slept, self.seen_awake = False, time.monotonic()
 
     @property

@@ -91,7 +91,7 @@ class Refused:
     """The latest timestamp that is too old."""
 
     def learn_time(self, timestamp: int, asked_at: float, wall_ms: float) -> None:
-        """The target has refused a record for its timestamp, in ms, asked not before ``asked_at``; ``wall_ms``: what time it is."""
+        """Note that the target refused a record for its timestamp (ms). It was asked at ``asked_at`` (s) or later; ``wall_ms``: the time now."""
         if timestamp > wall_ms:
             self.ahead_ms = min(self.ahead_ms, timestamp - asked_at * 1000)
         else:
@@ -102,7 +102,7 @@ class Refused:
         return self.oldest_ms, self.ahead_ms + clock.now() * 1000
 
     def clear(self) -> None:
-        """The target may take all of it now."""
+        """Forget all refusals: the target may take all of it now."""
         self.by_target.clear()
         self.by_all.clear()
         self.ahead_ms, self.oldest_ms = math.inf, -math.inf
@@ -217,7 +217,7 @@ class Translator:
         return self._changed(record, passing)
 
     def _changed(self, record: Record, passing: Passing | None) -> Record | None:
-        """The same, header by header."""
+        """Return the record, changed header by header."""
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
         for header in record.headers:

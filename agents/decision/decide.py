@@ -123,7 +123,7 @@ class Path:
         return items, [items[number] for number in envelopes], [items[number] for number in crossed]
 
     def _restore(self, records: Sequence[Record]) -> tuple[list[Record], list[bytes], list[int]]:
-        """Forwarded records as they were, their sources, and the indexes of what somebody else wrote there."""
+        """Return forwarded records as they were, their sources, and the indexes of what somebody else wrote there."""
         arrive = self._arrive
         restored: list[Record] = []
         sources: list[bytes] = []
@@ -249,7 +249,7 @@ def _refuse(items: Sequence[Item], crossed: Iterable[Item], refused: Mapping[Pla
 
 
 def _fresh(here: Sequence[Item], checked: Checked) -> Sequence[Item]:
-    """The message of each new ID."""
+    """Return the message of each new ID."""
     if checked.owners is not None:
         return [here[owner] for owner in checked.owners]
     if len(checked.new_ids) == len(here):

@@ -45,7 +45,7 @@ def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
 
 
 def decode_any(value: bytes | None) -> list[Part]:
-    """The same for whatever stands there: one that is not usual, or none.
+    """Decode a value that need not be a usual envelope, nor one at all.
 
     Raises:
         MalformedEnvelopeError: it is none.
@@ -130,7 +130,7 @@ def _headers(listed: Any) -> Headers:
 
 
 def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
-    """The bytes that either spelling stands for; None = neither is there."""
+    """Return the bytes that either spelling stands for; None = neither is there."""
     text = holder.get(name)
     encoded = holder.get(name_base64)
     if encoded is None:

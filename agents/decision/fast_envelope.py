@@ -71,7 +71,7 @@ class _DoubtError(ValueError):
 
 
 def read(value: bytes) -> list[Part] | None:
-    """The parts of an envelope, in order; None = it is none, or not a usual one."""
+    """Return the parts of an envelope, in order; None = it is none, or not a usual one."""
     quotes = _quotes(value)
     try:
         parts = _decode(value).parts
@@ -105,7 +105,7 @@ BareParts = tuple[list[bytes], list[bytes], list[str | None]]
 
 
 def read_bare(value: bytes) -> BareParts | None:
-    """An envelope whose parts have key and value as text, perhaps an address, and nothing else; None = another.
+    """Return an envelope whose parts have key and value as text, perhaps an address, and nothing else; None = another.
 
     One loop and no object a part: this is where most of the time of a transaction goes.
     """

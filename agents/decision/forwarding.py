@@ -30,7 +30,7 @@ class Arrived:
 
 
 def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes | None]]:
-    """The record's own, then ours: always the last two, so that all before them is the producer's, whatever its name."""
+    """Return the record's own, then ours: always the last two, so that all before them is the producer's, whatever its name."""
     return [
         *record.headers,
         (wire_names.HEADER_SOURCE, source),
@@ -39,7 +39,7 @@ def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes |
 
 
 def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]:
-    """A function that gives a forwarded record as it was, and its source; None = somebody else wrote it."""
+    """Return a function that gives a forwarded record as it was, and its source; None = somebody else wrote it."""
     # No more digits than partition and offset have room for in a ring record.
     valid = re.compile(re.escape(input_topic.encode()) + rb"/[0-9]{1,9}/[0-9]{1,18}").fullmatch
     unpack = _TIMESTAMP.unpack

@@ -92,7 +92,7 @@ class FrequentIds:
         return found if found.repeats >= REPEATS_MIN and found.share > SHARE else None
 
     def _present(self) -> "_Window":
-        """The present window, after the end of windows that are over."""
+        """Return the present window, after the end of windows that are over."""
         now = time.monotonic()
         late = now - self._windows[0].began
         if late >= HALF_HOUR_S:
@@ -101,7 +101,7 @@ class FrequentIds:
         return self._windows[0]
 
     def _sample(self, verdicts: Sequence[Verdict], duplicates: int) -> list[int]:
-        """The places of some duplicates: all, or those behind another point of each batch, which costs nothing for the others."""
+        """Return the places of some duplicates: all, or those behind another point of each batch, which costs nothing for the others."""
         few = duplicates <= SAMPLES_MAX
         at = -1 if few else int(len(verdicts) * (self._batches * _GOLDEN % 1)) - 1
         places: list[int] = []

@@ -24,7 +24,7 @@ class GroupCache(dict[bytes, Found]):
         self._living[id(self)] = self
 
     def find(self, key: bytes) -> Found:
-        """Computes it."""
+        """Compute the answer."""
         raise NotImplementedError
 
     def __missing__(self, key: bytes) -> Found:

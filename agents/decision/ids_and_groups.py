@@ -21,7 +21,7 @@ UNIDENTIFIED: Final = (
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:
-    """The value of a header; of repeats the last wins, as in Kafka. None = missing or null."""
+    """Return the value of a header; of repeats the last wins, as in Kafka. None = missing or null."""
     found = None
     for key, value in headers:
         if key == name:
@@ -86,7 +86,7 @@ class IdReader:
             self.ids = self._ids_from_value
 
     def groups(self, records: Sequence[RecordContent]) -> list[bytes | None]:
-        """The group of each record; None = it has none.
+        """Return the group of each record; None = it has none.
 
         Qpid: a message without a group identifier, at a queue that groups by a header, is of the default group.
         """
@@ -117,7 +117,7 @@ class IdReader:
 
 
 def _marked(records: Sequence[RecordContent]) -> tuple[list[int], list[int]]:
-    """The indexes of envelopes, and of what came over a bridge."""
+    """Return the indexes of envelopes, and of what came over a bridge."""
     envelopes: list[int] = []
     crossed: list[int] = []
     for number, record in enumerate(records):

@@ -75,13 +75,13 @@ class Item(msgspec.Struct, gc=False):
             self.fate = Fate.QUARANTINED
 
     def cross(self, hop: BridgeHeaders) -> None:
-        """It came over a bridge: where its own ID does not count, its hop leads it home, so what is sent again meets it."""
+        """Note that it came over a bridge. If its own ID does not count, its hop decides its home, so both sends of it meet."""
         self.hop = hop
         if self.lead is None or hop.ids_ignored:
             self.lead = hop.lead
 
     def open(self, unit: Unit, lead: bytes | None = None) -> None:
-        """It is an envelope that holds this; without key and ID of its own ``lead`` decides its home."""
+        """Note that it is an envelope of this unit. Without key and ID of its own, ``lead`` decides its home."""
         self.unit = unit
         self.lead = lead or self.lead
 
@@ -95,13 +95,13 @@ class Item(msgspec.Struct, gc=False):
         self.fate = Fate.LATER
 
     def note_arrival(self, *, known: bool) -> None:
-        """The hop memory has noted it: what is refused again is then a duplicate, unless the duplicates topic refuses it."""
+        """Note what the hop memory knows. A repeated refusal is then a duplicate, unless the duplicates topic refuses it."""
         self.resent = known and not self.reason.startswith(RESENT)
         if self.reason and not self.resent:
             self.fate = Fate.QUARANTINED
 
     def name_original(self, source: bytes | None) -> None:
-        """It is a duplicate of what has this source; None = nobody knows any more."""
+        """Name the source of the message that it repeats; None = it is not known any more."""
         self.original = source
 
     @property

@@ -16,7 +16,7 @@ _SEED: Final = 0x9747B28C
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of ``org.apache.kafka.common.utils.Utils.murmur2``, as an unsigned number."""
+    """Return the 32-bit hash of ``org.apache.kafka.common.utils.Utils.murmur2``, as an unsigned number."""
     length = len(data)
     h = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 
 
 def crc32(data: bytes) -> int:
-    """The hash of librdkafka's default partitioner, ``consistent_random``."""
+    """Return the hash of librdkafka's default partitioner, ``consistent_random``."""
     return zlib.crc32(data)
 
 

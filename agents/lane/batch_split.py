@@ -20,7 +20,7 @@ class BatchSplit:
         self._failures = 0
 
     def failed(self, count: int) -> bool:
-        """A transaction of so many records did, for whatever reason. Returns whether the next one will have fewer."""
+        """Note a failed transaction of so many records. Return whether the next one will have fewer."""
         self._failures += 1
         if self._failures < WHOLE_TRIES or count <= 1:
             return False

@@ -116,7 +116,7 @@ class Cursor:
             raise TopicRecreatedError(f"{self.topic} was deleted and created again")
 
     def renew(self, batch: FetchedBatch) -> FetchedBatch:
-        """The batch as one that was fetched after the opening, which it was: it has been read again."""
+        """Return the batch as one that was fetched after the opening: it has been read again."""
         return dataclasses.replace(batch, seek=self._seek)
 
     def done(self, end: int) -> None:

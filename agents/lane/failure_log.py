@@ -99,9 +99,9 @@ class Failures:
         self._warn_at = now + WAIT_UNUSUAL_S
 
     def waited(self) -> None:
-        """It waits for the group no longer, or for another assignment."""
+        """Note that it does not wait for the group any more, or waits for another assignment."""
         self._warn_at = None
 
     def succeeded(self) -> None:
-        """A transaction was committed."""
+        """Note a committed transaction."""
         self._reported = FencedError

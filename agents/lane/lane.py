@@ -72,7 +72,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         observe: Observe = lambda _seconds, _parts: None,
         took: Took = lambda _seconds: None,
     ) -> None:
-        """``changed`` is called whenever the state may have changed, ``observe`` and ``took`` after each batch."""
+        """Prepare a lane. It calls ``changed`` when its state may have changed, ``observe`` and ``took`` after each batch."""
         super().__init__(f"lane {opening.name}")
         self.name = opening.name
         self.state = LaneState.CLOSED
@@ -197,7 +197,7 @@ class Lane(PartitionTask[Ownership, Opened]):
     # -- what its owner calls ------------------------------------------------------------------------------
 
     def start(self, ownership: Ownership, given: Collection[Partition] | None = None) -> None:
-        """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`.
+        """Open the lane that the group assigned, or go on with it, until :meth:`suspend` or :meth:`close`.
 
         ``given``: the inputs of the lane that it gave us; None = all there are.
         """
@@ -212,7 +212,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._disturb()
 
     async def suspend(self) -> None:
-        """A rebalance has begun: finish the transaction under way, and begin nothing until :meth:`start`."""
+        """Finish the transaction under way, as a rebalance has begun, and begin nothing until :meth:`start`."""
         if self._task is None:
             return
         self._tenure.revoked()

@@ -38,7 +38,7 @@ class OutcomeCounts:
     """The counts of one lane, over all its openings."""
 
     def __init__(self, opening: Opening, counts: Counter[str], observe: Observe) -> None:
-        """``counts`` is the lane's and is counted on."""
+        """Count on in ``counts``, which is the lane's."""
         self.parts: Counter[str] = Counter()
         """Parts of envelopes that were accepted, by the address that they were accepted for."""
         self._opening = opening
@@ -82,7 +82,7 @@ class OutcomeCounts:
         )
 
     def _id_at(self, outcome: Outcome, due: Sequence[DueRecords], place: int) -> bytes | None:
-        """The ID of a message with a verdict; None = it has none, or its hop has decided."""
+        """Return the ID of a message with a verdict; None = it has none, or its hop has decided."""
         if outcome.here:
             item = outcome.here[place]
             return None if item.resent else item.id
@@ -113,7 +113,7 @@ class CoverageLog:
     """The promise of one lane, over all its openings."""
 
     def __init__(self, name: str, counts: Counter[str]) -> None:
-        """``counts`` is the lane's and is counted on."""
+        """Count on in ``counts``, which is the lane's."""
         self._name = name
         self._counts = counts
         self._unsaid = 0

@@ -59,7 +59,7 @@ class Transactions:
         observe: Observe = lambda _seconds, _parts: None,
         took: Took = lambda _seconds: None,
     ) -> None:
-        """``counts`` is the lane's and is counted on."""
+        """Count on in ``counts``, which is the lane's."""
         self._took = took
         self._name = opening.name
         self._opening = opening
@@ -215,7 +215,7 @@ class Transactions:
         return at is not None and (time.monotonic() - at) * 1000 < opened.outputs.aged_ms[place[0]]
 
     async def _behind(self, opened: Opened) -> None:
-        """The changelog ends below what this lane has written there: is it alone in that?
+        """Find out whether the changelog alone ends below this lane's last write.
 
         Raises:
             ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.

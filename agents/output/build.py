@@ -129,7 +129,7 @@ class Emitter:
         return written
 
     def aged_before(self, topic: str, oldest: float) -> float:
-        """Records of a topic with an earlier timestamp are aged; minus infinity if the oldest is not."""
+        """Return the time before which records of a topic are aged; minus infinity if the oldest is not."""
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
         return limit if oldest < limit else -math.inf
 
@@ -284,7 +284,7 @@ def _verdict_header(verdict: Verdict, original: bytes | None) -> tuple[str, byte
 
 
 def _places(count: int) -> Sequence[tuple[str, bytes]]:
-    """The headers that say which part of so many it is."""
+    """Return the headers that say which part of so many it is."""
     return _few_places(count) if count <= REMEMBERED_PARTS_MAX else _few_places.__wrapped__(count)
 
 

@@ -91,14 +91,14 @@ class RawBatch:
         return len(self._buffer)
 
     def record_count(self) -> int:
-        """Records so far."""
+        """Return the number of records so far."""
         return self._count
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         self._state = (producer_id, producer_epoch, base_sequence)
 
     def _build(self) -> bytearray:
-        """The whole batch; aiokafka asks for it each time it sends it."""
+        """Build the whole batch; aiokafka asks for it each time it sends it."""
         self.close()
         if not self._built:
             self._built = True

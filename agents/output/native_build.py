@@ -160,7 +160,7 @@ class NativePath:
         return found
 
     def closed_by_meta(self, state: Sequence[Outgoing], change: Change) -> list[Outgoing]:
-        """The changelog's batches, with the meta record that closes each transaction."""
+        """Return the changelog's batches, with the meta record that closes each transaction."""
         batches = list(state)
         record = {"timestamp": None, "key": META_KEY, "value": encode_meta(change.meta)}
         if not batches or batches[-1].builder.append(**record) is None:

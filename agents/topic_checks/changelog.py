@@ -93,7 +93,7 @@ async def other_lanes_faults(
 async def _newest_metas(
     cluster: Cluster, spans: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], Meta]:
-    """A transaction ends with one, so it is the last record of a changelog, but for transactions that were aborted behind it."""
+    """Read the last meta record of each changelog. Each transaction ends with one; only aborted records can follow it."""
     metas = {}
     for place, value in (await LogReader(cluster.kafka).newest_values(spans, META_KEY)).items():
         with contextlib.suppress(FormatError):  # a restore says it

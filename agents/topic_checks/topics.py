@@ -76,7 +76,7 @@ def topic_faults(
 def missing_targets(
     address: AddressSettings, targets: Iterable[AddressSettings], described: Described
 ) -> list[str]:
-    """Accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
+    """Return accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
     return [
         of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
         for target in targets
@@ -189,7 +189,7 @@ def notes(
 
 
 def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
-    """A partition of the changelog and of the forward topic for each lane: for each of the input's, if ``lanes`` is not set.
+    """Compare the partition counts of changelog and forward topic with the number of lanes.
 
     A changelog with more, beside a forward topic that fits, grew alone: no lane uses them. Whether the input shrank, the lanes' own
     records say (:func:`count_faults`).
@@ -225,7 +225,7 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
 
 
 def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str:
-    """A changed partition count moves groups to other lanes: their rings and their order would be lost.
+    """Describe a changed partition count, which moves groups to other lanes: their rings and their order would be lost.
 
     ``grows``: the address whose input it is, as lanes of a grown input can be given what they need; empty = it is another topic.
     """

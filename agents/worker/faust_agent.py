@@ -19,7 +19,7 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
     """The value of a message is a batch already: there is nothing to decode."""
 
     def compile(self, app: faust.App, **_: Any) -> Callable[..., Awaitable[EventT]]:
-        """The function by which Faust makes an event of a message."""
+        """Return the function by which Faust makes an event of a message."""
         create_event = app.create_event
 
         async def decode(message: Message, *, propagate: bool = False) -> EventT:

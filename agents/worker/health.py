@@ -149,7 +149,7 @@ class WorkerHealth:
         log.info("not ready: waiting for %s", listed(waiting, "an assignment"))
 
     def stopped(self) -> None:
-        """The worker stops: what follows needs no line in the log."""
+        """Note that the worker stops: the log needs no line on it."""
         self._was_ready = False
 
 

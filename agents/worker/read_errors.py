@@ -18,7 +18,7 @@ class Unreadable:
         """By topic and partition: when last, by the monotonic clock, and why."""
 
     def note(self, topic: str, partition: int, reason: str) -> None:
-        """The fetch of a partition was refused; it is tried again all the time. In any thread."""
+        """Note that a fetch of a partition was refused; it is tried again. From any thread."""
         if self.why(topic, partition) is None:
             log.warning("%s/%d may not be read, its lane waits: %s", topic, partition, reason)
         self._refused[topic, partition] = (time.monotonic(), reason)

@@ -25,7 +25,7 @@ class TableCache(Generic[Place]):
         self._tables[place] = (self._clock() + KEPT_S, table)
 
     def take(self, place: Place) -> LaneTable | None:
-        """It, to be used: it is kept here no more."""
+        """Take the table out, to use it."""
         return self._tables.pop(place, (0.0, None))[1]
 
     async def forget(self) -> None:

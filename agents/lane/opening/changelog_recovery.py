@@ -145,7 +145,7 @@ class _Choice:
     """Chooses the slots that go into the new changelog, and counts those that do not."""
 
     def __init__(self, meta: Meta, inputs: Mapping[int, int], *, forwarded: bool) -> None:
-        """``inputs``: offset of each input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
+        """Prepare a recovery. ``inputs``: offset of each input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
         self.forgotten = 0
         self._low = max(meta.floor, meta.head - meta.capacity)
         self._head = meta.head
