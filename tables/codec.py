@@ -184,7 +184,7 @@ def decode_ring(key: bytes, value: bytes) -> Slot:
 
 
 def capacity_of(key: bytes) -> int:
-    """The ring's size that a ring record's key names."""
+    """Return the ring's size that a ring record's key names."""
     return int(_RING_KEY.unpack(key)[1])
 
 
@@ -199,7 +199,7 @@ def check_ring(key: bytes, value: bytes) -> None:
 
 
 def sequence_of(value: bytes) -> int:
-    """The sequence, by a ring record's value."""
+    """Return the sequence, by a ring record's value."""
     return int.from_bytes(value[_SEQUENCE], "big")
 
 
@@ -253,7 +253,7 @@ class Chunk:
             at = end
 
     def of_sequences(self, sequences: Iterable[int]) -> Iterator[bytes]:
-        """The values of these, which rise; what is not in it is left out. The others are stepped over, and not looked at.
+        """Yield the values of these, which rise; what is not in it is left out. The others are stepped over, and not looked at.
 
         Raises:
             FormatError: as :meth:`values`.

@@ -74,7 +74,7 @@ class Held:
         return place < len(above) and above[place] == offset
 
     def note(self, offset: int, confirmed: int, capacity: int) -> None:
-        """A record has come."""
+        """Note a record that has come."""
         above = self._above
         if confirmed > self.floor:
             self.floor = confirmed
@@ -187,7 +187,7 @@ class HopMemory:
 
 
 def changelog_records(judged: Judged) -> list[tuple[bytes, bytes]]:
-    """The changelog records of an outcome, key and value: one a way."""
+    """Return the changelog records of an outcome, key and value: one a way."""
     return [
         (codec.hops_key(way), codec.hops_value(held.floor, held.above))
         for way, held in judged.changed.items()

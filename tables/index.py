@@ -29,7 +29,7 @@ class StoredIndex:
         self._find = find
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """The latest sequence known for each ID."""
+        """Return the latest sequence known for each ID."""
         return self._store.sequences(ids)
 
     def time(self, id_: bytes, sequence: int) -> int:

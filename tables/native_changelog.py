@@ -49,7 +49,7 @@ class _Unread:
         return 0 if self.large is None else self.large.size
 
     def next(self, data: bytes) -> Any:
-        """The next of the core's records; None = they are for aiokafka to read."""
+        """Return the next of the core's records; None = they are for aiokafka to read."""
         core = native.core
         if core is None:
             return None
@@ -75,7 +75,7 @@ class _Unread:
 
 
 def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
-    """The next records of what was fetched of a partition, committed ones only; there may be none in them.
+    """Return the next records of what was fetched of a partition, committed ones only; there may be none in them.
 
     Returns:
         None = nothing is there, or it is for aiokafka to read.

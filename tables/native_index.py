@@ -50,7 +50,7 @@ class NativeIndex:
         return index
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """The latest sequence known for each ID."""
+        """Return the latest sequence known for each ID."""
         return self.ids.lookup(ids)
 
     def time(self, id_: bytes, sequence: int) -> int:

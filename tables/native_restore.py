@@ -140,7 +140,7 @@ class NativeRestore:
         return end
 
     def take_one(self, key: bytes, value: bytes) -> None:
-        """A ring record that Python has read.
+        """Take a ring record that Python has read.
 
         Raises:
             FormatError: it cannot be read.

@@ -143,7 +143,7 @@ class Restore:
         self.hops.update(self.store.hops())
 
     def slots(self) -> list[Slot]:
-        """The occupants, decoded."""
+        """Return the occupants, decoded."""
         return [codec.decode_ring(*item) for item in self.occupants.items()]
 
     def consume(self, records: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ class Restore:
             self._flush()
 
     def consuming(self, records: Sequence[Any]) -> Steps[None]:
-        """The same, in steps."""
+        """Consume records in steps."""
         if isinstance(records, RawRecords):
             yield from self._consuming_raw(records)
             return
@@ -201,7 +201,7 @@ class Restore:
             yield
 
     def _verify(self, record: Any) -> None:
-        """The first record read must be the very one that RocksDB's position follows."""
+        """Require that the first record is the one that RocksDB's position follows."""
         known = self._known
         if known is None:
             return

@@ -65,7 +65,7 @@ class Index(Protocol):
     """ID → sequence. Two of them: resident in memory, or in RocksDB for very large rings."""
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """The latest sequence known for each ID, dead or alive; None = unknown."""
+        """Return the latest sequence known for each ID, dead or alive; None = unknown."""
         ...
 
     def time(self, id_: bytes, sequence: int) -> int:
@@ -122,7 +122,7 @@ class ResidentIndex:
         return self._sequences
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """The latest sequence known for each ID."""
+        """Return the latest sequence known for each ID."""
         get = self._sequences.get
         return [get(id_) for id_ in ids]
 

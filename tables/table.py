@@ -130,7 +130,7 @@ class LaneTable:
         self._store.renew()
 
     def plain_index(self) -> "Ids | None":
-        """The native core's index, if it and the ring's head decide about an ID alone; None = they do not, or slots are to be removed."""
+        """Return the native core's index, if it and the ring's head decide about an ID alone; None = they do not, or slots are to be removed."""
         index = self.ring.index
         return index.ids if isinstance(index, NativeIndex) and not self._restore.memory.older else None
 
@@ -139,7 +139,7 @@ class LaneTable:
         return self.ring.check(ids, times)
 
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        """The same where messages may have several IDs."""
+        """Check messages that may have several IDs."""
         return self.ring.check_units(units, times)
 
     def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
@@ -147,7 +147,7 @@ class LaneTable:
         return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
-        """The slots of these sequences, as far as they are committed; None = not there."""
+        """Return the slots of these sequences, as far as they are committed; None = not there."""
         if not self.options.persistent:
             return [self._restore.memory.volatile.get(sequence) for sequence in sequences]
         found: dict[int, Slot] = {}
@@ -203,7 +203,7 @@ class LaneTable:
         topic_ids: Mapping[str, str],
         judged: Judged = NOTHING,
     ) -> Change:
-        """The changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
+        """Return the changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
         ring = self.ring
         slots = [
             (codec.ring_key(ring.capacity, sequence), codec.ring_value(sequence, each, origin, digest))
@@ -225,7 +225,7 @@ class LaneTable:
         topic_ids: Mapping[str, str],
         judged: Judged = NOTHING,
     ) -> Change:
-        """The same for ring records that are there already."""
+        """Record ring records that are there already."""
         ring, memory, options = self.ring, self._restore.memory, self.options
         head = ring.head + len(checked.new_ids)
         floor, promise = ring.aged(checked.new_times)

@@ -26,12 +26,12 @@ def key_of(capacity: int, last: int) -> bytes:
 
 
 def capacity_of(key: bytes) -> int:
-    """The ring's size, by a chunk's key."""
+    """Return the ring's size, by a chunk's key."""
     return int(_KEY.unpack(key)[1])
 
 
 def last_of(key: bytes) -> int:
-    """The last sequence, by a chunk's key."""
+    """Return the last sequence, by a chunk's key."""
     return int(_KEY.unpack(key)[2])
 
 
@@ -45,11 +45,11 @@ class ChunkKeys:
         return len(self._keys)
 
     def all(self) -> list[bytes]:
-        """The oldest first."""
+        """Return the keys, the oldest first."""
         return list(self._keys)
 
     def add(self, key: bytes) -> None:
-        """It is the newest."""
+        """Add the newest key."""
         self._keys.append(key)
 
     def dead(self, low: int) -> list[bytes]:
@@ -61,7 +61,7 @@ class ChunkKeys:
 
 
 def entries(key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """A chunk's ring records, key and value.
+    """Return a chunk's ring records, key and value.
 
     Raises:
         FormatError: damaged, or of a later version.

@@ -126,7 +126,7 @@ class Store(RocksFolder):
             yield value
 
     def slot_values_beside(self, capacity: int) -> Iterator[bytes]:
-        """The same of all other capacities, in no particular order."""
+        """Return the slot values of all other capacities, in no particular order."""
         own, behind = (number.to_bytes(4, "big") for number in (capacity, min(capacity + 1, 2**32 - 1)))
         for first in (b"", behind):
             for key, value in self._entries(SLOT_PREFIX, first):
@@ -157,7 +157,7 @@ class Store(RocksFolder):
         self._chunk_keys = ChunkKeys(found)
 
     def chunk_at(self, key: bytes) -> bytes:
-        """A chunk as it was written.
+        """Return a chunk as it was written.
 
         Raises:
             DamagedStoreError: it is not there, or cannot be read.
@@ -199,7 +199,7 @@ class Store(RocksFolder):
         return self._chunk_keys
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
-        """The hops records, key and value as they stand in the changelog, in no particular order.
+        """Yield the hops records, key and value as they stand in the changelog, in no particular order.
 
         Raises:
             FormatError: written by a later version, or damaged.
@@ -209,7 +209,7 @@ class Store(RocksFolder):
             yield codec.KIND_HOPS + key, value
 
     def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
-        """The occupants of these slots; None = empty."""
+        """Return the occupants of these slots; None = empty."""
         if not ring_keys:
             return []
         values = self._many([SLOT_PREFIX + key[1:] for key in ring_keys])
@@ -219,7 +219,7 @@ class Store(RocksFolder):
         ]
 
     def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        """The occupants of the slots that so many sequences fall into, as far as there are any: no more of them than the ring has.
+        """Return the occupants of the slots that so many sequences fall into, as far as there are any: no more of them than the ring has.
 
         Raises:
             FormatError: one is damaged, or of a later version.

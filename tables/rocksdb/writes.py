@@ -36,7 +36,7 @@ class Writes:
         self._batch.delete(key)
 
     def delete_slot(self, ring_key: bytes) -> None:
-        """A ring record whose changelog key got a tombstone."""
+        """Delete a ring record whose changelog key got a tombstone."""
         self._batch.delete(SLOT_PREFIX + ring_key[1:])
 
     def put_hops(self, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -45,11 +45,11 @@ class Writes:
             self._batch.put(HOPS_PREFIX + key[1:], value)
 
     def delete_hops(self, key: bytes) -> None:
-        """A hops record whose changelog key got a tombstone."""
+        """Delete a hops record whose changelog key got a tombstone."""
         self._batch.delete(HOPS_PREFIX + key[1:])
 
     def put_index(self, encoded_id: bytes, sequence: int) -> None:
-        """An index entry."""
+        """Put an index entry."""
         self._batch.put(INDEX_PREFIX + encoded_id, SEQUENCE.pack(sequence))
 
     def delete_index(self, encoded_id: bytes) -> None:
