@@ -22,7 +22,7 @@ class _Plain(Console):
 
 
 def console() -> Console:
-    """Standard output; without a terminal as wide as what is printed. What it is given is printed as it is."""
+    """Return standard output; without a terminal as wide as what is printed. It prints texts as they are."""
     found = _Plain(markup=False, emoji=False)
     return found if found.is_terminal else _Plain(markup=False, emoji=False, width=_WIDTH_MAX)
 

@@ -19,7 +19,7 @@ class LateHolderError(Exception):
 
 
 def handle(message: Message) -> None:
-    """Adds the message to the account of its group: once, and only under the newest token."""
+    """Add the message to the account of its group: once, and only under the newest token."""
     store = _store()
     with store:  # one transaction: all or nothing
         place = f"{message.topic}/{message.partition}"
@@ -40,7 +40,7 @@ def handle(message: Message) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """A connection of this thread's."""
+    """Return a connection of this thread's."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(

@@ -14,7 +14,7 @@ _connections = threading.local()
 
 
 def handle(message: Message) -> None:
-    """Adds the message to the account of its group, once."""
+    """Add the message to the account of its group, once."""
     store = _store()
     with store:  # one transaction: both or neither
         # Before the look, or a late holder of the partition could look too before this one has written.
@@ -47,7 +47,7 @@ def _add(store: sqlite3.Connection, group: bytes) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """A connection of this thread's."""
+    """Return a connection of this thread's."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(os.environ.get("ONCE_DATABASE", "once.db"), timeout=30)

@@ -14,7 +14,7 @@ Permitted = tuple[Plan, Permit | None]
 
 
 async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
-    """The bridges to run, each with its permit, which asks again where it was not given.
+    """Return the bridges to run, each with its permit, which asks again where it was not given.
 
     Raises:
         ConfigurationError: none may run.
@@ -46,7 +46,7 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
 def _with_members(
     plans: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit
 ) -> Iterator[Permitted]:
-    """The plans of these members; None = as configured, because the members are not known yet."""
+    """Yield the plans of these members; None = as configured, because the members are not known yet."""
     for plan in plans:
         if members is None:
             yield plan, permit

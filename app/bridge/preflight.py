@@ -22,7 +22,7 @@ _OPTIONS: Final[dict[str, Any]] = {"include_authorized_operations": True, "reque
 
 
 async def faults(plan: Plan) -> list[str]:
-    """A line for each fault, with what to do."""
+    """Return a line for each fault, with what to do."""
     of_source, of_target = await asyncio.gather(_of_source(plan), _of_target(plan))
     return [f"bridge {plan.name}: {fault}" for fault in [*of_source, *of_target]]
 

@@ -93,7 +93,7 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
 def _out_of_order(
     origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
 ) -> Iterator[str]:
-    """A group has two orders: of records from the bridge, and of direct ones."""
+    """Find groups out of order. A group has two orders: of records from the bridge, and of direct ones."""
     first = {_id(item): (item.partition, item.offset) for item in reversed(origin)}
     places = {(item.partition, item.offset): item for item in target}
     last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}

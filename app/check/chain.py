@@ -129,7 +129,7 @@ def _name(order: Record) -> str:
 
 
 def _amount(order: Record) -> int:
-    """An order has JSON with an amount, or is a number; one without a value costs nothing."""
+    """Return the amount of an order: JSON with an amount, or a number; 0 without a value."""
     if order.value is None:
         return 0
     try:

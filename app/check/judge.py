@@ -198,7 +198,7 @@ def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, i
 
 
 def _source(output: Record) -> Place | None:
-    """The place that an output names; None unless it names exactly one."""
+    """Return the place that an output names; None unless it names exactly one."""
     values = [value for name, value in output.headers if name == SOURCE_HEADER]
     if len(values) != 1 or values[0] is None:
         return None

@@ -145,7 +145,7 @@ def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:
-    """The ID, if there is one: the last of several; null and empty are none."""
+    """Return the ID, if there is one: the last of several; null and empty are none."""
     found = dict(headers).get(ID_HEADER)
     return ((address, found),) if found else ()
 

@@ -28,7 +28,7 @@ _UNKNOWN: Final = "UNKNOWN"
 @JSON
 @addresses_option
 def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_json: bool) -> int:
-    """What became of the message with ID at ADDRESS? Exit code 1 if it is not known to be accepted.
+    """Say what became of the message with ID at ADDRESS. Exit code 1 if it is not known to be accepted.
 
     ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. QUARANTINED names the last
     refused one, and why. UNKNOWN: no ring knows ID, and quarantine has no message with it.

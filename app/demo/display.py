@@ -51,17 +51,17 @@ class Display:
             self._live = None
 
     def phase(self, name: str) -> None:
-        """A new phase begins."""
+        """Begin a new phase."""
         self._phases.append((name, time.monotonic()))
         if self._live is None and not self.console.is_terminal:
             self._print(name)
 
     def say(self, text: str) -> None:
-        """A remark that stays."""
+        """Print a remark that stays."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, sent: int, consumed: int, accepted: int, duplicates: int) -> None:
-        """New counts."""
+        """Show new counts."""
         self._sent, self._consumed, self._accepted, self._duplicates = sent, consumed, accepted, duplicates
         now = time.monotonic()
         self._samples.append((now, consumed))

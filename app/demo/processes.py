@@ -59,7 +59,7 @@ class Child:
         self._process.terminate()
 
     def log_tail(self) -> str:
-        """The last lines that it wrote."""
+        """Return the last lines that it wrote."""
         text = "" if self.log is None else self.log.read_text("utf-8", "replace")
         return "\n".join(f"  {line}" for line in text.strip().splitlines()[-LOG_LINES_SHOWN:])
 

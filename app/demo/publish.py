@@ -21,7 +21,7 @@ class Sender:
     """An idempotent producer with the partitioner of Java's."""
 
     def __init__(self, bootstrap: str, stopped: Callable[[], bool] = lambda: False) -> None:
-        """``stopped``: called while it waits: whether to give up."""
+        """Prepare a publisher. It asks ``stopped`` while it waits: whether to give up."""
         self._stopped = stopped
         self._refused: KafkaError | None = None
         self._producer = Producer(
@@ -105,7 +105,7 @@ class Publisher(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        """The thread."""
+        """Publish until all is sent or it is stopped."""
         try:
             self._publish()
         except Exception as error:

@@ -200,7 +200,7 @@ class Demo:
     # -- judges: programs of their own, which read Kafka and know nothing of the demo but where it is -----------
 
     def _check(self, seconds: float) -> int:
-        """The exit code of the check, which prints its table; ``seconds``: how long the run took."""
+        """Return the exit code of the check, which prints its table; ``seconds``: how long the run took."""
         arguments = [
             "app.check",
             "--bootstrap",
@@ -217,7 +217,7 @@ class Demo:
         return self._stage.run(arguments, "check", CHECK_LIMIT_S)
 
     def _check_chain(self) -> int:
-        """The exit code of the chain's check, which prints a line or two."""
+        """Return the exit code of the chain's check, which prints a line or two."""
         killed = self._stage.directory / "killed-handler.json"
         killed.write_text(json.dumps(self._chain.killed_at), "utf-8")
         arguments = [
@@ -249,7 +249,7 @@ class Demo:
 
 
 def reports_folder() -> Path:
-    """A new folder for the nightly job's report, which outlives the demo's own."""
+    """Return a new folder for the nightly job's report, which outlives the demo's own."""
     name = f"report-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
     folder = Path.cwd() / REPORTS / name
     try:
@@ -260,7 +260,7 @@ def reports_folder() -> Path:
 
 
 def configuration(bootstrap: str, directory: Path, plan: Plan, web_port: int) -> str:
-    """The TOML of the demo's worker. Its rings hold every ID of the run, so that all resends are within the promise."""
+    """Return the TOML of the demo's worker. Its rings hold every ID of the run, so that all resends are within the promise."""
     head = f"""\
 [kafka]
 bootstrap_servers = {json.dumps(bootstrap)}

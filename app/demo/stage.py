@@ -129,5 +129,5 @@ def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> 
 
 
 def log_of(child: Child) -> str:
-    """The last lines of a log, and its place."""
+    """Return the last lines of a log, and its place."""
     return f"{child.log_tail()}\n  (all of it: {child.log})"

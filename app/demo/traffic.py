@@ -90,7 +90,7 @@ class Plan:
         return rounds * TURNS.count(address) + TURNS[:rest].count(address)
 
     def far(self, address: str) -> int:
-        """A resend further back than this many messages of its address is a late one."""
+        """Return the distance from which a resend of the address counts as late."""
         return min(FAR, self.messages_of(address) // 4)
 
     def __iter__(self) -> Iterator[Message]:
@@ -99,7 +99,7 @@ class Plan:
             yield next(streams[address])
 
     def stream(self, address: str) -> Iterator[Message]:
-        """The messages of one address, in the order in which they are sent."""
+        """Yield the messages of one address, in the order in which they are sent."""
         count, far = self.messages_of(address), self.far(address)
         rng = random.Random(f"{self.seed}/{address}")
         groups = array("H", (rng.randrange(GROUPS) for _ in range(count)))
@@ -118,7 +118,7 @@ class Plan:
 
 
 def _choose(rng: random.Random, position: int, count: int, far: int, originals: "array[int]") -> int | None:
-    """The position of the original, if this message is to be a resend."""
+    """Return the position of the original, if this message is to be a resend."""
     if position == 0 or rng.random() >= RESEND_SHARE:
         return None
     # Late resends begin only after so many messages, so that later on they must be more than half.
@@ -139,7 +139,7 @@ def _choose(rng: random.Random, position: int, count: int, far: int, originals: 
 def _message(
     address: str, group: int | None, position: int, source: int, duplicate_id: bytes | None
 ) -> Message:
-    """A resend has the bytes of its original. Now and then a shape that an implementation may spoil."""
+    """Make a message. A resend has the bytes of its original; some shapes are easily spoiled."""
     if address == TRANSFERS:
         return _transfer(group, position, source, duplicate_id)
     value: bytes | None = b'{"number":%d,"amount":%d,"note":"%s"}' % (source, source * 7 % 10_007, b"." * 40)

@@ -34,7 +34,7 @@ class Offsets:
         self._consumer = Consumer(options(bootstrap, group, isolation_level))
 
     def positions(self) -> Positions:
-        """Committed offsets, 0 where there is none. The broker's refusal leaves as KafkaException."""
+        """Return the committed offsets, 0 where there is none. Raises KafkaException if the broker refuses."""
         positions: Positions = {}
         for partition in self._consumer.committed(self._partitions, ANSWER_LIMIT_S):
             if partition.error is not None:
@@ -43,11 +43,11 @@ class Offsets:
         return positions
 
     def committed(self) -> int:
-        """The sum of the committed offsets."""
+        """Return the sum of the committed offsets."""
         return total(self.positions())
 
     def ends(self) -> Positions:
-        """Ends of the partitions."""
+        """Return ends of the partitions."""
         ends: Positions = {}
         for partition in self._partitions:
             _, end = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)
@@ -55,7 +55,7 @@ class Offsets:
         return ends
 
     def written(self) -> int:
-        """Records and markers of transactions in the topics."""
+        """Count the records and markers of transactions in the topics."""
         return total(self.ends())
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class AcceptedReader(threading.Thread):
         return max(0, self._decided - self.accepted)
 
     def run(self) -> None:
-        """The thread."""
+        """Count outputs until :meth:`stop`."""
         ends: dict[bytes, int] = {}
         while not self._stopped.is_set():
             for message in self._consumer.consume(5_000, timeout=0.2):
@@ -106,13 +106,13 @@ class AcceptedReader(threading.Thread):
         self._consumer.close()
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop, and return when the thread has ended."""
         self._stopped.set()
         self.join()
 
 
 def total(positions: Mapping[str, Mapping[int, int]]) -> int:
-    """The sum of the offsets."""
+    """Return the sum of the offsets."""
     return sum(offset for partitions in positions.values() for offset in partitions.values())
 
 

@@ -21,7 +21,7 @@ def raise_if_refused(text: str) -> None:
 
 
 def telling(text: str) -> str:
-    """The errors of a log without the frames of traces, else its last lines, indented. A shutdown logs much after an error."""
+    """Return the errors of a log without the frames of traces, else its last lines, indented. A shutdown logs much after an error."""
     lines = [line for line in text.strip().splitlines() if not _FRAME.match(line)]
     levels = [match and match[1] for match in map(_LEVEL.match, lines)]
     if {"ERROR", "FATAL"} & set(levels):

@@ -16,7 +16,7 @@ _SILENT: Final = "-Xlog:cds=off"
 
 
 def archive(program: Path, class_path: str) -> Path:
-    """The archive of these classes for this Java."""
+    """Return the archive of these classes for this Java."""
     java = program.resolve()
     found = java.stat()
     key = f"{java} {found.st_size} {found.st_mtime_ns} {class_path}"
@@ -25,7 +25,7 @@ def archive(program: Path, class_path: str) -> Path:
 
 
 def archives(class_path: str) -> str:
-    """A pattern of all archives of a class path, of which one is kept."""
+    """Return a pattern of all archives of a class path, of which one is kept."""
     return _NAME.format(Path(class_path).parent.name, "*")
 
 

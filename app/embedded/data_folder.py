@@ -15,13 +15,13 @@ _TIMEOUT_S: Final = 60
 
 
 def new_cluster_id() -> str:
-    """A UUID in base64, as Kafka writes it."""
+    """Return a UUID in base64, as Kafka writes it."""
     # Kafka's command line takes a leading dash for an option; a letter first keeps 122 of 128 bits.
     return "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
 def cluster_id(directory: Path) -> str | None:
-    """The ID that formatting gave to the cluster; None = the folder is not formatted."""
+    """Return the ID that formatting gave to the cluster; None = the folder is not formatted."""
     try:
         lines = _meta(directory).read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def _formatted_by(directory: Path) -> str:
 
 
 def _meta(directory: Path) -> Path:
-    """The file whose presence says that the data folder is formatted; Kafka writes it last."""
+    """Return the file whose presence says that the data folder is formatted; Kafka writes it last."""
     return directory / server_files.DATA / "meta.properties"
 
 

@@ -47,7 +47,7 @@ _LINES_SHOWN: Final = 15
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of things that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
+    """Return the folder of things that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
     if own := environ.get("RINGFENCE_CACHE"):
         return Path(own).absolute()
     if xdg := environ.get("XDG_CACHE_HOME"):
@@ -86,7 +86,7 @@ def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.e
 
 
 def kafka(version: str) -> Bundle:
-    """The broker of a known version, and what it needs."""
+    """Return the broker of a known version, and what it needs."""
     return Bundle(
         f"Kafka {version}",
         f"kafka-{version}",
@@ -97,7 +97,7 @@ def kafka(version: str) -> Bundle:
 
 
 def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> Path:
-    """The folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
+    """Return the folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
 
     A rename makes the folder appear when it is complete. If two processes come at once, one fetches and the other waits.
 
@@ -197,7 +197,7 @@ def _ivy_description(bundle: Bundle) -> str:
 
 
 def _ivy_jar() -> Path:
-    """The Ivy of the installed PySpark, found without importing it."""
+    """Return the Ivy of the installed PySpark, found without importing it."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise PrerequisiteError(

@@ -16,7 +16,7 @@ _held: Final[dict[int, socket.socket | None]] = {}
 
 
 def choose(host: str) -> int:
-    """A free port that no other process gets as long as this one lives.
+    """Return a free port that no other process gets as long as this one lives.
 
     A broker listens seconds after its port was chosen, and again after it was killed; in between another process could take the port.
     Therefore a socket stays bound to it without listening. On Linux that keeps the port from others, and from outgoing connections, but not

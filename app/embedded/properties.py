@@ -73,7 +73,7 @@ def unknown(properties: Iterable[str], described: Mapping[str, bool]) -> list[st
 
 
 def no_such(names: Sequence[str], described: Mapping[str, bool]) -> ConfigurationError:
-    """The error for unknown properties, with similar names."""
+    """Return the error for unknown properties, with similar names."""
     known = sorted(set(described) - set(names))
     near = {name: difflib.get_close_matches(name, known, n=1) for name in names}
     shown = [f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items()]

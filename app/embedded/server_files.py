@@ -59,7 +59,7 @@ def listener_properties(
 
 
 def server_properties(host: str, port: int, controller_port: int, overrides: Mapping[str, str]) -> str:
-    """The text of server.properties for one node that is broker and controller.
+    """Return the text of server.properties for one node that is broker and controller.
 
     Only what one node or a quick start needs is set. All else, like the verification of transactions, is Kafka's default.
     """

@@ -51,7 +51,7 @@ class BatchMetrics(Collector):
         """Address → parts of a transaction → number of transactions. Buckets are made when they are asked for."""
 
     def observe(self, address: str, seconds: float, parts: Sequence[int] = ()) -> None:
-        """A batch of an address took so long; each envelope accepted in it had so many ``parts``."""
+        """Count a batch of an address: its time, and the ``parts`` of each accepted envelope."""
         self._seconds.labels(address).observe(seconds)
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)

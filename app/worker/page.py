@@ -32,7 +32,7 @@ class StatusPage:
         self._seen_at = float("-inf")
 
     async def look(self) -> tuple[Status | None, str]:
-        """The status, or why there is none."""
+        """Return the status, or why there is none."""
         async with self._lock:
             if time.monotonic() - self._seen_at > KEPT_S:
                 self._seen = await self._new()
@@ -52,7 +52,7 @@ class StatusPage:
             return None, said(error)
 
     async def html(self, own: Mapping[str, Any]) -> str:
-        """The page; ``own``: this worker's lanes."""
+        """Return the page; ``own``: this worker's lanes."""
         status, fault = await self.look()
         found: Sequence[Finding] = findings(status) if status is not None else ()
         return page.render(status, found, self._settings.app.instance_name, own, fault)

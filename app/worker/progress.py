@@ -19,7 +19,7 @@ class ProgressLine:
         self._before: Counter[str] = Counter()
 
     def next(self, lanes: Lanes, seconds: float) -> str:
-        """The line after so many seconds."""
+        """Return the line after so many seconds."""
         open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
         waiting = [lanes.lags.of(lane.key) for lane in lanes.lanes]
         waiting += [lanes.lags.of(half) for half in lanes.health.halves]

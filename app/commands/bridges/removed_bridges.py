@@ -86,7 +86,7 @@ Notes = dict[str, dict[int, tuple[int, OffsetMetadata]]]
 
 
 def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[str, list[tuple[str, int]]]:
-    """The partitions with offsets of each group of a removed bridge without members. Blocks."""
+    """Return the partitions with offsets of each group of a removed bridge without members. Blocks."""
     known = tuple(known)
     admin = AdminClient(confluent_options(source))
     listed = admin.list_consumer_groups(request_timeout=ANSWER_LIMIT_S).result()

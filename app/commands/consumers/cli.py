@@ -19,7 +19,7 @@ def consumers() -> None:
 @JSON
 @addresses_option
 def consumers_show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
-    """The lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
+    """Show the lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
     from app.commands.consumers import show as consumers_module
 
     return consumers_module.show(settings, address, group, as_json)

@@ -69,7 +69,7 @@ async def read(settings: Settings, group: str) -> Inventory:
 async def _letters(
     settings: Settings, address: AddressSettings, group: str
 ) -> tuple[list[bytes | None], set[bytes | None]]:
-    """The groups of the open dead letters at one address, and those that wait behind them."""
+    """Return the groups of the open dead letters at one address, and those that wait behind them."""
     keys: list[bytes | None] = []
     parked: set[bytes | None] = set()
     wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)

@@ -24,7 +24,7 @@ _consumer_group = click.option(
 @JSON
 @addresses_option
 def groups_show(settings: Settings, address: str, group: str, as_json: bool) -> int:
-    """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
+    """Show groups of ADDRESS with unfinished messages: depth, acquired, owner, age of the first."""
     from app.commands.groups import show as groups_module
 
     return groups_module.show(settings, address, group, as_json)

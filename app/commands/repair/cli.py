@@ -66,7 +66,7 @@ def quarantine() -> None:
 def quarantine_list(
     settings: Settings, name: str, selection: Selection, *, bridge: bool, settled_too: bool, as_json: bool
 ) -> int:
-    """What stands open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
+    """List what is open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
     from app.commands.repair import verbs
     from app.commands.repair.quarantine import QuarantineTopic
 

@@ -29,7 +29,7 @@ class DeadLetterTopic(RepairTopic):
     what = "dead letters"
 
     def __init__(self, settings: Settings, name: str) -> None:
-        """Raises ConfigurationError if the address is not configured."""
+        """Raise ConfigurationError if the address is not configured."""
         self._settings = settings
         self._address = address = settings.configured(name)
         topic = wire_names.dead_letter_topic(name)

@@ -46,7 +46,7 @@ def _readable(value: bytes | None) -> str | None:
 
 
 def document(row: Row) -> dict[str, Any]:
-    """A record without its content, for programs."""
+    """Return a record without its content, for programs."""
     refused, group, settled, _ = row
     shown = {
         "place": f"{refused.place.partition}/{refused.place.offset}",
@@ -241,7 +241,7 @@ class Result:
         return 1 if self.left else 0
 
     def _print_left(self) -> None:
-        """A line for each reason, with the first place."""
+        """Print a line for each reason, with the first place."""
         by_reason: dict[str, list[Refused]] = {}
         for refused, reason in self.left:
             by_reason.setdefault(reason, []).append(refused)

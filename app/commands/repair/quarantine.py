@@ -68,7 +68,7 @@ class QuarantineTopic(RepairTopic):
     what = "quarantined records"
 
     def __init__(self, settings: Settings, name: str, *, bridge: bool) -> None:
-        """Raises ConfigurationError if the address or bridge is not configured."""
+        """Raise ConfigurationError if the address or bridge is not configured."""
         quarantine = find(settings, name, bridge=bridge)
         replication_factor = quarantine.address.replication_factor
         super().__init__(quarantine.kafka, settings.app.id, quarantine.topic, replication_factor)

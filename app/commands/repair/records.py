@@ -124,7 +124,7 @@ def _number(value: bytes | None) -> int | None:
 
 
 def _digest(value: bytes | None) -> Digest | None:
-    """A user's value of just this form counts as one too; :class:`QuarantineRedrive` finds out."""
+    """Read a digest. A user's value of this form counts as one too; :class:`QuarantineRedrive` finds out."""
     if value is None or not value.startswith(b"{") or len(value) > 200:
         return None
     try:

@@ -158,7 +158,7 @@ class Publisher:
         return Published(self._partition(refused), refused.key, refused.value, headers)
 
     def _partition(self, refused: Refused) -> int:
-        """The partition that it came from, which has the order of its group; a bridge's record goes home."""
+        """Return the partition that it came from, which has the order of its group; a bridge's record goes home."""
         source = place_of(refused.source)
         if not self._bridged and source is not None and source.topic == self._target.name:
             return source.partition % self._target.partitions
@@ -192,7 +192,7 @@ class SizeCheck:
         *,
         bridged: bool = False,
     ) -> None:
-        """A check by the present topics (``described``); everything fits into one that is missing.
+        """Check by the present topics (``described``); everything fits into one that is missing.
 
         ``others`` are the addresses that parts of transactions may go to. ``bridged``: the target of a bridge, whose workers are known by
         their accepted topic alone.

@@ -143,7 +143,7 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
 
 
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
-    """The memory as a lane of this configuration has it: without records from before it was switched off."""
+    """Return the memory as a lane of this configuration has it: without records from before it was switched off."""
     is_persistent = address.id_cache_size and address.persist_id_cache
     return HopMemory.restored(address.ring_capacity, restore.hops.items() if is_persistent else ())
 

@@ -78,7 +78,7 @@ def _known(lane: int, content: Content) -> Iterator[_Known]:
 
 
 def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
-    """The newest IDs of several rings, the oldest first; an ID of several lanes once, as old as its last acceptance."""
+    """Return the newest IDs of several rings, the oldest first; an ID of several lanes once, as old as its last acceptance."""
     found: dict[bytes, _Known] = {}
     for item in heapq.merge(*(_known(lane, content) for lane, content in contents.items())):
         found.pop(item.id, None)
@@ -87,7 +87,7 @@ def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
 
 
 def _hops(contents: Iterable[Content], capacity: int) -> Records:
-    """The hop memories of several lanes as one.
+    """Return the hop memories of several lanes as one.
 
     All that was forwarded is judged, so each lane has seen what lies below the highest floor of a route.
     """
@@ -182,7 +182,7 @@ def new_lane(
 def _joined_promise(
     promise: Promise, metas: Sequence[Meta], contents: Mapping[int, Content], kept: Sequence[_Known]
 ) -> Promise:
-    """The promise of a ring that gets the IDs of others: IDs for which it has no room may be young."""
+    """Return the promise of a ring that gets the IDs of others: IDs for which it has no room may be young."""
     before = [meta.promise for meta in metas if meta.promise is not None]
     times = (item.origin.timestamp for item in kept)
     newest = max([*(former.newest_ms for former in before), *times], default=0)

@@ -105,7 +105,7 @@ class Regroup:
             )
 
     def _empty(self) -> Meta:
-        """The record of a lane that has judged nothing."""
+        """Return the record of a lane that has judged nothing."""
         return Meta(
             self.address.ring_capacity, 0, 0, {}, {}, secrets.token_hex(8),
             app=self.app_id, address=self.address.name, lanes=self.regrouping.before or 0,

@@ -28,7 +28,7 @@ class _Headed(BaseModel):
     @field_validator("headers", mode="before")
     @classmethod
     def _pairs(cls, value: object) -> object:
-        """An object, or a list of pairs, in which a name may stand several times."""
+        """Return an object, or a list of pairs, in which a name may stand several times."""
         if value is None:
             return ()
         entries = list(value.items()) if isinstance(value, dict) else value

@@ -49,7 +49,7 @@ class Composer:
         self._units = Units(address, others)
 
     def compose(self, line: Line | TransactionLine) -> Outgoing:
-        """The record of a line.
+        """Return the record of a line.
 
         Raises:
             ValueError: no worker would accept it; names the part.
@@ -104,7 +104,7 @@ def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None
 
 
 def _id_header(line: Line | TransactionLine, address: AddressSettings) -> str:
-    """The header that "id" becomes."""
+    """Return the header that "id" becomes."""
     if not address.id_headers and line.id:
         raise ValueError(
             f"id = {line.id!r} has no effect, as {address.name} has duplicate_id_from = {as_written(address.duplicate_id_from)}: leave it out, "

@@ -93,7 +93,7 @@ def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
 async def _heads(
     settings: Settings, waiting: Mapping[tuple[str, int, int], int]
 ) -> dict[tuple[str, int, int], Any]:
-    """The first record from each place on. ``waiting``: topic, partition, offset → end of the partition.
+    """Return the first record from each place on. ``waiting``: topic, partition, offset → end of the partition.
 
     Groups at different places of one partition are asked for one after the other.
     """
@@ -144,7 +144,7 @@ def _consumers(
 
 
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
-    """The group with the most waiting messages, and their number, by partition."""
+    """Return the group with the most waiting messages, and their number, by partition."""
     found: dict[int, tuple[str | None, int]] = {}
     for row in (item for answer in answers for item in answer.get("groups", ())):
         known = found.get(row["partition"])

@@ -217,7 +217,7 @@ def _ring(address: Address) -> Iterator[Finding]:
 
 
 def _frequent_ids(address: Address) -> Iterator[Finding]:
-    """An ID with a large part of the duplicates, in all lanes that have it."""
+    """Yield an ID with a large part of the duplicates, in all lanes that have it."""
     found: dict[str, list[FrequentId]] = {}
     for lane in address.lanes:
         if lane.frequent_id is not None:

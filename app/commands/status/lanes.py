@@ -114,7 +114,7 @@ def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
-    """The workers' committed offset; a foreign consumer's is not followed."""
+    """Return the workers' committed offset; a foreign consumer's is not followed."""
     found = own_commit(await cluster.groups.committed(topic, partition))
     return None if found is None else found.offset
 
@@ -243,7 +243,7 @@ def _folder_fault(said: Mapping[str, Any]) -> bool:
 
 
 async def _metas(settings: Settings, address: AddressSettings, cluster: Cluster) -> dict[int, Meta]:
-    """The newest meta record of each lane, as far as the end of its changelog has it."""
+    """Return the newest meta record of each lane, as far as the end of its changelog has it."""
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):

@@ -33,7 +33,7 @@ class Clusters:
         self._messages = messages
 
     def configuration(self, name: str, web_port: int) -> Path:
-        """The file of one side's worker; the origin's has the bridge, too."""
+        """Return the file of one side's worker; the origin's has the bridge, too."""
         broker = self.origin if name == ORIGIN else self.target
         text = f"""\
 [kafka]

@@ -16,7 +16,7 @@ async def handle(message: Message) -> None:
 
 
 def _amount(value: bytes | None) -> int:
-    """The amount in a JSON object, or a number alone; an order without a value costs nothing."""
+    """Return the amount in a JSON object, or a number alone; an order without a value costs nothing."""
     found = json.loads(value or b"0")
     return int(found["amount"] if isinstance(found, dict) else found)
 

@@ -148,7 +148,7 @@ class Buffers:
         return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, min(most // 4, most - used)))
 
     def assign(self, tps: Collection[TopicPartition]) -> None:
-        """These partitions share the memory from now on, and no others."""
+        """Share the memory among these partitions from now on."""
         if self._shares.keys() == set(tps):
             return
         gone = [self._shares.pop(tp) for tp in self._shares.keys() - set(tps)]
@@ -194,7 +194,7 @@ class Buffers:
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
     async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
-        """The next fetched records of a partition, at most a batch. Raises the error of a fetch or of its records."""
+        """Return the next fetched records of a partition, at most a batch. Raises the error of a fetch or of its records."""
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
         if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
@@ -204,7 +204,7 @@ class Buffers:
     def _read_raw(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None] | None:
-        """Records that the core can read; None = they are for aiokafka to read."""
+        """Return records that the core can read; None = they are for aiokafka to read."""
         records: Sequence[Record] | None = None
         count = content = headers = 0
         left = self.batch_bytes_max(tp)
@@ -239,7 +239,7 @@ class Buffers:
     async def _read_objects(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None]:
-        """Records as aiokafka reads them."""
+        """Return records as aiokafka reads them."""
         records: list[Any] = []
         total, left = 0, self.batch_bytes_max(tp)
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS

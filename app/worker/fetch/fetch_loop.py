@@ -47,7 +47,7 @@ class FetchLoop:
         is_active: Callable[[Any], bool],
         unreadable: Callable[[str, int, str], None],
     ) -> None:
-        """Takes effect on aiokafka's fetcher at once.
+        """Take effect on aiokafka's fetcher at once.
 
         Args:
             consumer: aiokafka's.
@@ -222,7 +222,7 @@ class FetchLoop:
         malformed: Mapping[int, str],
         held: Held | None,
     ) -> FetchedBatch | None:
-        """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
+        """Return the batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
         earlier = self._empty.pop(tp, None)
         if earlier is not None and earlier[1] == begin:
             begin = earlier[0]

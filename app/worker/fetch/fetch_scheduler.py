@@ -35,7 +35,7 @@ class BoundedFetches:
     """Has a fetcher of aiokafka ask only for partitions with room."""
 
     def __init__(self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool]) -> None:
-        """Takes effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
+        """Take effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
         self._fetcher = fetcher
         self._buffers = buffers
         self._wanted = wanted
@@ -81,7 +81,7 @@ class FetchScheduler:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        """Takes effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
+        """Take effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
         self._fetcher = fetcher
         self._wanted = wanted
         self._interval = interval
@@ -109,7 +109,7 @@ class FetchScheduler:
         return asked if now - asked < self._interval.took_s else now
 
     def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
-        """Records of these partitions were taken just now; True = the log has more of it."""
+        """Note that records of these partitions were taken just now; True = the log has more of it."""
         if partitions:
             self._read_at = self._clock()
         behind: dict[int, bool] = {}

@@ -62,7 +62,7 @@ class _Unread:
 
 
 def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]) -> Taken | None:
-    """The next fetched records of a partition, without an object for each; None if there are none for the core.
+    """Return the next fetched records of a partition, without an object for each; None if there are none for the core.
 
     ``hold`` counts bytes. A fetch is read in parts of about one batch, because it may be large when it is decompressed.
     """
@@ -88,7 +88,7 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
 
 
 def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | None:
-    """The part behind the taken one. No more is decompressed than there is room for, or one record."""
+    """Return the part behind the taken one. No more is decompressed than there is room for, or one record."""
     start = unread.begin if unread.part is None else unread.part.end
     bytes_max = max(1, limits.bytes_max // limits.copies)
     if unread.large is not None:
@@ -113,7 +113,7 @@ def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | Non
 
 
 def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
-    """The batch that begins there, to be read in parts; None = it is for aiokafka to read."""
+    """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
     if native.core is None:
         return None
     try:
@@ -123,7 +123,7 @@ def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
 
 
 def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> Part | None:
-    """The next part of a batch that is too large to be one."""
+    """Return the next part of a batch that is too large to be one."""
     part = None if unread.large is None else unread.large.next(start, records_max, bytes_max)
     if part is None or unread.large is None or unread.large.ended:
         unread.large = None

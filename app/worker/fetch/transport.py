@@ -59,19 +59,19 @@ class TransportHooks(Protocol):
     """Reports of the transport to the worker, and its questions. Called in the consumer's thread, save ``before_joining``."""
 
     def connected(self, thread: "BatchConsumerThread") -> None:
-        """The consumer is connected."""
+        """React to the connection of the consumer."""
 
     def unreadable(self, topic: str, partition: int, reason: str) -> None:
-        """A fetch of a partition was refused or is damaged."""
+        """React to a fetch that was refused or is damaged."""
 
     def excluded(self, reason: str) -> None:
-        """This worker may not use its consumer group any more. Any number of times."""
+        """React to the loss of the right to the consumer group. May be called again."""
 
     def replaced(self) -> None:
         """Another worker has joined under the same instance name. Any number of times."""
 
     def foreign(self) -> Sequence[str]:
-        """A line for each member of the group that is not a worker."""
+        """Return a line for each member of the group that is not a worker."""
 
     async def before_joining(self, topics: set[str]) -> None:
         """Awaited with the topics of the subscription, before the worker joins."""
@@ -197,7 +197,7 @@ class BatchConsumer(faust_parts.Consumer):
         return cast("BatchConsumerThread", self.owned_thread)
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """The buffer of a partition has room again."""
+        """Note that the buffer of a partition has room again."""
         super().on_buffer_drop(tp)
         self.thread.wake()
 
@@ -250,7 +250,7 @@ class BatchConsumer(faust_parts.Consumer):
         await asyncio.gather(*map(self.callback, messages))
 
     async def _next_messages(self) -> list[ConsumerMessage]:
-        """The batches of one fetch. A rebalance drops them, and they are fetched again."""
+        """Return the batches of one fetch. A rebalance drops them, and they are fetched again."""
         if not self.flow_active:
             await self.wait(self.can_resume_flow)
         try:

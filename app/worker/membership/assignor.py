@@ -48,7 +48,7 @@ class LaneAssignor(faust_parts.Assignor):
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
     ) -> set[Partition]:
-        """The assignment of this worker as one more member; nothing while the group rebalances and does not report its members."""
+        """Return the assignment of this worker as one more member; nothing while the group rebalances and does not report its members."""
         joined: dict[str, Joined] = {_NEWCOMER: (self.own_url, topics, ())}
         for member in members:
             if member.metadata is None:

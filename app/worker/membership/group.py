@@ -50,7 +50,7 @@ class GroupMembership:
             self._thread.join_again()
 
     def ownership(self, generation: int) -> "GroupOwnership":
-        """The view of lanes for the assignment of a generation."""
+        """Return the view of lanes for the assignment of a generation."""
         assert self._thread is not None  # noqa: S101 - it was given an assignment
         return GroupOwnership(self._thread, generation)
 

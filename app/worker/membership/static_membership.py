@@ -16,7 +16,7 @@ log: Final = logging.getLogger("ringfence.worker")
 
 
 def group_instance(settings: Settings) -> str | None:
-    """The worker's name in its consumer group, if it is a static member."""
+    """Return the worker's name in its consumer group, if it is a static member."""
     return settings.app.instance if settings.app.static_membership else None
 
 
@@ -38,7 +38,7 @@ def lane_topics(settings: Settings) -> list[LaneTopics]:
 
 
 def replaced(settings: Settings) -> str:
-    """The error of a worker that another one of the same name replaced."""
+    """Return the error of a worker that another one of the same name replaced."""
     return (
         f"another worker has joined the group {settings.app.id} as app.instance = {settings.app.instance}, and has its lanes: if it "
         "is this one's replacement, leave this one ended; else give each its own app.instance (RINGFENCE_APP__INSTANCE), then start "
