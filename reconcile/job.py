@@ -137,7 +137,7 @@ class Ready:
     survey: Survey
 
     def records(self, settings: Settings) -> int:
-        """The most records that the run reads, kept IDs included."""
+        """Return the most records that the run reads, kept IDs included."""
         base, cuts = begin(settings, self.runs, self.survey)
         beyond = cut.backlog([cut.input for cut in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
@@ -158,7 +158,7 @@ def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready
 
 
 def opened(spark: SparkSession, folder: str) -> Files:
-    """The files of a folder, local or wherever Spark reaches."""
+    """Return the files of a folder, local or wherever Spark reaches."""
     local = is_local(folder, spark.sparkContext.master or "")
     return LocalFiles(folder) if local else HadoopFiles(spark, folder)
 
@@ -299,7 +299,7 @@ def _explained(error: SparkError, folder: str, out: str | None, master: str) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line of ``spark-submit`` and ``python -m reconcile``."""
+    """Run as ``spark-submit`` and ``python -m reconcile``."""
     parser = argparse.ArgumentParser(
         prog="reconcile", description="Compares what came in with what went out."
     )

@@ -98,7 +98,7 @@ def _chosen_run(files: Files, settings: Settings, wanted: Wanted) -> Run:
 
 
 def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
-    """The figures of a run, and the wanted anomalies by address."""
+    """Return the figures of a run, and the wanted anomalies by address."""
     folder = results_folder(run.number)
     there = [name for name in files.names(RESULTS) if name.isdecimal()]
     if folder not in {f"{RESULTS}/{name}" for name in there}:
@@ -124,7 +124,7 @@ def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, i
 
 
 def first(figures: Figures, wanted: Wanted) -> list[Shown]:
-    """The first wanted anomalies among the figures."""
+    """Return the first wanted anomalies among the figures."""
     found = [
         Shown(address.name, finding)
         for address in figures.addresses

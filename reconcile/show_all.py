@@ -34,7 +34,7 @@ def from_parquet(
 def opened(
     folder: str, master: str, executor_timeout_s: float
 ) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
-    """The files of a folder that only Spark reaches, and a function that reads a run of it."""
+    """Yield the files of a folder that only Spark reaches, and a function that reads a run of it."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)

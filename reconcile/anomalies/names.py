@@ -29,7 +29,7 @@ class Anomaly(StrEnum):
 
 
 def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Column) -> DataFrame:
-    """The rows of an anomaly. Columns of ``found`` with the schema's names stay as they are."""
+    """Return the rows of an anomaly. Columns of ``found`` with the schema's names stay as they are."""
     there = set(found.columns)
     if "part_number" in there:
         part = F.concat(F.lit("part "), F.col("part_number").cast("string"), F.lit(": "))
@@ -47,7 +47,7 @@ class Doubt(NamedTuple):
 
 
 def doubted(found: DataFrame, doubts: Sequence[Doubt]) -> DataFrame:
-    """The rows, as GAP where there is a doubt."""
+    """Return the rows, as GAP where there is a doubt."""
     if not doubts:
         return found
     why = F.coalesce(

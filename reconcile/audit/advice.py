@@ -92,7 +92,7 @@ def _meaning(audit: Audit) -> Iterator[str]:
 
 
 def _size(audit: Audit) -> str:
-    """The size to configure, the reasons, and what it drops."""
+    """Return the size to configure, the reasons, and what it drops."""
     found, day = audit.found, audit.a_day(audit.found.within_needed)
     need = f"{float(audit.confidence) * 100:g} % of the resends that a ring can know need {found.needed:,}"
     drops = (
@@ -310,7 +310,7 @@ def _bridges(audit: Audit) -> Iterator[str]:
 
 
 def _share(part: int, of: int) -> str:
-    """A percentage; never 0 % of something, nor 100 % of less than all."""
+    """Return a percentage; never 0 % of something, nor 100 % of less than all."""
     text = f"{part / of if of else 0.0:.1%}".replace("%", " %")
     if part and text == "0.0 %":
         return "under 0.1 %"

@@ -12,7 +12,7 @@ NO_SIZE: Final = "# no id_cache_size: less than an hour of traffic cannot say ho
 
 
 def toml(audit: Audit) -> str:
-    """The address for ringfence.toml."""
+    """Return the address for ringfence.toml."""
     keys = audit.settings
     values: dict[str, object] = {
         "name": audit.configured or audit.topic.name,
@@ -44,7 +44,7 @@ def toml(audit: Audit) -> str:
 
 
 def obvious_group_header(audit: Audit) -> str:
-    """A usual group header of records without keys; empty = there is none."""
+    """Return a usual group header of records without keys; empty = there is none."""
     if audit.sum("keyed") or audit.settings.group_header:
         return ""
     seen = {header.name for header in audit.headers}

@@ -49,14 +49,14 @@ def seconds_of(text: str) -> int:
 
 
 def whole(extents: Mapping[int, Extent]) -> Part:
-    """The whole topic."""
+    """Return the whole topic."""
     return Part(
         "the whole topic", {number: (extent.start, extent.stable) for number, extent in extents.items()}, True
     )
 
 
 def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked: str) -> Part:
-    """The part from these offsets on; None = the partition has no such record."""
+    """Return the part from these offsets on; None = the partition has no such record."""
     spans = {}
     for number, extent in extents.items():
         begin = begins[number]
@@ -68,7 +68,7 @@ def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked
 
 
 def last(extents: Mapping[int, Extent], count: int) -> Part:
-    """The last ``count`` offsets, shared by the partitions according to their size."""
+    """Return the last ``count`` offsets, shared by the partitions according to their size."""
     sizes = {number: extent.stable - extent.start for number, extent in extents.items()}
     total = sum(sizes.values())
     wanted = min(count, total)

@@ -9,7 +9,7 @@ from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:
-    """The audited topic as one address."""
+    """Return the audited topic as one address."""
     return Figures(
         title=f"Audit of {audit.topic.name}",
         subtitle=_subtitle(audit),

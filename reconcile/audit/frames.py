@@ -143,7 +143,7 @@ _BETWEEN = tuple(
 
 
 def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
-    """The rows, with the IDs and records up to each: by offset of its partition, by moment of all."""
+    """Return the rows, with the IDs and records up to each: by offset of its partition, by moment of all."""
     accepted, one = (F.col("fresh") | F.col("expired")).cast("int"), F.lit(1)
     own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
@@ -173,7 +173,7 @@ def _between(what: str, same: Column, offset_of_both: int) -> Column:
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """The frame on disk, for several questions."""
+    """Yield the frame on disk, for several questions."""
     there = frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield there

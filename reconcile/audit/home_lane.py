@@ -13,7 +13,7 @@ from reconcile.audit.partitioner import FACTOR, MASK, SEED
 
 
 def home(data: Column, partitions: int, partitioner: str) -> Column:
-    """The partition of a key; null of null."""
+    """Return the partition of a key; null of null."""
     if partitions == 1:
         return F.when(data.isNotNull(), 0)
     hashed = F.crc32(data) if partitioner == "crc32" else murmur2(data).bitwiseAND(0x7FFFFFFF)
@@ -63,7 +63,7 @@ def _swapped_text(digits: Column) -> Column:
 
 
 def _swapped(word: Column) -> Column:
-    """The four bytes in reverse order."""
+    """Return the four bytes in reverse order."""
     low, second = word.bitwiseAND(F.lit(0xFF)), word.bitwiseAND(F.lit(0xFF00))
     third, high = F.shiftright(word, 8).bitwiseAND(F.lit(0xFF00)), F.shiftright(word, 24)
     return F.shiftleft(low, 24).bitwiseOR(F.shiftleft(second, 8)).bitwiseOR(third).bitwiseOR(high)

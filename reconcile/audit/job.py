@@ -126,7 +126,7 @@ def _nothing_yet(request: Request, topic: Topic) -> Audit:
 
 
 def audit_document(audit: Audit) -> dict[str, object]:
-    """The document of the audit."""
+    """Return the document of the audit."""
     return document(audit, advice.notes(audit), configuration.toml(audit))
 
 

@@ -25,7 +25,7 @@ HEADERS_SHOWN: Final = 20
 
 
 def by_partition(audit: Audit, records: DataFrame) -> Audit:
-    """Counts of the partitions, and first and last times."""
+    """Return counts of the partitions, and first and last times."""
     dated = F.when(F.col("timestamp") > 0, F.col("timestamp"))
     rows = records.groupBy("partition").agg(
         F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
@@ -83,7 +83,7 @@ def by_key(audit: Audit, records: DataFrame) -> Audit:
 
 
 def groups(records: DataFrame) -> Groups:
-    """The number of groups of each size, and the largest groups."""
+    """Return the number of groups of each size, and the largest groups."""
     grouped = records.where("`group` is not null").groupBy("group").count()
     with kept(grouped) as sizes:
         bins = (

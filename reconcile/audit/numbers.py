@@ -100,7 +100,7 @@ class Counter:
             return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
-        """The headers of a small sample of the latest records."""
+        """Return the headers of a small sample of the latest records."""
         spans = audit.topic.part.ranges()
         few = max(1, HEADERS_SAMPLED // len(spans))
         latest = {number: (max(begin, end - few), end) for number, (begin, end) in spans.items()}

@@ -22,7 +22,7 @@ class Placed(NamedTuple):
 
 
 def murmur2(data: bytes) -> int:
-    """The unsigned 32-bit hash of Java clients."""
+    """Return the unsigned 32-bit hash of Java clients."""
     found = SEED ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -58,7 +58,7 @@ def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
 
 
 def chosen(shares: Mapping[str, float], partitions: int, otherwise: str) -> str:
-    """The partitioner that explains most records, if it beats chance; else the configured one."""
+    """Return the partitioner that explains most records, if it beats chance; else the configured one."""
     best = max(shares, key=lambda name: (shares[name], name == otherwise), default=otherwise)
     chance = 1 / partitions
     return best if shares and shares[best] - chance >= (1 - chance) / 2 else otherwise

@@ -57,7 +57,7 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
 
 
 def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
-    """The result with the counts by lane; lanes without records are included."""
+    """Return the result with the counts by lane; lanes without records are included."""
     names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group", "other_value")
     there = {row["lane"]: row for row in rows}
     counted = ("records", "ids", "dropped", "forwarded")
@@ -134,7 +134,7 @@ def _least(rows: Sequence[Any], name: str) -> int:
 
 
 def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
-    """The spread of rows; ``unit`` divides the values."""
+    """Return the spread of rows; ``unit`` divides the values."""
 
     def shown(value: int) -> float:
         return value / unit if unit > 1 else value
@@ -149,5 +149,5 @@ def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
 
 
 def confidence_of(share: float) -> Fraction:
-    """The share as it was written, to a millionth: no rounding asks for one more resend."""
+    """Return the share as it was written, to a millionth: no rounding asks for one more resend."""
     return Fraction(str(share)).limit_denominator(10**6)

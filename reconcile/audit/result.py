@@ -90,7 +90,7 @@ class Groups:
     sizes: Sequence[GroupBin] = ()
 
     def share(self, first: int) -> float:
-        """The share of records in the largest groups."""
+        """Return the share of records in the largest groups."""
         return sum(group.records for group in self.largest[:first]) / self.records if self.records else 0.0
 
 
@@ -176,7 +176,7 @@ class Audit:
         return self.size(self.found)
 
     def size(self, found: Resends) -> int | None:
-        """The ring for these resends with headroom, without any the present one; None = the span is too short."""
+        """Return the ring for these resends with headroom, without any the present one; None = the span is too short."""
         return advice.recommended(found.needed, self.settings.id_cache_size, self.span_ms)
 
     @property
@@ -190,7 +190,7 @@ class Audit:
         return self.span_ms / DAY_MS if self.span_ms >= SPAN_MIN_MS else None
 
     def a_day(self, count: int) -> float | None:
-        """This count for each day; None = not known."""
+        """Return this count for each day; None = not known."""
         return None if self.days is None else count / self.days
 
     @property
@@ -200,12 +200,12 @@ class Audit:
         return max(loads) * self.layout.lanes / sum(loads) if sum(loads) else 0.0
 
     def sum(self, name: str) -> int:
-        """A count of all partitions."""
+        """Return a count of all partitions."""
         return sum(int(getattr(partition, name)) for partition in self.partitions)
 
 
 def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]:
-    """The document of ``--json`` and audit.json."""
+    """Return the document of ``--json`` and audit.json."""
     part, found = audit.topic.part, audit.found
     return {
         "format": FORMAT,

@@ -28,7 +28,7 @@ _NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)
 
 
 def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnavailableError:
-    """The error for all messages on connections since the first try: a refusal, else that no broker is there."""
+    """Return the error for all messages on connections since the first try: a refusal, else that no broker is there."""
     absent = ""
     for error in heard:
         said = _SAID.fullmatch(error.str())
@@ -74,7 +74,7 @@ def _tls(server: str) -> bool | None:
 
 
 def _distrust(kafka: KafkaSettings, server: str) -> tuple[str, int] | None:
-    """The problem of the broker's certificate, which librdkafka does not report, and OpenSSL's number of it."""
+    """Return the problem of the broker's certificate, which librdkafka does not report, and OpenSSL's number of it."""
     host, _, port = server.rpartition(":")
     try:
         with create_connection((host, int(port)), HANDSHAKE_LIMIT_S) as plain:

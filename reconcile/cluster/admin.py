@@ -96,7 +96,7 @@ class Admin:
         return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
-        """The topics that exist and that this user may see.
+        """Return the topics that exist and that this user may see.
 
         Raises:
             BrokerUnavailableError: no broker answers.
@@ -152,11 +152,11 @@ class Admin:
         return {(at.topic, at.partition): at.offset if at.offset >= 0 else None for at in answers}
 
     def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The first offsets that still exist."""
+        """Return the first offsets that still exist."""
         return self._offsets(places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def high_watermarks(self, places: Iterable[Place]) -> dict[Place, int]:
-        """The ends of the logs, undecided transactions included."""
+        """Return the ends of the logs, undecided transactions included."""
         return self._offsets(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def stable_ends(self, places: Iterable[Place], at_least: Mapping[Place, int]) -> dict[Place, int]:
@@ -184,7 +184,7 @@ class Admin:
             time.sleep(LOOK_EVERY_S)
 
     def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
-        """The last committed record of this key in each partition, if it is among the newest records.
+        """Return the last committed record of this key in each partition, if it is among the newest records.
 
         Partitions that this user may not read, or that do not answer in time, are absent.
 
@@ -264,7 +264,7 @@ class Admin:
             self._heard.append(error)
 
     def _awaited(self, future: "Future[Answer]", admin: AdminClient | None = None) -> Answer:
-        """The answer of ``admin``, or of this client. Messages on connections end the wait for absent brokers.
+        """Return the answer of ``admin``, or of this client. Messages on connections end the wait for absent brokers.
 
         Raises:
             BrokerUnavailableError: all brokers are away, or deny access.

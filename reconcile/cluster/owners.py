@@ -14,7 +14,7 @@ FORMATS: Final = frozenset({1, 2, 3})  # of such a record
 
 
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
-    """The records of the lanes, by address and lane; lanes without a record are absent.
+    """Return the records of the lanes, by address and lane; lanes without a record are absent.
 
     A changelog that cannot be read is not refused: it does not exist, or this user may not read it.
 

@@ -32,7 +32,7 @@ MOVING: Final = frozenset(
 
 
 def asked(admin: AdminClient, question: Callable[[], Answer]) -> Answer:
-    """The answer, asked again for :data:`LIMIT_S` while it is one of :data:`MOVING`.
+    """Return the answer, asked again for :data:`LIMIT_S` while it is one of :data:`MOVING`.
 
     Raises:
         KafkaException: any other error, or the last of these.

@@ -113,7 +113,7 @@ class Survey:
         positions: Mapping[str, cut.Position],
         seen: Mapping[str, Sequence[cut.Position]] | None = None,
     ) -> dict[str, cut.AddressCut]:
-        """The cut of each address from these positions on; ``seen``: see :func:`reconcile.run.history.cut.cut_topic`."""
+        """Return the cut of each address from these positions on; ``seen``: see :func:`reconcile.run.history.cut.cut_topic`."""
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()
         lost = cut.journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))

@@ -28,14 +28,14 @@ class Seen(NamedTuple):
 
 
 def with_headroom(needed: int) -> int:
-    """A need with :data:`HEADROOM`, rounded up to two digits."""
+    """Return a need with :data:`HEADROOM`, rounded up to two digits."""
     size = -(-needed * (100 + HEADROOM) // 100)
     step = int(10 ** max(0, len(str(size)) - _DIGITS))
     return min(-(-size // step) * step, MAX_ID_CACHE_SIZE)
 
 
 def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
-    """The size to set: for the need, without one the present size; None = :data:`SPAN_MIN_MS` is not reached."""
+    """Return the size to set: for the need, without one the present size; None = :data:`SPAN_MIN_MS` is not reached."""
     if span_ms < SPAN_MIN_MS:
         return None
     return with_headroom(needed) if needed else capacity
@@ -83,7 +83,7 @@ def document(ring: Ring) -> dict[str, int | None]:
 
 
 def sentences(rings: Mapping[str, Ring], overrun_max: float) -> Sequence[str]:
-    """A sentence for each address with too small a ring, and one on those of which too little was seen; empty = all will do."""
+    """Return a sentence for each address with too small a ring, and one on those of which too little was seen; empty = all will do."""
     found = []
     short: dict[str, int] = {}
     for name, ring in rings.items():
@@ -113,12 +113,12 @@ def too_short(span_ms: int) -> str:
 
 
 def over(span_ms: int) -> str:
-    """The span of a need, and the reason for headroom."""
+    """Return the span of a need, and the reason for headroom."""
     return f"in {_plain(formatting.span(span_ms))}, and {HEADROOM} % headroom is for times that were not seen"
 
 
 def _overrun(ring: Ring, overrun_max: float) -> str:
-    """The share of OVERRUN above its limit, and the size that would be enough."""
+    """Return the share of OVERRUN above its limit, and the size that would be enough."""
     broken = (
         f"{ring.overrun_share * 100:.3g} % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows "
         f"{_plain(formatting.percent(overrun_max))}"
@@ -142,7 +142,7 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
 
 
 def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
-    """A sentence for each address of the document whose rings let go of IDs that were too young."""
+    """Return a sentence for each address of the document whose rings let go of IDs that were too young."""
     return [
         f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than id_min_age = "
         f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or the workers' log of that time, says which "
@@ -153,7 +153,7 @@ def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]
 
 
 def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
-    """A sentence on the torn transactions of an address, with the first one; empty = there are none."""
+    """Return a sentence on the torn transactions of an address, with the first one; empty = there are none."""
     if not count:
         return []
     several = f"{name}: {counted(count, 'transaction is', 'transactions are')} torn"
@@ -167,5 +167,5 @@ def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
 
 
 def _plain(text: str) -> str:
-    """The text for a terminal, where a search for it has plain spaces."""
+    """Return the text for a terminal, where a search for it has plain spaces."""
     return text.replace("\N{NO-BREAK SPACE}", " ")

@@ -118,7 +118,7 @@ class _Address:
 
 
 def render(figures: Figures) -> str:
-    """The page. The same figures give the same text."""
+    """Render the page. The same figures give the same text."""
     environment = Environment(
         loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
         trim_blocks=False,

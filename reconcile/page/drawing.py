@@ -75,7 +75,7 @@ class Drawing:
         self._figure.patch.set_visible(False)
 
     def axes(self, *, top: int, height: int) -> Any:
-        """A frameless area with a base line."""
+        """Return a frameless area with a base line."""
         width = self._width - _LEFT - _RIGHT
         made = self._figure.add_axes(
             (
@@ -93,16 +93,16 @@ class Drawing:
         return made
 
     def filled(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
-        """An area of steps."""
+        """Draw an area of steps."""
         if any(values):
             axes.stairs(values, edges, fill=True, facecolor=_AREAS[name], gid=name)
 
     def outlined(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
-        """The upper edge of an area."""
+        """Draw the upper edge of an area."""
         axes.stairs(values, edges, baseline=None, color=_EDGE, linewidth=1.5, gid=name)
 
     def counted(self, axes: Any, name: str) -> None:
-        """A scale of whole numbers from 0, with few lines and a name."""
+        """Set a scale of whole numbers from 0, with few lines and a name."""
         top = max(axes.dataLim.y1, 1) if math.isfinite(axes.dataLim.y1) else 1
         axes.set_ylim(0, top * 1.04)
         tall = axes.get_position().height * self._height > 60
@@ -112,7 +112,7 @@ class Drawing:
         axes.annotate(name, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
 
     def cumulative(self, axes: Any, shares: tuple[list[float], list[float]], low: float, high: float) -> None:
-        """The share up to each value, on a logarithmic scale."""
+        """Draw the share up to each value, on a logarithmic scale."""
         xs, ys = shares
         axes.set_xscale("log")
         axes.minorticks_off()
@@ -124,7 +124,7 @@ class Drawing:
         axes.yaxis.grid(visible=True)
 
     def label(self, axes: Any, text: str) -> None:
-        """The name of the scale below."""
+        """Write the name of the scale below."""
         axes.annotate(
             text, (0.5, 0), (0, -38), xycoords="axes fraction", textcoords="offset points", ha="center"
         )
@@ -149,7 +149,7 @@ class Drawing:
             )  # fmt: skip
 
     def image(self, kind: str, title: str, description: str) -> str:
-        """An ``img`` element with classes of the style sheet (``kind``), and a description for those who cannot see it."""
+        """Return an ``img`` element with classes of the style sheet (``kind``), and a description for those who cannot see it."""
         written = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)
@@ -182,7 +182,7 @@ def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[in
 
 @contextlib.contextmanager
 def drawing(width: int, height: int, letters: float = 11.5) -> Iterator[Drawing]:
-    """A new drawing with its own settings; ``letters`` is the size of its text in units."""
+    """Yield a new drawing with its own settings; ``letters`` is the size of its text in units."""
     with _silent(), mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)

@@ -49,7 +49,7 @@ MEANINGS: Final = {
 
 
 def visible(text: str) -> str:
-    """The text with escapes for invisible characters and for those that turn the text direction.
+    """Return the text with escapes for invisible characters and for those that turn the text direction.
 
     Producers choose names and IDs: an ID must not look like another, nor leave its place on the page.
     """
@@ -63,7 +63,7 @@ def _escaped(character: str) -> str:
 
 
 def as_text(data: bytes) -> str:
-    """The text of bytes from data, in which invalid and invisible ones are escaped."""
+    """Return the text of bytes from data, in which invalid and invisible ones are escaped."""
     return printable(data.decode("utf-8", "backslashreplace"))
 
 
@@ -75,12 +75,12 @@ def shortened(text: str, limit: int = 150) -> str:
 
 
 def number(value: float) -> str:
-    """A number with thousands separators."""
+    """Return a number with thousands separators."""
     return f"{value:,}"
 
 
 def compact(value: float) -> str:
-    """A short number for an axis."""
+    """Return a short number for an axis."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= max(size, 1e4):
             return f"{brief(value / size)}{unit}"
@@ -93,17 +93,17 @@ def brief(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A configured share: 0.999 is 99.9 %."""
+    """Return a configured share: 0.999 is 99.9 %."""
     return f"{share * 100:.10g}\N{NO-BREAK SPACE}%"
 
 
 def about(share: float) -> str:
-    """A measured share, to a tenth of a percent."""
+    """Return a measured share, to a tenth of a percent."""
     return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
 def span(milliseconds: float) -> str:
-    """A length of time in its largest full unit: 5 min, 1.5 s."""
+    """Return a length of time in its largest full unit: 5 min, 1.5 s."""
     for unit, size in _SPANS:
         if milliseconds >= size:
             return f"{brief(milliseconds / size)}\N{NO-BREAK SPACE}{unit}"
@@ -111,7 +111,7 @@ def span(milliseconds: float) -> str:
 
 
 def moment(at: int) -> dt.datetime | None:
-    """The time in UTC; None = beyond the calendar: producers choose timestamps."""
+    """Return the time in UTC; None = beyond the calendar: producers choose timestamps."""
     try:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=at)
     except OverflowError:

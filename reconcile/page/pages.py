@@ -11,7 +11,7 @@ PAGE: Final = "report.html"
 
 
 def written(figures: Figures) -> str | None:
-    """The page as HTML; None, and a line on stderr with the reason, if it cannot be drawn.
+    """Return the page as HTML; None, and a line on stderr with the reason, if it cannot be drawn.
 
     A cluster's driver needs only PySpark to judge a run; matplotlib and jinja2 are for the page. A problem in
     drawing does not stop the run.

@@ -23,7 +23,7 @@ _AGES: Final = (
 
 
 def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
-    """Inputs over time with the accepted ones, and duplicates below on a scale of their own."""
+    """Draw inputs over time with the accepted ones, and duplicates below on a scale of their own."""
     width, above = (WIDE, 130) if wide else (NARROW, 120)
     begin, end = moments[0].at, moments[-1].at + step_ms
     records, duplicates = (
@@ -50,7 +50,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
 
 
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
-    """The share of resends that a ring of each size catches, with the present and the recommended ring."""
+    """Draw the share of resends that a ring of each size catches, with the present and the recommended size."""
     recommended = ring.recommended or 0
     last = max(1.0, ring.capacity, recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper)))
     advised = "no size" if ring.recommended is None else formatting.number(recommended)
@@ -75,7 +75,7 @@ def distances(bins: Sequence[Bin], ring: Ring) -> str:
 
 
 def ages(bins: Sequence[Bin]) -> str:
-    """The time between a resend and its original."""
+    """Draw the time between a resend and its original."""
     finite = [bin_.upper for bin_ in bins if math.isfinite(bin_.upper)]
     first = max(1e-3, min(finite, default=1.0)) / 1.5
     last = max(max(finite, default=1.0) * 1.6, first * 100)
@@ -102,7 +102,7 @@ def ages(bins: Sequence[Bin]) -> str:
 
 
 def groups(bins: Sequence[GroupBin]) -> str:
-    """The number of groups of each size, and their records."""
+    """Draw the number of groups of each size, and their records."""
     total, records = sum(size.groups for size in bins), sum(size.records for size in bins)
     description = (
         f"{formatting.number(total)} groups with {formatting.number(records)} records; "
@@ -136,7 +136,7 @@ def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
 
 
 def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
-    """The share of all up to each value, from 0 at ``first`` to 1 at ``last``; exact at the ends of bins."""
+    """Return the share of all up to each value, from 0 at ``first`` to 1 at ``last``; exact at the ends of bins."""
     total = sum(bin_.count for bin_ in bins)
     lowest = bins[0].upper
     xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]

@@ -12,7 +12,7 @@ LANES_MAX: Final = 50  # so many have a row; of more, those that lag most
 
 
 def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
-    """The moment with most records; ``strays``: records in no moment."""
+    """Return the moment with most records; ``strays``: records in no moment."""
     most = max(moments, key=lambda moment: moment.records)
     rate = formatting.brief(most.records * 1000 / step_ms)
     said = (
@@ -29,7 +29,7 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
 
 
 def resends(it: AddressFigures, *, of_run: bool) -> str:
-    """The present or assumed ring, and what the resends need."""
+    """Return the present or assumed ring, and what the resends need."""
     ring = it.ring
     has = (
         f"The ring of a lane {'holds' if of_run else 'would hold'} {counted(ring.capacity, 'ID')} ({ring.key})"
@@ -86,7 +86,7 @@ def _again(ring: Ring, *, of_run: bool) -> str:
 
 
 def groups(it: AddressFigures) -> str:
-    """The number of groups, and the largest."""
+    """Return the number of groups, and the largest."""
     count, records = (sum(getattr(size, name) for size in it.group_sizes) for name in ("groups", "records"))
     text = f"{counted(count, 'group')} with {counted(records, 'record')}."
     if it.groups_largest and records:
@@ -102,7 +102,7 @@ def shown(every: Sequence[Lane]) -> Sequence[Lane]:
 
 
 def lanes(it: AddressFigures, *, of_run: bool) -> str:
-    """The lanes in a few sentences."""
+    """Return the lanes in a few sentences."""
     count, records = len(it.lanes), sum(lane.records for lane in it.lanes)
     if not count:
         return ""

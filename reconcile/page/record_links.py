@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def places(finding: Finding) -> list[Place]:
-    """The known places of the input, the output, and the other input of a finding."""
+    """Return the known places of the input, the output, and the other input of a finding."""
     named = (
         ("input", finding.topic, finding.partition, finding.offset),
         ("output", finding.out_topic, finding.out_partition, finding.out_offset),
@@ -42,7 +42,7 @@ def readable(place: Place, servers: str) -> bool:
 
 
 def kcat(place: Place, servers: str) -> str:
-    """A kcat command for one record with headers, key and value."""
+    """Return a kcat command for one record with headers, key and value."""
     return shlex.join(
         ["kcat", "-C", "-b", servers, "-t", place.topic, "-p", str(place.partition), "-o", str(place.offset),
          "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n"]
@@ -50,7 +50,7 @@ def kcat(place: Place, servers: str) -> str:
 
 
 def console_consumer(place: Place, servers: str) -> str:
-    """The same with Kafka's own tool (option names of 4.1)."""
+    """Return a command of Kafka's own tool for one record (option names of 4.1)."""
     command = [
         "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", place.topic,
         "--partition", str(place.partition), "--offset", str(place.offset),

@@ -157,7 +157,7 @@ class Figures:
     advice: Sequence[str] = ()  # whole sentences: what the numbers mean for the reader
 
     def to_json(self) -> str:
-        """The text of ``figures.json``."""
+        """Return the text of ``figures.json``."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -186,7 +186,7 @@ def _address(kept: dict[str, Any]) -> AddressFigures:
 
 
 def step_ms(first_ms: int, last_ms: int) -> int:
-    """The shortest step with which :data:`MOMENTS_MAX` moments cover these times."""
+    """Return the shortest step with which :data:`MOMENTS_MAX` moments cover these times."""
     for step in STEPS_MS:
         if last_ms // step - first_ms // step < MOMENTS_MAX:
             return step

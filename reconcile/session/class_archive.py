@@ -52,7 +52,7 @@ class ClassArchive:
     def for_packages(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
-        """The archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""
+        """Return the archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""
         folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
         if java is None or not plain or any(other in theirs for other in _OTHERS):
@@ -123,7 +123,7 @@ class ClassArchive:
         made.replace(self._folder / name)
 
     def _archive(self) -> Path:
-        """The archive's path, whose name changes with the jars. Java checks the jars itself."""
+        """Return the archive's path, whose name changes with the jars. Java checks the jars itself."""
         looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
         digest = hashlib.sha256()
         for item in looked_at:
@@ -148,7 +148,7 @@ class ClassArchive:
 
 
 def _name(jar: Path) -> str:
-    """The jar's name without its version and Ivy's prefix."""
+    """Return the jar's name without its version and Ivy's prefix."""
     found = _ARTIFACT.fullmatch(jar.name)
     return found["name"] if found else jar.name
 

@@ -28,7 +28,7 @@ class Demand(NamedTuple):
 
 
 def offered(context: SparkContext, master: str, demand: Demand) -> str:
-    """The demand, and what the master's page reports of its workers."""
+    """Return the demand, and what the master's page reports of its workers."""
     if not master.startswith(_STANDALONE):
         return f"it asks {master} for {_asked(demand, None)}: look at what the cluster has free"
     pages = []
@@ -46,7 +46,7 @@ def offered(context: SparkContext, master: str, demand: Demand) -> str:
 
 
 def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
-    """The same from the JSON of a standalone master's page. ``application``: the run's ID there. Pure."""
+    """Compare them by the JSON of a standalone master's page. ``application``: the run's ID there. Pure."""
     apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
     memory_mib = apps[0].get("memoryperexecutor") if apps else None
     workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]
@@ -74,7 +74,7 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page_port(context: SparkContext, host: str, port: int) -> int:
-    """The port of the page, asked from the master itself."""
+    """Return the port of the page, asked from the master itself."""
     with contextlib.suppress(Py4JError, OSError):
         socket.create_connection(
             (host, port), ANSWER_LIMIT_S

@@ -37,13 +37,13 @@ class Cluster(Protocol):
     """Questions of the watch to Spark."""
 
     def executors(self) -> int:
-        """The number of registered executors."""
+        """Return the number of registered executors."""
 
     def waits(self) -> bool:
         """Whether tasks are due."""
 
     def offer(self) -> str:
-        """The demand of the run beside the offer of the cluster."""
+        """Return the demand of the run beside the offer of the cluster."""
 
     def cancel(self) -> None:
         """End all jobs of the run."""
@@ -57,7 +57,7 @@ class SparkCluster:
         self._master = self._context.master or ""
 
     def executors(self) -> int:
-        """The number of registered executors; Spark counts the driver as one."""
+        """Return the number of registered executors; Spark counts the driver as one."""
         return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
     def waits(self) -> bool:
@@ -65,7 +65,7 @@ class SparkCluster:
         return bool(self._context.statusTracker().getActiveStageIds())
 
     def offer(self) -> str:
-        """The demand of the run beside the offer of the cluster."""
+        """Return the demand of the run beside the offer of the cluster."""
         conf = self._context.getConf()
         demand = Demand(
             conf.get("spark.executor.cores", "") or "", conf.get("spark.executor.memory", "1g") or ""

@@ -77,7 +77,7 @@ _KNOWN: Final = (
 
 
 def not_started(error: Exception, master: str, connector: str, said: str) -> PrerequisiteError:
-    """The error to raise when Spark did not start; ``said`` is the output of its JVM."""
+    """Return the error to raise when Spark did not start; ``said`` is the output of its JVM."""
     lines = [line for line in said.strip().splitlines() if not _FRAME.match(line)]
     last = "".join(f"\n  {line}" for line in lines[-_LINES_SHOWN:])
     text = f"{said}\n{error}"

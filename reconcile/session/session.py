@@ -70,7 +70,7 @@ def session(
     records: int = FEW,
     executor_timeout_s: float = TIMEOUT_S,
 ) -> Iterator[SparkSession]:
-    """A session: that of ``spark-submit``, else one of its own, gone with its JVM at the end.
+    """Yield a session: that of ``spark-submit``, else one of its own, gone with its JVM at the end.
 
     Args:
         master: Spark's.
@@ -144,7 +144,7 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
 
 @contextlib.contextmanager
 def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
-    """A JVM that is gone at the end of the block. Raises PrerequisiteError if there is nothing to start."""
+    """Yield a JVM that is gone at the end of the block. Raises PrerequisiteError if there is nothing to start."""
     started: list[Jvm] = []
     try:
         with stop.held():  # else nobody would know it
@@ -192,7 +192,7 @@ def configured(
     records: int,
     quick: ClassArchive | None = None,
 ) -> SparkConf:
-    """Configuration of Spark; under ``spark-submit`` the process exists, and so do its jars."""
+    """Return Spark's configuration; under ``spark-submit`` the process exists, and so do its jars."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("ringfence reconcile")
     conf.set("spark.sql.session.timeZone", "UTC")
@@ -228,7 +228,7 @@ def configured(
 
 
 def local_dir(environ: Mapping[str, str] = os.environ) -> str:
-    """The first folder in which Spark stores what memory does not hold."""
+    """Return the first folder in which Spark stores what memory does not hold."""
     folders = environ.get("SPARK_LOCAL_DIRS") or _defaults(environ).get("spark.local.dir") or "/tmp"  # noqa: S108
     return folders.partition(",")[0]
 
@@ -238,7 +238,7 @@ def _packages(theirs: Mapping[str, str]) -> str:
 
 
 def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
-    """The archive, only where all of Spark runs in one JVM here."""
+    """Return the archive, only where all of Spark runs in one JVM here."""
     if not re.fullmatch(r"local(\[[^]]*\])?", master):
         return None
     theirs = _defaults(environ)

@@ -37,14 +37,14 @@ class EvidenceGoneError(RingfenceError):
 
 
 def of_spark(error: BaseException) -> SparkError | None:
-    """The error of Spark, also where PySpark's assertion about its reason failed."""
+    """Return the error of Spark, also where PySpark's assertion about its reason failed."""
     if isinstance(error, AssertionError) and error.__context__ is not None:
         return of_spark(error.__context__)
     return error if isinstance(error, SPARK) else None
 
 
 def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
-    """The error to raise instead, while the session exists.
+    """Return the error to raise instead, while the session exists.
 
     Args:
         error: The error.
@@ -112,7 +112,7 @@ def _jvm_gone(error: SparkError, text: str) -> bool:
 
 
 def innermost(error: SparkError) -> str:
-    """The innermost cause of a Java trace."""
+    """Return the innermost cause of a Java trace."""
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
     return causes[-1] if causes else lines[0]

@@ -21,7 +21,7 @@ _PROOF_BYTES: Final = 2**16
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A locked temporary folder. Folders of processes that are gone are removed first.
+    """Yield a locked temporary folder. Folders of processes that are gone are removed first.
 
     Raises:
         PrerequisiteError: nothing can be written there.

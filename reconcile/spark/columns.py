@@ -33,7 +33,7 @@ class Dialect(NamedTuple):
 
     @classmethod
     def of_address(cls, address: AddressSettings) -> "Dialect":
-        """The dialect of an address."""
+        """Return the dialect of an address."""
         return cls(
             address.duplicate_id_headers,
             address.duplicate_id_from,
@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
 def of_schema(
     schema: StructType, special: Mapping[str, Column], there: Collection[str] | None = None
 ) -> list[Column]:
-    """The columns of a schema, in order and cast: ``special`` ones, else those of the same name, null if not ``there``."""
+    """Return the columns of a schema, in order and cast: ``special`` ones, else those of the same name, null if not ``there``."""
     return [
         special.get(field.name, F.col(field.name) if there is None or field.name in there else F.lit(None))
         .cast(field.dataType)
@@ -56,17 +56,17 @@ def of_schema(
 
 
 def address_of(numbers: Mapping[str, int]) -> Column:
-    """The address of a record, by its topic."""
+    """Return the address of a record, by its topic."""
     return by_topic({topic: F.lit(number) for topic, number in numbers.items()})
 
 
 def topic_of(topics: Mapping[str, str]) -> Column:
-    """The value for the record's topic."""
+    """Return the value for the record's topic."""
     return by_topic({topic: F.lit(named) for topic, named in topics.items()})
 
 
 def by_topic(values: Mapping[str, Column]) -> Column:
-    """A value by the topic, as comparisons: Spark compiles those, and not a look into a map."""
+    """Return a value by the topic, as comparisons: Spark compiles those, and not a look into a map."""
     (first, value), *rest = values.items()
     if not rest:
         return value
@@ -77,7 +77,7 @@ def by_topic(values: Mapping[str, Column]) -> Column:
 
 
 def header(name: str) -> Column:
-    """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    """Return the value of a header; of repeats the last, as in Kafka. Null = missing or null."""
     return envelopes.last("headers", name)
 
 
@@ -102,7 +102,7 @@ def has_id(dialect: Dialect) -> Column:
 
 
 def group_of(dialect: Dialect) -> Column:
-    """The group; null = none. A missing or empty group header means the default group."""
+    """Return the group; null = none. A missing or empty group header means the default group."""
     if not dialect.group_header:
         return F.col("key")
     named = header(dialect.group_header)
@@ -110,7 +110,7 @@ def group_of(dialect: Dialect) -> Column:
 
 
 def headers_digest() -> Column:
-    """A digest of the user's headers, in order, repeats and nulls included, without Ringfence's own.
+    """Return a digest of the user's headers, in order, repeats and nulls included, without Ringfence's own.
 
     A digest of few headers is taken without an array, which Spark compiles. It equals that of the array.
     """
@@ -129,7 +129,7 @@ def _is_users(header: Column) -> Column:
 
 
 def place_in(text: Column, topic: Column) -> Column:
-    """The place in a text of a header; the text is a column, so that the header is read once."""
+    """Return the place in a text of a header; the text is a column, so that the header is read once."""
     begins = F.concat(topic, F.lit("/"))
     rest = F.substr(text, F.length(begins) + 1)
     texts = (F.substring_index(rest, "/", 1), F.substring_index(rest, "/", -1))
@@ -140,6 +140,6 @@ def place_in(text: Column, topic: Column) -> Column:
 
 
 def power_of_two(number: Column) -> Column:
-    """The smallest power of two that is not below the number, at least 1. By digits: logarithms are not exact."""
+    """Return the smallest power of two that is not below the number, at least 1. By digits: logarithms are not exact."""
     above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(number - 1)))
     return F.when(number <= 1, F.lit(1).cast("bigint")).otherwise(above)

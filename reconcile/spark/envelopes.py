@@ -25,7 +25,7 @@ _OPENED: Final = ["part_number", "parts", "part_address"]
 
 
 def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
-    """The records, and behind each envelope its parts, in rows of the same columns.
+    """Return the records, and behind each envelope its parts, in rows of the same columns.
 
     ``key``, ``value`` and ``headers`` of a part are its own; all other columns are the envelope's. Three columns are new: ``part_number``,
     counted from 1, 0 = the record itself; ``parts``, the number of parts, 0 = unreadable, null = not an envelope; and ``part_address``, the
@@ -71,7 +71,7 @@ def has(name: str) -> Column:
 
 
 def last(headers: Column | str, name: str) -> Column:
-    """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    """Return the value of a header; of repeats the last, as in Kafka. Null = missing or null."""
     all_of_them = F.col(headers) if isinstance(headers, str) else headers
     # Compiled, as functions of arrays are and those that take one of their own are not: 0 = there is none, and nothing stands there.
     names = all_of_them["key"]
@@ -80,12 +80,12 @@ def last(headers: Column | str, name: str) -> Column:
 
 
 def hashed(header: Column) -> tuple[Column, ...]:
-    """The parts of a header for a digest, which skips nulls: a flag marks a null value."""
+    """Return the parts of a header for a digest, which skips nulls: a flag marks a null value."""
     return header["key"], header["value"].isNull(), header["value"]
 
 
 def _read(own: Column) -> Column:
-    """The parts, each with its target; null = they cannot be read."""
+    """Return the parts, each with its target; null = they cannot be read."""
     known = last("headers", wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
     listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
     return F.when(
@@ -136,12 +136,12 @@ def _decoded(part: Column) -> Column:
 
 
 def _bytes(holder: Column, name: str) -> Column:
-    """The bytes of either spelling; null = neither exists."""
+    """Return the bytes of either spelling; null = neither exists."""
     return F.coalesce(holder[name].cast("binary"), _decoded_base64(holder[f"{name}_base64"]))
 
 
 def _decoded_base64(text: Column) -> Column:
-    """The decoded text; null = it is not Base64."""
+    """Return the decoded text; null = it is not Base64."""
     # Spark would read it without padding too, and with white space.
     written = text.rlike(_BASE64) & (F.length(text) % _BASE64_UNIT == 0)
     return F.when(written, F.try_to_binary(text, F.lit("base64")))

@@ -33,13 +33,13 @@ class Files(Protocol):
         """The folder, as a person names it."""
 
     def at(self, *parts: str) -> str:
-        """The whole path, as Spark takes it."""
+        """Return the whole path, as Spark takes it."""
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder; none if it does not exist."""
 
     def read_text(self, name: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file that exists as a whole or not at all."""
@@ -94,7 +94,7 @@ def _place(root: str) -> str:
 
 
 def readable(root: str) -> str:
-    """The folder, if Spark can read it again.
+    """Return the folder, if Spark can read it again.
 
     Raises:
         ConfigurationError: Spark would read its path as a pattern.
@@ -108,7 +108,7 @@ def readable(root: str) -> str:
 
 
 def proved(files: Files) -> Files:
-    """The folder, after a file was made and deleted there, so that a refusal comes before the work.
+    """Return the folder, after a file was made and deleted there, so that a refusal comes before the work.
 
     Raises:
         PrerequisiteError: the folder refuses.
@@ -122,7 +122,7 @@ class LocalFiles:
     """Files on this machine."""
 
     def __init__(self, root: str) -> None:
-        """Raises PrerequisiteError if the folder cannot be used."""
+        """Raise PrerequisiteError if the folder cannot be used."""
         self._root = Path(root).absolute()
         with _usable(root):
             self._root.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ class LocalFiles:
         return str(self._root)
 
     def at(self, *parts: str) -> str:
-        """The whole path, as Spark takes it."""
+        """Return the whole path, as Spark takes it."""
         return f"file://{self._root.joinpath(*parts)}"  # Hadoop takes it as it is, unquoted
 
     def names(self, folder: str) -> list[str]:
@@ -144,7 +144,7 @@ class LocalFiles:
         return sorted(name for name in names if not name.startswith("."))
 
     def read_text(self, name: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         try:
             return (self._root / name).read_text("utf-8")
         except OSError as error:
@@ -231,12 +231,12 @@ def _to_disk(path: Path) -> None:
 
 
 def unreadable(name: str, why: str) -> PrerequisiteError:
-    """The error for a file that must exist; ``why``: the system's message."""
+    """Return the error for a file that must exist; ``why``: the system's message."""
     way_out = "make it readable" if "ermission" in why else "restore it from a backup"
     return PrerequisiteError(f"{name} cannot be read ({why}): {way_out}")
 
 
 def unusable(name: str, why: str) -> PrerequisiteError:
-    """The error for a file or folder; ``why``: the system's message."""
+    """Return the error for a file or folder; ``why``: the system's message."""
     way_out = next((advice for mark, advice in _WAYS_OUT.items() if mark in why), "make it writable")
     return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")

@@ -15,7 +15,7 @@ class HadoopFiles:
     """Files in ``hdfs://``, ``s3a://``, or the cluster's default file system."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raises PrerequisiteError if the folder cannot be used."""
+        """Raise PrerequisiteError if the folder cannot be used."""
         self._root = root.rstrip("/")
         jvm: Any = spark.sparkContext._jvm
         configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -35,7 +35,7 @@ class HadoopFiles:
         return self._root
 
     def at(self, *parts: str) -> str:
-        """The whole path, as Spark takes it."""
+        """Return the whole path, as Spark takes it."""
         return "/".join((self._root, *parts))
 
     def names(self, folder: str) -> list[str]:
@@ -46,7 +46,7 @@ class HadoopFiles:
         return sorted(item.getPath().getName() for item in self._system.listStatus(path))
 
     def read_text(self, name: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         try:
             with contextlib.closing(self._system.open(self._path(self.at(name)))) as stream:
                 return str(self._io.toString(stream, "UTF-8"))
@@ -77,7 +77,7 @@ class HadoopFiles:
 
     @contextlib.contextmanager
     def _usable(self, name: str) -> Iterator[Any]:
-        """The path of a file. Raises PrerequisiteError if the file system refuses it."""
+        """Yield the path of a file. Raises PrerequisiteError if the file system refuses it."""
         try:
             yield self._path(self.at(name))
         except SPARK as error:

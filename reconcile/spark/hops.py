@@ -23,7 +23,7 @@ _TEXTS: Final = 3  # of what stands in a hop, so many tell its source
 
 
 def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
-    """The records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
+    """Return the records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
 
     Records that came over no bridge have null, and False. A hop that cannot be read has :data:`MALFORMED` as
     its source, and the record's own ID does not count. ``chained``: topics whose records keep the trace of
@@ -60,7 +60,7 @@ def is_bridged() -> Column:
 
 
 def left_behind() -> Column:
-    """A digest of the bridge headers that an accepted record still has. Only the trace of members may remain."""
+    """Return a digest of the bridge headers that an accepted record still has. Only the trace of members may remain."""
     kept = F.filter("headers", lambda header: header["key"].isin(wire_names.HEADER_HOPS, *OF_BRIDGES))
     names = F.array_join(F.col("headers")["key"], " ")
     perhaps = names.contains(wire_names.HEADER_HOPS)
@@ -82,7 +82,7 @@ def _named(name: str) -> Column:
 
 
 def _digest(headers: Column) -> Column:
-    """A digest of headers; null = there are none."""
+    """Return a digest of headers; null = there are none."""
     texts = F.transform(headers, lambda header: F.struct(*hashed(header)))
     return F.when(F.size(headers) > 0, F.xxhash64(texts))
 

@@ -50,7 +50,7 @@ def _filled(value: Column) -> Column:
 
 
 def at_pointer(pointer: str) -> Column:
-    """The string, number or boolean at a JSON pointer (RFC 6901), as bytes. Null = there is none, or the value is no JSON."""
+    """Return the string, number or boolean at a JSON pointer (RFC 6901), as bytes. Null = there is none, or the value is no JSON."""
     _, *escaped = pointer.split("/")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in escaped]
     found = _leaf(tokens, StringType())
@@ -61,7 +61,7 @@ def at_pointer(pointer: str) -> Column:
 
 
 def _leaf(tokens: Sequence[str], kind: DataType) -> Column:
-    """The value at the end of a pointer, if it can be of this type."""
+    """Return the value at the end of a pointer, if it can be of this type."""
     return F.coalesce(*_readings(tokens, kind))
 
 

@@ -37,7 +37,7 @@ def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
 
 
 def _input_key() -> Column:
-    """The key of an accepted record's input: in a header where it is not the group."""
+    """Return the key of an accepted record's input: in a header where it is not the group."""
     return F.when(has(wire_names.HEADER_KEY), columns.header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
 
 
@@ -126,7 +126,7 @@ def outputs(
 
 
 def _part(text: Column) -> Column:
-    """Number and count of a part; null = none."""
+    """Return number and count of a part; null = none."""
     split = F.split(text, "/")
     number, parts = (F.try_element_at(split, F.lit(number)).try_cast("int") for number in (1, 2))
     sound = (F.size(split) == 2) & (number > 0) & (parts > 0)

@@ -11,7 +11,7 @@ ADDRESSES: Final = frozenset({"address", "part_address", "id_address", "out_addr
 
 
 def schema(**columns: types.DataType) -> types.StructType:
-    """A schema of these columns; each may be null."""
+    """Return a schema of these columns; each may be null."""
     return types.StructType([types.StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, StructType
 
 
 def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
-    """A frame of a few rows of texts, numbers, flags and bytes.
+    """Return a frame of a few rows of texts, numbers, flags and bytes.
 
     They travel as text within the plan. ``createDataFrame`` would start Python on the executors, which may
     have none, and would take longer than the work on the rows.

@@ -84,7 +84,7 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def _pkcs8(file: Path, password: str | None) -> str:
-    """A private key in the format of Java; OpenSSL and Python read older formats too.
+    """Return a private key in the format of Java; OpenSSL and Python read older formats too.
 
     Raises:
         ConfigurationError: it is not a private key, or locked.

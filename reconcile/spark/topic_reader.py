@@ -43,7 +43,7 @@ class Targets(NamedTuple):
 
 
 def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, whole: bool = True) -> DataFrame:
-    """Committed records of these ranges, which end at or below the last stable offset. Null headers = none.
+    """Return committed records of these ranges, which end at or below the last stable offset. Null headers = none.
 
     It fails if retention deletes records meanwhile, unless ``whole`` is False.
     """
@@ -179,7 +179,7 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
 
 
 def headers_of(records: DataFrame) -> DataFrame:
-    """A row for each header of each record: ``name`` and ``value``. For few records."""
+    """Return a row for each header of each record: ``name`` and ``value``. For few records."""
     return records.select(F.explode("headers").alias("header")).select(
         F.col("header.key").alias("name"), F.col("header.value").alias("value")
     )

@@ -76,7 +76,7 @@ def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
 
 
 def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame:
-    """The rows, with ``above``: higher hops that came to the lane before, by its route, or at most by it and ``first_partition``.
+    """Return the rows, with ``above``: higher hops that came to the lane before, by its route, or at most by it and ``first_partition``.
 
     Counting compares each row with all of its source, so it is done only where the verdict is ``needed``; else it is 0.
     """

@@ -18,7 +18,7 @@ CHANGED: Final = " or ".join(_CHANGED.values())
 
 
 def doubled(evidence: DataFrame) -> DataFrame:
-    """Inputs with a second output, a row each."""
+    """Return inputs with a second output, a row each."""
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
@@ -27,7 +27,7 @@ def doubled(evidence: DataFrame) -> DataFrame:
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """New outputs of inputs that an earlier run has judged. ``spans``: :data:`reconcile.spark.schemas.SPANS`."""
+    """Return new outputs of inputs that an earlier run has judged. ``spans``: :data:`reconcile.spark.schemas.SPANS`."""
     strays = _without_input(evidence, spans)
     return rows(
         strays.where("fate != 0 and offset >= origin and offset < begin"),
@@ -37,7 +37,7 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Accepted or diverted outputs that name no existing input."""
+    """Return accepted or diverted outputs that name no existing input."""
     strays = _without_input(evidence, spans).where(F.col("fate").isin(*PASSED, DIVERTED))
     stands_there = (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut"))
     why = (
@@ -66,7 +66,7 @@ def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def corrupted(evidence: DataFrame) -> DataFrame:
-    """Outputs that differ from their input."""
+    """Return outputs that differ from their input."""
     found = evidence.where(CHANGED)
     what = F.concat_ws(", ", *(F.when(F.col(flag), name) for name, flag in _CHANGED.items()))
     return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))

@@ -16,12 +16,12 @@ SAID_TO_REPEAT: Final = f"{ONCE} and fate in {REPEATS}"
 
 
 def unmatched(evidence: DataFrame) -> DataFrame:
-    """Inputs without an output that do not wait."""
+    """Return inputs without an output that do not wait."""
     return evidence.where(UNMATCHED)
 
 
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Inputs that are neither accepted, nor in quarantine, nor duplicates; GAP where the evidence is gone.
+    """Return inputs that are neither accepted, nor in quarantine, nor duplicates; GAP where the evidence is gone.
 
     ``missing`` are :func:`unmatched`, ``orphans`` those with an ID that repeat nothing. Envelopes that were
     accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
@@ -47,7 +47,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
 
 
 def _unknown() -> Column:
-    """The text that the ring of the lane knew no other of the ID."""
+    """Return the text that the ring of the lane knew no other of the ID."""
     ring = (
         F.when(F.col("ids") > 1, "the ring of its lane knew no other of any of its IDs")
         .when(F.col("ids") > 0, "the ring of its lane knew no other of its ID")
@@ -86,7 +86,7 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
 
 
 def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
-    """The anomaly, or GAP where the evidence on it is deleted.
+    """Return the anomaly, or GAP where the evidence on it is deleted.
 
     A bridge keeps the order of its source. If a lower hop of the route was accepted, this hop had not come
     before. ``by_id``: an unseen ID would explain the row; None = it would if the row has IDs.

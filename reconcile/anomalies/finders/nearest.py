@@ -18,7 +18,7 @@ _CLASS: Final = [*SAME, "key", "lane", "route", "emptied", "partition", "before"
 
 
 def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
-    """The candidates, with ``first``: the place of the nearest young original by the same route; null = there is none.
+    """Return the candidates, with ``first``: the place of the nearest young original by the same route; null = there is none.
 
     A younger original may stand before one that is too old. Then ``first`` is the place of the youngest, and it is ``ambiguous``:
     another may stand between.

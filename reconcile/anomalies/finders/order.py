@@ -86,7 +86,7 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
 def reordered_across(
     evidence: DataFrame, earlier: DataFrame, spans: DataFrame, outputs: DataFrame
 ) -> DataFrame:
-    """Records that broke the order of their group with the last run, a row each.
+    """Return records that broke the order of their group with the last run, a row each.
 
     Only inputs that waited and outputs that existed already can; all others are later in both logs.
     ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, of which nothing else is kept.
@@ -132,7 +132,7 @@ def reordered_across(
 
 
 def _accepted(evidence: DataFrame) -> DataFrame:
-    """Inputs in the accepted topic that have a group, each once."""
+    """Return inputs in the accepted topic that have a group, each once."""
     came_out = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(
         F.col("fate").isin(*PASSED)

@@ -78,7 +78,7 @@ def without_original(found: DataFrame, originals: DataFrame, events: DataFrame |
 
 
 def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
-    """The originals in two rows each: for candidates that name none, and for those that name it."""
+    """Return the originals in two rows each: for candidates that name none, and for those that name it."""
     place = F.struct("partition", "offset")
     rows = _with_ring(originals, events)
     if _KNOWING in rows.columns:
@@ -126,7 +126,7 @@ def orphans(
 
 
 def _counted(ends: DataFrame, accepted: DataFrame) -> DataFrame:
-    """The ends, with ``upto``: the IDs accepted up to there by the same route, by whole blocks and within the last one."""
+    """Return the ends, with ``upto``: the IDs accepted up to there by the same route, by whole blocks and within the last one."""
     rows = accepted.select(
         "address",
         "lane",
@@ -158,7 +158,7 @@ def _block() -> Column:
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None = None) -> DataFrame:
-    """The IDs, with ``heirs``: lanes whose number modulo it is the ID's own lane know the ID too; null = no other lane.
+    """Return the IDs, with ``heirs``: lanes whose number modulo it is the ID's own lane know the ID too; null = no other lane.
 
     ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``knowing``: the rings
     that may know an ID where lanes were regrouped; None = they never were.
@@ -172,7 +172,7 @@ def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None =
 
 
 def of_units(found: DataFrame) -> DataFrame:
-    """Records as they are, and each envelope once if no ring knew any of its IDs. One known ID makes it a duplicate."""
+    """Return records as they are, and each envelope once if no ring knew any of its IDs. One known ID makes it a duplicate."""
     plain, several = found.where("parts is null"), found.where("parts is not null")
     unit = Window.partitionBy(*RECORD)
     first = F.row_number().over(unit.orderBy("part_number"))
@@ -210,7 +210,7 @@ def _same_route() -> Column:
 
 
 def _with_ring(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The rows, with ``emptied``, how often their ring was emptied before, and its size ``in_force``; null = not known."""
+    """Return the rows, with ``emptied``, how often their ring was emptied before, and its size ``in_force``; null = not known."""
     found = emptied_before(rows, events)
     if events is None:
         return found.withColumn("in_force", F.lit(None).cast("bigint"))

@@ -128,7 +128,7 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
 
 
 def between(pairs: DataFrame) -> DataFrame:
-    """The pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
+    """Return the pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
 
     ``between`` is the largest possible number of IDs that were accepted between the two. For two lanes it counts all IDs of the first lane
     after the one, and of the second lane before the other. ``order`` is 1 if
@@ -162,7 +162,7 @@ def between(pairs: DataFrame) -> DataFrame:
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
-    """The pairs of :func:`between`, with the ``capacity`` in force, and whether the ring ``forgot`` in between by order.
+    """Return the pairs of :func:`between`, with the ``capacity`` in force, and whether the ring ``forgot`` in between by order.
 
     A ring that was cleared, switched off or opened in memory only forgot. If its size changed in between, the smallest counts. If
     the home has ``moved`` by another partitioner, or the address was ``renamed``, the second lane does not know the first ID.

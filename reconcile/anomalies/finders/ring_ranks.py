@@ -18,7 +18,7 @@ _RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn"
 
 
 def routed(ids: DataFrame) -> DataFrame:
-    """The IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
+    """Return the IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
     return ids.withColumns({"route": route(), "at": F.coalesce("forward_offset", "offset")})
 
 
@@ -72,7 +72,7 @@ def ranks(
 
 
 def _with_newest(ranked: DataFrame) -> DataFrame:
-    """The ranks, with ``newest``: the newest record of those that may have been accepted before an ID, or with it.
+    """Return the ranks, with ``newest``: the newest record of those that may have been accepted before an ID, or with it.
 
     An ID was accepted before another one only if fewer IDs were certainly before it than can be before the other.
     """
@@ -93,7 +93,7 @@ def _with_newest(ranked: DataFrame) -> DataFrame:
 
 
 def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The ranks, by sequence numbers where a ring has them.
+    """Return the ranks, by sequence numbers where a ring has them.
 
     ``period``: how often the ring was emptied before; ``turn``: the sequence number, or the last one before on the route. Both
     are null in rings without sequence numbers, or with numbers that fall along a route.

@@ -40,7 +40,7 @@ def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int
 
 
 def ring(resends: DataFrame, confidence: float) -> DataFrame:
-    """The distance that covers the confidence (``at``); resends; distances p50, p99 and the largest, by address."""
+    """Return the distance that covers the confidence (``at``); resends; distances p50, p99 and the largest, by address."""
     found = (
         _summed(resends, "address")
         .groupBy("address")
@@ -86,7 +86,7 @@ def _summed(resends: DataFrame, *by: str) -> DataFrame:
 
 
 def _covering(share: str) -> Column:
-    """The smallest distance that covers this share of the resends."""
+    """Return the smallest distance that covers this share of the resends."""
     enough = F.col("upto") >= F.lit(Decimal(share)) * F.col("all")
     return F.min(F.when(enough, F.col("distance")))
 
@@ -103,7 +103,7 @@ def bins(resends: DataFrame) -> DataFrame:
 def moments(
     evidence: DataFrame, orphans: DataFrame | None, times: Sequence[tuple[int, int]], dropping: Column
 ) -> DataFrame:
-    """Inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``), without those that have no timestamp.
+    """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``), without those that have no timestamp.
 
     Args:
         evidence: Of this run.
@@ -143,7 +143,7 @@ def moments(
 
 
 def groups(evidence: DataFrame) -> DataFrame:
-    """Groups (``a``) of up to ``at`` records, and their records (``b``); and the largest: rank, records, name."""
+    """Return groups (``a``) of up to ``at`` records, and their records (``b``); and the largest: rank, records, name."""
     sizes = (
         evidence.where(F.expr(ONCE) & F.col("group").isNotNull())
         .groupBy("address", "group")
@@ -162,13 +162,13 @@ def groups(evidence: DataFrame) -> DataFrame:
 
 
 def orphaned(orphans: DataFrame) -> DataFrame:
-    """Inputs without an output that repeat nothing (``a``), by lane (``at``)."""
+    """Return inputs without an output that repeat nothing (``a``), by lane (``at``)."""
     by_lane = orphans.where("fate is null").groupBy("address", F.col("lane").alias("at"))
     return _numbers(ORPHANS, by_lane.agg(F.count(F.lit(1)).alias("a")))
 
 
 def first_of(anomalies: DataFrame, most: int) -> DataFrame:
-    """The first anomalies of each name and address, ``most`` at a time, in the order of their places."""
+    """Return the first anomalies of each name and address, ``most`` at a time, in the order of their places."""
     order = ["partition", "offset", "out_partition", "out_offset"]
     rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*order))
     return (
@@ -186,7 +186,7 @@ def _beginning(name: str) -> Column:
 
 
 def by_address(values: Sequence[int]) -> Column:
-    """The value of the row's address."""
+    """Return the value of the row's address."""
     return F.get(constant(values, "array<bigint>"), F.col("address"))
 
 

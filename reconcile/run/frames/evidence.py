@@ -26,7 +26,7 @@ FORWARDED_ROUTE: Final = -1
 
 
 def route() -> Column:
-    """The input of its lane through which a row came: its partition, or :data:`FORWARDED_ROUTE`. A lane reads each in order."""
+    """Return the input of its lane through which a row came: its partition, or :data:`FORWARDED_ROUTE`. A lane reads each in order."""
     return F.when(F.col("forward_offset").isNotNull(), FORWARDED_ROUTE).otherwise(F.col("partition"))
 
 
@@ -66,7 +66,7 @@ def attribute(
 
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
-    """The inputs with lane and forward offset, and a row for each forward of an unknown input."""
+    """Return the inputs with lane and forward offset, and a row for each forward of an unknown input."""
     first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("forward"))
     both = inputs.join(first, on=RECORD, how="full_outer")
     return both.withColumns(
@@ -80,7 +80,7 @@ def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
 
 
 def _scattered(outputs: DataFrame) -> DataFrame:
-    """Outputs without an input at artificial places below all others: else one task would have all of them."""
+    """Return outputs without an input at artificial places below all others: else one task would have all of them."""
     nowhere = F.col("partition").isNull()
     return outputs.withColumns(
         {
@@ -93,7 +93,7 @@ def _scattered(outputs: DataFrame) -> DataFrame:
 
 
 def _parted(both: DataFrame) -> DataFrame:
-    """Waiting inputs in rows apart from their outputs, which are newer than the cut of the home lane.
+    """Return waiting inputs in rows apart from their outputs, which are newer than the cut of the home lane.
 
     Records that this lane judged just before them lie beyond the cut of its own input, and are not judged now either.
     """
@@ -156,7 +156,7 @@ def _columns() -> list[Column]:
 
 
 def carried_inputs(evidence: DataFrame) -> DataFrame:
-    """Inputs that wait for their home lane, for the next run."""
+    """Return inputs that wait for their home lane, for the next run."""
     return evidence.where("waiting and has_input").select(
         *PLACE, "parts", "part_address", "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
         "headers_digest", "hop_source", "hop_offset", "hop_confirmed", "passed_digest", "lane", "forward_offset",
@@ -164,12 +164,12 @@ def carried_inputs(evidence: DataFrame) -> DataFrame:
 
 
 def carried_forwards(ahead: DataFrame) -> DataFrame:
-    """Forwards of inputs beyond the cut."""
+    """Return forwards of inputs beyond the cut."""
     return ahead.where("forward_offset is not null").select(*RECORD, "lane", "forward_offset").distinct()
 
 
 def carried_outputs(ahead: DataFrame) -> DataFrame:
-    """Outputs of inputs beyond the cut."""
+    """Return outputs of inputs beyond the cut."""
     return ahead.where(F.col("fate") != FORWARDED).select(
         *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
         "out_partition", "out_offset", "sequence",

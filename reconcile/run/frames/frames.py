@@ -33,25 +33,25 @@ class Frames(Sources):
     base: Run | None = None  # the run that this one goes on from
 
     def inputs(self) -> DataFrame:
-        """New inputs, and those that waited in the last run, with lane and forward offset where they are known."""
+        """Return new inputs, and those that waited in the last run, with lane and forward offset where they are known."""
         unknown = {"lane": F.lit(None).cast(schemas.INT), "forward_offset": F.lit(None).cast(schemas.LONG)}
         schema = StructType([*schemas.INPUTS.fields, *schemas.FORWARDS.fields[-2:]])
         came = [frame.withColumns(unknown) for frame in self.came_in()]
         return self._all([*came, *self._carried("inputs", schema)], schema)
 
     def forwards(self, ahead: DataFrame | None) -> DataFrame | None:
-        """Forwarded inputs; None = there are none."""
+        """Return forwarded inputs; None = there are none."""
         frames = [*self.came_between(), *([] if ahead is None else [carried_forwards(ahead)])]
         return topic_reader.concatenated(frames) if frames else None
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
-        """New outputs, and those that the last run saw of inputs beyond its cut."""
+        """Return new outputs, and those that the last run saw of inputs beyond its cut."""
         # Of an address that is away nobody judges what its transactions brought.
         came = [self._not_judged_without(frame).where(F.col("address") != AWAY) for frame in self.came_out()]
         return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], schemas.OUTPUTS)
 
     def away(self, address: str) -> list[str]:
-        """Inputs of addresses that are not configured now, whose transactions had parts for this address."""
+        """Return inputs of addresses that are not configured now, whose transactions had parts for this address."""
         configured = {address.name for address in self.addresses}
         return [
             str(rule["input_topic"])
@@ -60,7 +60,7 @@ class Frames(Sources):
         ]
 
     def _not_judged_without(self, outputs: DataFrame) -> DataFrame:
-        """The outputs without diverted duplicates of inputs judged while the address dropped duplicates."""
+        """Return the outputs without diverted duplicates of inputs judged while the address dropped duplicates."""
         numbers = [
             number
             for number, address in enumerate(self.addresses)
@@ -195,7 +195,7 @@ class Frames(Sources):
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
-        """The rows of these addresses, with numbers instead of names, without addresses that are not configured."""
+        """Return the rows of these addresses, with numbers instead of names, without addresses that are not configured."""
         numbers = self.numbers()
         every = {name: F.lit(n) for name, n in numbers.items()}
         own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
@@ -208,7 +208,7 @@ class Frames(Sources):
         return kept.withColumns({**others, "address": number}).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
-        """The frame with names instead of numbers of addresses, for configurations that change."""
+        """Return the frame with names instead of numbers of addresses, for configurations that change."""
         names = constant([address.name for address in self.addresses], "array<string>")
         return frame.withColumns(
             {column: F.get(names, F.col(column)) for column in frame.columns if column in schemas.ADDRESSES}

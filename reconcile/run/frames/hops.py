@@ -80,7 +80,7 @@ def _noted() -> Column:
 
 
 def _with_epochs(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The rows, with the ring's ``capacity``, and with how often their lane had forgotten hops before.
+    """Return the rows, with the ring's ``capacity``, and with how often their lane had forgotten hops before.
 
     ``hop_epoch`` counts orders to forget all hops, ``kept_epoch`` also rings in memory only, ``sure_epoch`` also other sizes. Kept
     hops of an input that was created again are known, and the last two promise nothing of them.
@@ -125,7 +125,7 @@ def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
 
 
 def _same(name: str, noted: Column) -> dict[str, Column]:
-    """The same hop before, by the same route. Parts of one envelope are not before each other."""
+    """Find the same hop before, by the same route. Parts of one envelope are not before each other."""
     earlier = _earlier(Window.partitionBy(*ROUTE, *_SINCE[name], "hop_offset"))
     there = noted & F.col("hop_offset").isNotNull()
     return {f"same_{name}": F.min(F.when(there, F.col("offset"))).over(earlier)}
@@ -142,7 +142,7 @@ def _promised() -> Column:
 
 
 def _highest_and_least() -> dict[str, Column]:
-    """The highest earlier hop of the route, and whether a lower one was accepted earlier in this run."""
+    """Return the highest earlier hop of the route, and whether a lower one was accepted earlier in this run."""
     before = _earlier(Window.partitionBy(*ROUTE))
     new = F.col("accepted") & F.col("noted") & ~F.col("kept")
     return {
@@ -171,7 +171,7 @@ def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame
 
 
 def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
-    """The rows of ``followed``, in which hops of ``lost`` inputs were not known: such a hop may be accepted later."""
+    """Return the rows of ``followed``, in which hops of ``lost`` inputs were not known: such a hop may be accepted later."""
     marked = followed.join(lost.distinct().withColumn("gone", F.lit(True)), on=RECORD, how="left")
     rows = marked.withColumns(
         {
@@ -186,7 +186,7 @@ def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
 
 
 def evidence_of(followed: DataFrame) -> DataFrame:
-    """The rows of this run, as evidence."""
+    """Return the rows of this run, as evidence."""
     return followed.where(~F.col("kept")).withColumn("lane", F.col("ring")).select(*EVIDENCE.names)
 
 

@@ -41,7 +41,7 @@ def blocks(evidence: DataFrame) -> DataFrame:
 
 
 def with_before(rows: DataFrame, blocks: DataFrame) -> DataFrame:
-    """The rows, with ``before``: IDs accepted at lower offsets of their partition; null = the block is absent."""
+    """Return the rows, with ``before``: IDs accepted at lower offsets of their partition; null = the block is absent."""
     lower = F.bit_count(F.col("bits").bitwiseAND(F.expr(_LOWER)))
     joined = rows.withColumn("block", _block()).join(F.broadcast(blocks), on=_NUMBER, how="left")
     return joined.withColumn("before", F.col("below") + lower).drop("block", *_OF_NUMBER)

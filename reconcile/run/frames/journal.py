@@ -29,7 +29,7 @@ class Emptied(NamedTuple):
     """By input partition, instead of ``input_next``; None = the lane has one partition."""
 
     def judged_up_to(self, partition: int) -> int:
-        """The offset in an input partition of the lane up to which all was judged before."""
+        """Return the offset in an input partition of the lane up to which all was judged before."""
         if self.nexts is None:
             return self.input_next
         return self.nexts[partition] if partition < len(self.nexts) else 0
@@ -77,7 +77,7 @@ def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | N
 
 
 def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
-    """The changes of the number of lanes by the number of the address; addresses without any are absent."""
+    """Return the changes of the number of lanes by the number of the address; addresses without any are absent."""
     if events is None:
         return {}
     columns = ("number", "lane", "before", "after", "nexts", "forward_next", "lanes")
@@ -91,7 +91,7 @@ def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
 
 
 def without_regroups(events: DataFrame | None) -> DataFrame | None:
-    """The events without :data:`REGROUPED`: new rings have numbers of their own."""
+    """Return the events without :data:`REGROUPED`: new rings have numbers of their own."""
     return None if events is None else events.where(~F.coalesce(F.col("event") == REGROUPED, F.lit(False)))
 
 
@@ -101,7 +101,7 @@ def of_rings(events: DataFrame | None) -> DataFrame | None:
 
 
 def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """The rows, with the ``events`` of their lane as an array in order; null = none."""
+    """Return the rows, with the ``events`` of their lane as an array in order; null = none."""
     names = [name for name in EVENTS.names if name not in {"address", "lane", "number"}]
     event = F.struct("number", *names)
     by_lane = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("events"))
@@ -131,7 +131,7 @@ def future_events() -> Column:
 
 
 def emptied_before(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The rows, with ``emptied``: how often their ring was emptied before them; and their ``events``, where there are any."""
+    """Return the rows, with ``emptied``: how often their ring was emptied before them; and their ``events``, where there are any."""
     if events is None:
         return rows.withColumn("emptied", F.lit(0))
     emptying = F.filter(past_events(), lambda event: empties(event["event"], event["before"], event["after"]))
@@ -140,12 +140,12 @@ def emptied_before(rows: DataFrame, events: DataFrame | None) -> DataFrame:
 
 
 def size_between(past: Column, future: Column) -> Column:
-    """The ring's size between past and future events; null = no event shows it."""
+    """Return the ring's size between past and future events; null = no event shows it."""
     return F.coalesce(F.get(F.reverse(past), F.lit(0))["after"], F.get(future, F.lit(0))["before"])
 
 
 def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Sequence[Run]) -> list[int]:
-    """The largest ring that each address can have had.
+    """Return the largest ring that each address can have had.
 
     A configured size is in force from the restart of the workers on. Only then the journal shows the size before.
     """
@@ -162,7 +162,7 @@ def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Seq
 
 
 def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> list[int]:
-    """The result of :func:`largest`, and 0 for an address whose ring is off now."""
+    """Return the result of :func:`largest`, and 0 for an address whose ring is off now."""
     return [size if address.id_cache_size else 0 for address, size in zip(addresses, largest, strict=True)]
 
 

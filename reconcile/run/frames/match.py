@@ -9,7 +9,7 @@ from reconcile.run.frames.workspace import Workspace
 
 
 def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
-    """The evidence, and :data:`reconcile.spark.schemas.FOLLOWED` of hops; None = no record came over a bridge."""
+    """Return the evidence, and :data:`reconcile.spark.schemas.FOLLOWED` of hops; None = no record came over a bridge."""
     frames = workspace.frames
     ahead = frames.ahead()
     matched = ev.attribute(

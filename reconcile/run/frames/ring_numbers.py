@@ -10,22 +10,22 @@ from reconcile.spark.constants import constant
 
 
 def of_inputs(rings: Sequence[Rings]) -> Column:
-    """The ring that judged an input in its own partition; of the columns address, partition, offset."""
+    """Return the ring that judged an input in its own partition; of the columns address, partition, offset."""
     return _by_address(rings, _of_input)
 
 
 def of_forwards(rings: Sequence[Rings]) -> Column:
-    """The ring that judged a forwarded input; of the columns address, lane (the partition of the forward topic), forward_offset."""
+    """Return the ring that judged a forwarded input; of the columns address, lane (the partition of the forward topic), forward_offset."""
     return _by_address(rings, _of_forward)
 
 
 def of_events(rings: Sequence[Rings]) -> Column:
-    """The ring of an event; of the columns address, lane, number."""
+    """Return the ring of an event; of the columns address, lane, number."""
     return _by_address(rings, _of_event)
 
 
 def settled(rings: Sequence[Rings], ring: str = "lane") -> Column:
-    """The present ring that took over all IDs of a ring; else the ring itself."""
+    """Return the present ring that took over all IDs of a ring; else the ring itself."""
 
     def of(item: Rings) -> Column:
         moved = [item.settled(number) for number in item.all]
@@ -35,14 +35,14 @@ def settled(rings: Sequence[Rings], ring: str = "lane") -> Column:
 
 
 def knowing(rings: Sequence[Rings]) -> Column:
-    """The rings that may know the IDs of the ring ``lane``, or did."""
+    """Return the rings that may know the IDs of the ring ``lane``, or did."""
     listed = [[list(item.knowing(ring)) for ring in item.all] for item in rings]
     known = F.get(constant(listed, "array<array<array<int>>>"), F.col("address"))
     return F.coalesce(F.get(known, F.col("lane")), F.array("lane"))
 
 
 def present(rings: Sequence[Rings]) -> Column:
-    """The ring of the lane that has the partition of a row now; of the columns address, lane, partition, forward_offset."""
+    """Return the ring of the lane that has the partition of a row now; of the columns address, lane, partition, forward_offset."""
 
     def of(item: Rings) -> Column:
         own = F.lit(item.start) + F.col("partition") % item.layout.lanes
@@ -52,7 +52,7 @@ def present(rings: Sequence[Rings]) -> Column:
 
 
 def _by_address(rings: Sequence[Rings], column: Callable[[Rings], Column]) -> Column:
-    """The column of each row's address. Addresses with equal rings share one."""
+    """Return the column of each row's address. Addresses with equal rings share one."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, item in enumerate(rings):
         lanes = 0 if item.layout.lanes == item.layout.partitions else item.layout.lanes

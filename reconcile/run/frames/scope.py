@@ -11,7 +11,7 @@ from ringfence_kafka.config.settings import Settings
 def begin(
     settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """The run that this one goes on from, and the cuts of this run.
+    """Return the run that this one goes on from, and the cuts of this run.
 
     If nothing has moved, the last run is judged again, unless judged evidence is gone since.
 
@@ -41,7 +41,7 @@ def _begin(
 def _from(
     settings: Settings, runs: RunHistory, survey: Survey, begin: Callable[[], Run | None]
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """A base with the present names of its addresses, and the cuts of a run that goes on from it."""
+    """Return a base with the present names of its addresses, and the cuts of a run that goes on from it."""
     runs.rename({})
     runs.rename(renames.renamed(settings.addresses, begin()))
     base = begin()
@@ -51,7 +51,7 @@ def _from(
 
 
 def records(cuts: Mapping[str, cut.AddressCut]) -> int:
-    """The most records that the cuts cover."""
+    """Return the most records that the cuts cover."""
     return sum(
         span.cut - span.read_from
         for cut in cuts.values()

@@ -45,7 +45,7 @@ class Sources:
     )  # by address; empty = no lanes were ever regrouped
 
     def ring_numbers(self) -> Sequence[Rings]:
-        """The rings of each address."""
+        """Return the rings of each address."""
         return self.rings or [
             Rings.of(address.lanes, len(self.cuts[address.name].input.spans)) for address in self.addresses
         ]
@@ -98,7 +98,7 @@ class Sources:
         return topic_reader.Targets(address.name, tuple(others))
 
     def _sources(self) -> dict[str, list[outputs.Source]]:
-        """Accepted topic → inputs of other addresses that its parts may come from."""
+        """Return inputs of other addresses that parts may come from, by accepted topic."""
         return {
             self.cuts[address.name].accepted.topic: [
                 *(
@@ -112,7 +112,7 @@ class Sources:
         }
 
     def away(self, address: str) -> Sequence[str]:
-        """Inputs of addresses that are not configured now, whose transactions had parts for this address."""
+        """Return inputs of addresses that are not configured now, whose transactions had parts for this address."""
         return ()
 
     def backlog(self, beyond: topic_reader.Ranges) -> DataFrame | None:
@@ -135,7 +135,7 @@ class Sources:
         return self.events_in(topic_reader.scan(self.spark, self.options, {journal: spans}), begins)
 
     def events_in(self, records: DataFrame, begins: Mapping[str, int]) -> DataFrame:
-        """The events among records of the journal."""
+        """Return the events among records of the journal."""
         read = records.withColumn("event", F.from_json(F.col("value").cast("string"), _EVENT))
         text = "the journal is of a later version of the workers: use its ringfence reconcile"
         later = F.raise_error(F.lit(text)).cast(LONG)
@@ -165,7 +165,7 @@ class Sources:
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
 
     def _known(self, number: int) -> dict[str, object]:
-        """An item of :data:`_KNOWN`."""
+        """Return an item of :data:`_KNOWN`."""
         cut = self.cuts[self.addresses[number].name]
         return {
             "number": number,
@@ -194,7 +194,7 @@ class Sources:
 
 
 def _next(topic: str) -> Column:
-    """The offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records.
+    """Return the offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records.
 
     A lane has one partition of its forward topic, even if it has several of the input.
     """
@@ -203,7 +203,7 @@ def _next(topic: str) -> Column:
 
 
 def _nexts() -> Column:
-    """The offsets by partition of an input. Partitions that the event does not name had not been read by the lane."""
+    """Return the offsets by partition of an input. Partitions that the event does not name had not been read by the lane."""
     name, lane = F.col("of.input.topic"), F.col("event.lane")
 
     def next_of(partition: Column) -> Column:

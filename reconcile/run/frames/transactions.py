@@ -22,7 +22,7 @@ def _itself() -> Column:
 
 
 def joined(envelopes: DataFrame) -> DataFrame:
-    """The evidence :data:`OF_UNITS`, each row with what it needs of the others.
+    """Return the evidence :data:`OF_UNITS`, each row with what it needs of the others.
 
     ``whole``, also ``fate`` of the envelope: accepted if any part was, observed if parts passed as duplicates, else the fate that an
     output shows. A part that did not come out has the place of the first that did. An ID counts for the first part that has
@@ -64,7 +64,7 @@ def joined(envelopes: DataFrame) -> DataFrame:
 
 
 def _own_sequence(unit: WindowSpec, came: Column) -> Column:
-    """The sequence number of the envelope's own ID. Parts without an ID have it; else it is the one before all of its parts.
+    """Return the sequence number of the envelope's own ID. Parts without an ID have it; else it is the one before all of its parts.
 
     A ring takes the own ID first, and then those of the parts, in order.
     """
@@ -99,7 +99,7 @@ def _flags() -> list[str]:
 
 
 def _with_its_own_row(rows: DataFrame) -> DataFrame:
-    """An accepted envelope has one more output, that of its parts together. It comes first."""
+    """Add a row for the output of an accepted envelope itself, before those of its parts."""
     accepted = _itself() & (F.col("came") > 0)
     one = F.coalesce(F.col("nth"), F.lit(1)) == 1
     sides = (

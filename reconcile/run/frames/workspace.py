@@ -17,7 +17,7 @@ class Workspace:
     number: int
 
     def scratch(self, name: str, frame: DataFrame) -> DataFrame:
-        """A frame that was written until the run ends. Readers read only the columns that they need."""
+        """Return a frame that was written until the run ends. Readers read only the columns that they need."""
         path = self.frames.files.at(SCRATCH, name)
         frame.write.mode("overwrite").parquet(path)
         return self.frames.spark.read.schema(frame.schema).parquet(path)
@@ -27,7 +27,7 @@ class Workspace:
         frame.write.mode(mode).parquet(self.frames.files.at(results_folder(self.number), name))
 
     def read_results(self, name: str, schema: StructType) -> DataFrame:
-        """A frame among the results of the run."""
+        """Return a frame among the results of the run."""
         return self.frames.spark.read.schema(schema).parquet(
             self.frames.files.at(results_folder(self.number), name)
         )

@@ -51,7 +51,7 @@ def when(files: Files, run: Run) -> str | None:
 
 
 def no_run(folder: str) -> PrerequisiteError:
-    """The error for a folder without runs."""
+    """Return the error for a folder without runs."""
     return PrerequisiteError(
         f"no run is kept in {folder}: name the reconcile.state_dir of the runs, or run one first"
     )

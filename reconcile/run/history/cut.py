@@ -121,7 +121,7 @@ class AddressCut:
     """Lane → what its changelog says that it goes by; lanes without a transaction are absent."""
 
     def topics(self) -> dict[str, TopicCut]:
-        """The topics by role."""
+        """Return the topics by role."""
         roles = {
             "input": self.input,
             "forward": self.forward,
@@ -138,7 +138,7 @@ class AddressCut:
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
-    """The topics that a run reads of an address, by role. With one lane nothing is forwarded: see :func:`former_forward`."""
+    """Return the topics that a run reads of an address, by role. With one lane nothing is forwarded: see :func:`former_forward`."""
     roles = {
         "input": address.input_topic,
         "forward": wire_names.forward_topic(app_id, address.name),
@@ -151,7 +151,7 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
 
 
 def former_forward(app_id: str, address: AddressSettings) -> str | None:
-    """The forward topic that an address with one lane may have from a time when it had more; None = it has more."""
+    """Return the forward topic that an address with one lane may have from a time when it had more; None = it has more."""
     return None if address.forwards else wire_names.forward_topic(app_id, address.name)
 
 
@@ -169,7 +169,7 @@ def positions_of(
     positions: Mapping[str, Position],
     rules: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Position]:
-    """The positions of an earlier run, named for the present chains of addresses.
+    """Return the positions of an earlier run, named for the present chains of addresses.
 
     An address may have become a link of a chain since, or may have left one. ``rules`` are those of the
     earlier run, by address.
@@ -189,7 +189,7 @@ def positions_of(
 
 
 def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence[Position] = ()) -> TopicCut:
-    """The ranges of a topic. Without a last run it begins at 0, and a later log start is a gap.
+    """Return the ranges of a topic. Without a last run it begins at 0, and a later log start is a gap.
 
     Args:
         topic: Its name.
@@ -259,7 +259,7 @@ def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
 
 
 def ranges(topics: Sequence[TopicCut]) -> Ranges:
-    """The ranges to read, by topic and partition, without empty ones."""
+    """Return the ranges to read, by topic and partition, without empty ones."""
     return _filled(
         (topic.topic, {number: (span.read_from, span.cut) for number, span in enumerate(topic.spans)})
         for topic in topics

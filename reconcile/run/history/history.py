@@ -83,7 +83,7 @@ class Run:
         return (topic.key) in self.positions and not self.judged(topic)
 
     def left_by(self, address: str) -> int:
-        """The run whose results have what waits for the next run at an address."""
+        """Return the run whose results have what waits for the next run at an address."""
         return self.left.get(address, self.number)
 
     def own_rules(self) -> dict[str, dict[str, Any]]:
@@ -91,7 +91,7 @@ class Run:
         return {name: rule for name, rule in self.rules.items() if self.left_by(name) == self.number}
 
     def to_json(self) -> str:
-        """The text of its file."""
+        """Return the text of its file."""
         kept = asdict(self)
         del kept["acknowledged"]
         return json.dumps({"format": FORMAT, **kept})
@@ -195,7 +195,7 @@ class RunHistory:
             )
 
     def settled_base(self) -> Run | None:
-        """The base of the next run: the last clean or acknowledged one."""
+        """Return the base of the next run: the last clean or acknowledged one."""
         last = self.last
         return None if last is None else self._get(last.number if last.settled else last.base)
 
@@ -209,7 +209,7 @@ class RunHistory:
         return found
 
     def again(self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]) -> Run | None:
-        """The last run, if these positions and rules equal its own and nobody acknowledged it: it is repeated."""
+        """Return the last run, if these positions and rules equal its own and nobody acknowledged it: it is repeated."""
         last = self.last
         if last is None or last.acknowledged or last.own_rules() != rules:
             return None
@@ -217,11 +217,11 @@ class RunHistory:
         return last if _ends(there) == _ends(positions) else None
 
     def base_of(self, run: Run) -> Run | None:
-        """The run that a run went on from."""
+        """Return the run that a run went on from."""
         return self._get(run.base)
 
     def chain(self, run: Run | None) -> list[Run]:
-        """A run and all that it went on from, the latest first."""
+        """Return a run and all that it went on from, the latest first."""
         found: list[Run] = []
         while run is not None:
             found.append(run)
@@ -229,7 +229,7 @@ class RunHistory:
         return found
 
     def since(self, run: Run | None, today: str, days: int) -> list[Run]:
-        """The :meth:`chain` of a run, of the last ``days`` days."""
+        """Return the :meth:`chain` of a run, of the last ``days`` days."""
         return [run for run in self.chain(run) if run.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Run | None:
@@ -263,12 +263,12 @@ def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, 
 
 
 def days_before(today: str, days: int) -> str:
-    """The date so many days before."""
+    """Return the date so many days before."""
     return (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
 
 
 def added(several: Iterable[LaneCounts]) -> LaneCounts:
-    """The sums of several counts."""
+    """Return the sums of several counts."""
     total: LaneCounts = {}
     for counts in several:
         for address, lanes in counts.items():

@@ -18,7 +18,7 @@ _ADDRESS = "address="
 
 
 def kept(files: Files) -> dict[int, list[str]]:
-    """The addresses of which each run has IDs."""
+    """Return the addresses of which each run has IDs."""
     return {
         number: [name.removeprefix(_ADDRESS) for name in files.names(folder) if name.startswith(_ADDRESS)]
         for number, folder in _id_folders(files)
@@ -33,17 +33,17 @@ def _id_folders(files: Files) -> Iterator[tuple[int, str]]:
 
 
 def address_folder(run: Run, address: str) -> str:
-    """The folder of a run's IDs of one address."""
+    """Return the folder of a run's IDs of one address."""
     return folder_of(run.date, run.number, address)
 
 
 def folder_of(date: str, number: int, address: str) -> str:
-    """The folder of IDs of one address, by the date and number of the run."""
+    """Return the folder of IDs of one address, by the date and number of the run."""
     return f"{layout.ids_folder(date, number)}/{_ADDRESS}{address}"
 
 
 def count(runs: RunHistory, base: Run | None) -> int:
-    """The number of IDs that a run with this base reads."""
+    """Return the number of IDs that a run with this base reads."""
     there = kept(runs.files)
     return sum(
         n
@@ -123,7 +123,7 @@ def _forget_results(runs: RunHistory, latest: Sequence[Run], oldest: str) -> Non
 
 
 def heirs(last: Run, rings: Mapping[str, Rings], run: Run, address: str, lane: int) -> Sequence[int]:
-    """The lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes.
+    """Return the lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes.
 
     If it sets `lanes`, more partitions are not more lanes. After a regrouping, new lanes know the IDs of former ones.
     """

@@ -23,27 +23,27 @@ RUN_COLUMN: Final = "night"  # the number of a run, as folders name it
 
 
 def file_of(number: int) -> str:
-    """The file of a run, whose existence makes it finished."""
+    """Return the file of a run, whose existence makes it finished."""
     return f"{RUNS}/{_name(number)}{DONE}"
 
 
 def seen_of(number: int) -> str:
-    """The file with the time of a run's acknowledgement."""
+    """Return the file with the time of a run's acknowledgement."""
     return f"{RUNS}/{_name(number)}{SEEN}"
 
 
 def forgotten_of(number: int) -> str:
-    """The file with the folders of a run's IDs that were removed on purpose."""
+    """Return the file with the folders of a run's IDs that were removed on purpose."""
     return f"{RUNS}/{_name(number)}{FORGOTTEN}"
 
 
 def results_folder(number: int) -> str:
-    """The folder of a run's results."""
+    """Return the folder of a run's results."""
     return f"{RESULTS}/{_name(number)}"
 
 
 def ids_folder(date: str, number: int) -> str:
-    """The folder of the IDs that a run saw accepted."""
+    """Return the folder of the IDs that a run saw accepted."""
     return f"{ACCEPTED}/date={date}/{RUN_COLUMN}={number}"
 
 

@@ -30,7 +30,7 @@ def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[st
 
 
 def called(run: "Run", former: Mapping[str, str]) -> "Run":
-    """The run under the present names of its addresses. Rings and hops of a new name are new and empty."""
+    """Return the run under the present names of its addresses. Rings and hops of a new name are new and empty."""
     if not former:
         return run
     now = {old: new for new, old in former.items()}
@@ -61,7 +61,7 @@ def called(run: "Run", former: Mapping[str, str]) -> "Run":
 
 
 def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> dict[str, AddressCut]:
-    """The cuts with former names. Forward topics of the new names were never read before."""
+    """Return the cuts with former names. Forward topics of the new names were never read before."""
     renamed = {
         name: replace(
             cut, former=former[name], forward=replace(cut.forward, recreated=True) if cut.forward else None
@@ -73,7 +73,7 @@ def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> di
 
 
 def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
-    """The first run that judged an address by its present name, after runs by another; 0 = there is none."""
+    """Return the first run that judged an address by its present name, after runs by another; 0 = there is none."""
     for later, run in pairwise(chain):
         if address.name in later.rules and address.name not in run.rules:
             inputs = {rule.get(_INPUT) for rule in run.rules.values()}

@@ -39,7 +39,7 @@ class Regroup:
 
     @classmethod
     def of(cls, records: Sequence[Regrouped]) -> "Regroup":
-        """The change that these records are of: one for each new lane."""
+        """Return the change that these records are of: one for each new lane."""
         first = records[0]
         nexts = {
             partition: item.nexts[partition]
@@ -51,7 +51,7 @@ class Regroup:
 
 
 def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
-    """The changes in order. One change follows another only to other lanes, so equal records are of one change."""
+    """Return the changes in order. One change follows another only to other lanes, so equal records are of one change."""
     found: list[list[Regrouped]] = []
     for record in sorted(records):
         last = found[-1][-1] if found else None
@@ -75,7 +75,7 @@ class Rings:
 
     @classmethod
     def of(cls, lanes: int, partitions: int, changes: Sequence[Regroup] = ()) -> "Rings":
-        """The rings of an address with this key ``lanes``, this many partitions, and these changes.
+        """Return the rings of an address with this key ``lanes``, this many partitions, and these changes.
 
         The journal says how many lanes there are since the last change. The file may say something else before workers do.
         """
@@ -108,15 +108,15 @@ class Rings:
         return [*(change.before for change in self.regroups), self.layout.lanes]
 
     def of_partition(self, partition: int) -> int:
-        """The present ring of an input partition."""
+        """Return the present ring of an input partition."""
         return self.start + self.layout.lane_of(partition)
 
     def partitions_of(self, ring: int) -> range:
-        """The input partitions of a present ring."""
+        """Return the input partitions of a present ring."""
         return self.layout.partitions_of(ring - self.start)
 
     def at(self, number: int) -> int:
-        """The first ring of the layout that was in force at an offset of the journal."""
+        """Return the first ring of the layout that was in force at an offset of the journal."""
         return self.starts[sum(change.number <= number for change in self.regroups)]
 
     @cached_property
@@ -139,6 +139,6 @@ class Rings:
         return [other for other in self.all if ring == other or ring in self.ancestors.get(other, ())]
 
     def settled(self, ring: int) -> int:
-        """The present ring that took over all IDs of a ring; if there are several, the ring itself."""
+        """Return the present ring that took over all IDs of a ring; if there are several, the ring itself."""
         heirs = self.heirs(ring)
         return heirs[0] if len(heirs) == 1 else ring

@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """The rules that a run keeps of an address, as JSON returns them. Without newer keys an earlier run's are equal."""
+    """Return the rules that a run keeps of an address, as JSON returns them. Without newer keys an earlier run's are equal."""
     found = {name: getattr(address, name) for name in _KEPT}
     if address.id_min_age:
         found |= {_PROMISE: _promise_of(address), _SIZE_MAX: address.id_cache_size_max}
@@ -92,13 +92,13 @@ def kept(address: AddressSettings) -> dict[str, Any]:
 
 
 def _promise_of(address: AddressSettings) -> list[int]:
-    """The promise in time: milliseconds, and the IDs that count whatever their age; [0, 0] = there is none."""
+    """Return the promise in time: milliseconds, and the IDs that count whatever their age; [0, 0] = there is none."""
     age = round(address.id_min_age * 1000)
     return [age, address.id_cache_size] if age else [0, 0]
 
 
 def size_kept(rules: Mapping[str, Any]) -> int | None:
-    """The size of a ring by the rules that a run kept; None = it did not judge the address."""
+    """Return the size of a ring by the rules that a run kept; None = it did not judge the address."""
     size = rules.get(_SIZE_MAX, rules.get(_SIZE))
     return None if size is None else int(size)
 
@@ -109,7 +109,7 @@ def promised(
     chain: Sequence[Run],
     rings: Sequence[Rings],
 ) -> list[dict[int, int]]:
-    """The ring size that each lane has for certain, unless the journal shows another, by address and ring.
+    """Return the ring size that each lane has for certain, unless the journal shows another, by address and ring.
 
     A worker that opens a written lane with another size records it. Without such an event the size is the
     smallest configured one since the lane's first ID; of a lane without IDs, that of the last run. Sizes
@@ -174,7 +174,7 @@ def of(
     dropping: Collection[int],
     complete: Mapping[str, bool],
 ) -> list[Rule]:
-    """The rules of the addresses.
+    """Return the rules of the addresses.
 
     Args:
         addresses: All of them.
@@ -224,7 +224,7 @@ def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -
 
 
 def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
-    """The last run that may have judged by another partitioner, and so with other home lanes; 0 = none.
+    """Return the last run that may have judged by another partitioner, and so with other home lanes; 0 = none.
 
     It is the first that saw the present one, as workers began with it at some time in between.
     """
@@ -238,7 +238,7 @@ def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
 
 
 def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) -> int:
-    """The first run from which on no accepted ID is missing.
+    """Return the first run from which on no accepted ID is missing.
 
     Lost inputs came before the others of the run. When lost outputs came is not known.
     """
@@ -284,7 +284,7 @@ def _doubts_of_lanes(
     addresses: Sequence[AddressSettings],
     rings: Rings,
 ) -> Iterator[Doubt]:
-    """A doubt if lanes recorded other rules than this file has, as workers judge by those of the lanes."""
+    """Yield a doubt if lanes recorded other rules than this file has, as workers judge by those of the lanes."""
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}

@@ -51,6 +51,6 @@ def sequences() -> Iterator[Column]:
 
 
 def of_row(row: Row) -> dict[str, int]:
-    """The number of candidates of each name."""
+    """Return the number of candidates of each name."""
     twice = row["numbered"] > 0 and row["numbered"] > row["highest"] - row["lowest"] + 1
     return {name: row[f"suspect_{name}"] for name in _CONDITIONS} | {NUMBERED_TWICE: int(twice)}

@@ -53,7 +53,7 @@ class Judgement:
     findings: list[Row] = field(default_factory=list)  # the first of each anomaly of an address
 
     def total(self, count: str) -> int:
-        """A count, summed over all addresses."""
+        """Return a count, summed over all addresses."""
         return sum(value.get(count, 0) for value in self.counts.values())
 
     @property
@@ -175,7 +175,7 @@ def _lane_counts(
 
 
 def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
-    """Records beyond the cut by address and partition; offsets, where there are more than :data:`BACKLOG_READ_MAX`."""
+    """Return records beyond the cut by address and partition; offsets, where there are more than :data:`BACKLOG_READ_MAX`."""
     spans = {
         (topic, number): end - begin
         for topic, value in beyond.items()
@@ -192,7 +192,7 @@ def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
 
 
 def _since(frames: Frames, evidence: DataFrame, histories: Journal) -> tuple[DataFrame, Column]:
-    """The rows, and whether each was judged after its ring was last emptied by order."""
+    """Return the rows, and whether each was judged after its ring was last emptied by order."""
     last = [
         (number, ring.lane, *ring.emptied)
         for number, lanes in histories.items()

@@ -55,7 +55,7 @@ def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *,
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:
-    """The rows of these digests. ``rows``: id_address, id, and more; ``count``: the number of digests."""
+    """Return the rows of these digests. ``rows``: id_address, id, and more; ``count``: the number of digests."""
     only = digests.select("digest")
     few = F.broadcast(only) if count <= SENT_MAX else only.hint("shuffle_hash")
     marked = rows.withColumn("digest", _digest("id_address"))

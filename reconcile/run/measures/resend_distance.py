@@ -30,7 +30,7 @@ _PLACED = ["lane", *_ID, "timestamp", "value_digest", "accepted", "earliest", "l
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
-    """Accepted IDs, and inputs that may repeat one.
+    """Return accepted IDs, and inputs that may repeat one.
 
     ``detects`` are numbers of addresses that detect duplicates, ``dropping`` those where an input without an
     output is one.
@@ -57,7 +57,7 @@ def placed(
     blocks: DataFrame | None = None,
     sequenced: Collection[int] = (),
 ) -> DataFrame:
-    """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane accepted before.
+    """Return the rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane accepted before.
 
     Args:
         seen: Rows of all IDs that each lane accepted; with ``blocks``, only of lanes with two inputs.
@@ -87,7 +87,7 @@ def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> Data
 
 
 def _in_sequence(seen: DataFrame) -> DataFrame:
-    """A sequence number counts the IDs before it since the ring was begun."""
+    """Place rows by sequence numbers, which count the IDs since the ring was begun."""
     line = Window.partitionBy(*_LANE, "partition", F.col("forward_offset").isNotNull())
     at = F.coalesce("forward_offset", "offset")
     last = F.max("sequence").over(_before(line.orderBy(at, "part_number")))
@@ -126,7 +126,7 @@ def _merged(seen: DataFrame, started: Column) -> DataFrame:
 
 
 def _witnessed(counted: DataFrame) -> DataFrame:
-    """The rows, with how many IDs of the lane's other input were accepted before, at ``least`` and at ``most``."""
+    """Return the rows, with how many IDs of the lane's other input were accepted before, at ``least`` and at ``most``."""
     output = Window.partitionBy(*_LANE, "out_address", "out_partition")
     forth = _before(output.orderBy("out_offset", "part_number"))
     back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
@@ -199,7 +199,7 @@ def among(name: str, numbers: Collection[int]) -> Column:
 
 
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
-    """A number for each address and lane, 0 where none is given, as one literal instead of a join."""
+    """Return a number for each address and lane, 0 where none is given, as one literal instead of a join."""
     rows = [[count.get(number, 0) for number in range(max(count, default=0) + 1)] for count in counts]
     lanes = F.get(constant(rows, "array<array<bigint>>"), F.col("address"))
     return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))

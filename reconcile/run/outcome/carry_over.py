@@ -28,7 +28,7 @@ def finished_run(
     cluster: str,
     rings: Sequence[Rings],
 ) -> Run:
-    """The run as it is kept: base, cuts, findings, ``summary.json`` (``document``), and where the journal ended."""
+    """Return the run as it is kept: base, cuts, findings, ``summary.json`` (``document``), and where the journal ended."""
     names = [address.name for address in settings.addresses]
     number = document["night"]
     before = base or Run(0, None, today, "")

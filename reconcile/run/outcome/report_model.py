@@ -21,7 +21,7 @@ class Row(Protocol):
     """A row of Spark's."""
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a column."""
+        """Return the value of a column."""
 
 
 class Numbers:
@@ -33,7 +33,7 @@ class Numbers:
             self._rows.setdefault((row["address"], row["of"]), []).append(row)
 
     def rows_of(self, address: int, kind: str) -> list[Row]:
-        """The rows in the order of ``at``."""
+        """Return the rows in the order of ``at``."""
         return sorted(self._rows.get((address, kind), []), key=lambda row: int(row["at"]))
 
 
@@ -108,7 +108,7 @@ def figures(
     held: LaneCounts,
     lanes: Mapping[str, Sequence[int]],
 ) -> data.Figures:
-    """The figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address.
+    """Return the figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address.
 
     ``lanes``: the number of each lane's ring.
     """
@@ -212,7 +212,7 @@ def _lanes(
 
 
 def finding(row: Row) -> data.Finding:
-    """An anomaly of the results for the page."""
+    """Return an anomaly of the results for the page."""
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
         "other_offset",

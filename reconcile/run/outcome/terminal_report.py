@@ -25,7 +25,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 @contextlib.contextmanager
 def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
-    """A bar with the step's name on a terminal, else a line for each step; both follow the running tasks.
+    """Yield a bar with the step's name on a terminal, else a line for each step; both follow the running tasks.
 
     ``number`` is the number of steps, ``console`` standard error.
     """
@@ -92,7 +92,7 @@ def _tasks_done(spark: SparkSession) -> str:
 
 
 def terminal() -> Console:
-    """The console of results."""
+    """Return the console of results."""
     return conf.terminal.console()
 
 

@@ -82,7 +82,7 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
 
 
 def orphans(context: AnomalyContext) -> DataFrame:
-    """Inputs that were not accepted and repeat nothing, although they have an ID."""
+    """Return inputs that were not accepted and repeat nothing, although they have an ID."""
     if not context.judgement.suspects[candidate.REPEATING]:
         return context.evidence.where(F.lit(False))
     workspace, events, number = context.workspace, context.events, context.workspace.number
@@ -104,7 +104,7 @@ def orphans(context: AnomalyContext) -> DataFrame:
 def without_lost(
     workspace: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
 ) -> DataFrame | None:
-    """The rows that came over bridges. A lost input has not made its hop known to the lane."""
+    """Return the rows that came over bridges. A lost input has not made its hop known to the lane."""
     if followed is None or not found.suspects[candidate.UNMATCHED]:
         return followed
     lost = workspace.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))

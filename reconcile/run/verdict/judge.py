@@ -220,12 +220,12 @@ class Judge:
         return resend_distance.by_lane([total.get(address.name, {}) for address in self._frames.addresses])
 
     def _forwarded(self) -> list[set[int]]:
-        """The lanes of each address to which records were forwarded."""
+        """Return the lanes of each address to which records were forwarded."""
         lanes = [self._found.lanes[address.name] for address in self._frames.addresses]
         return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
     def _sequenced(self) -> list[int]:
-        """The addresses whose accepted records have sequence numbers."""
+        """Return the addresses whose accepted records have sequence numbers."""
         return [number for number, rings in enumerate(self._frames.ring_numbers()) if rings.fixed]
 
     def _accepted_ids(self) -> DataFrame:

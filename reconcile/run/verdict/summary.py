@@ -27,7 +27,7 @@ _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 
 
 def verdict(addresses: Mapping[str, Mapping[str, Any]], overrun_max: float) -> str:
-    """The verdict on all addresses of the document: certain anomalies come before gaps."""
+    """Return the verdict on all addresses of the document: certain anomalies come before gaps."""
     found = {name for item in addresses.values() for name, count in item["anomalies"].items() if count}
     if found - _ALLOWED or any(item["overrun_share"] > overrun_max for item in addresses.values()):
         return ANOMALIES
@@ -73,7 +73,7 @@ def address_counts(
 
 
 def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The promise in time of an address, and IDs that left too early; empty = it has none. ``before``: its entry of the last run."""
+    """Return the promise in time of an address, and IDs that left too early; empty = it has none. ``before``: its entry of the last run."""
     if not address.id_min_age:
         return {}
     total = sum(said.broken for said in cut.recorded.values())
@@ -89,7 +89,7 @@ def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str,
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The counts to show: those of bridges, conflicts and observed duplicates only where there are any."""
+    """Return the counts to show: those of bridges, conflicts and observed duplicates only where there are any."""
     there = {count for count in _SELDOM if any(address.get(count) for address in addresses.values())}
     return [count for count in COUNTS if count not in _SELDOM - there]
 
@@ -105,7 +105,7 @@ def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, AddressCut]) -> dict[str, Any]:
-    """The offsets that were read: address → role → topic and partitions."""
+    """Return the offsets that were read: address → role → topic and partitions."""
     return {
         name: {
             role: {
