@@ -37,7 +37,7 @@ def _load() -> tuple[ModuleType | None, str]:
 
 
 def fault() -> str | None:
-    """What is wrong with the environment variable, and the way out."""
+    """Return what is wrong with the environment variable, and the remedy."""
     value = os.environ.get(VARIABLE, "")
     return (
         None
