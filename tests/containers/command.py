@@ -16,7 +16,7 @@ class CommandError(Exception):
     """A program failed, or took longer than its limit."""
 
     def __init__(self, command: Sequence[str], what: str, output: str) -> None:
-        """``what``: how the program ended."""
+        """Say in ``what`` how the program ended."""
         last = "\n".join(f"    {line}" for line in output.strip().splitlines()[-_LINES_SHOWN:])
         super().__init__(f"{' '.join(command)}\n    {what}{': its last lines:' if last else ''}\n{last}")
 

@@ -17,7 +17,7 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
 
 @pytest.fixture
 def linked(_shared: LinkedBroker) -> Iterator[LinkedBroker]:
-    """A broker with two links, open at the beginning of each test. Topics are shared, as in ``broker``."""
+    """Yield a broker with two links, open at the beginning of each test. Topics are shared, as in ``broker``."""
     _shared.heal()
     yield _shared
     _shared.heal()

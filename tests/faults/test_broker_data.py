@@ -22,7 +22,7 @@ FEW: Final = 1_000
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker for this module alone."""
+    """Yield a broker for this module alone."""
     with EmbeddedBroker(tmp_path_factory.mktemp("disturbed")) as broker:
         yield broker
 

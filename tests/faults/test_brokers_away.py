@@ -107,7 +107,7 @@ LINES: Final = 2
 
 @pytest.fixture
 def new_port() -> int:
-    """A free port, which differs from all that brokers are given later."""
+    """Return a free port, which differs from all that brokers are given later."""
     return ports.choose(HOST)
 
 

@@ -85,7 +85,7 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     waited: dict[str, str] = {}
 
     def waiting() -> bool:
-        """The first consumer learns its own assignment a moment earlier or later."""
+        """Let the first consumer learn its own assignment a moment earlier or later."""
         told = second.health()[1].get("waiting", {})
         waited.update({number: text for number, text in told.items() if "draining" in text})
         return bool(waited)

@@ -50,7 +50,7 @@ def server() -> Iterator[_Server]:
 
 @pytest.fixture
 def link(server: _Server) -> Iterator[TcpProxy]:
-    """The link; no thread of it is left."""
+    """Yield the link; leave no thread of it."""
     with TcpProxy(server.server_address[1]) as proxy:
         yield proxy
     assert not [thread for thread in threading.enumerate() if thread.name == f"proxy {proxy.port}"]
@@ -58,7 +58,7 @@ def link(server: _Server) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def client(link: TcpProxy) -> Iterator[socket.socket]:
-    """A connection over the link that has carried something."""
+    """Yield a connection over the link that has carried something."""
     with _connect(link) as connected:
         assert _ask(connected, b"first") == b"first"
         yield connected

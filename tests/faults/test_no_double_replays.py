@@ -37,7 +37,7 @@ DISCARD_LIMIT_S = 1.0
 
 @pytest.fixture
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane abandons a transaction sooner than in production; nothing else differs."""
+    """Let a lane abandon a transaction sooner than in production; nothing else differs."""
     monkeypatch.setattr(transactions, "TRANSACTION_LIMIT_S", TRANSACTION_LIMIT_S)
     monkeypatch.setattr(transactional, "DISCARD_TIMEOUT_S", DISCARD_LIMIT_S)
 
@@ -161,7 +161,7 @@ async def test_lost_answer_to_a_commit_is_no_failure(linked: LinkedBroker, tmp_p
 
 
 async def _committed_unheard(lanes: Bench, link: TcpProxy) -> tuple[Lane, Strike]:
-    """A lane that waits for the answer to a commit which the broker has completed."""
+    """Return a lane that waits for the answer to a commit which the broker has completed."""
     lanes.send(*BATCH)
     lane = await lanes.opened(cluster=await lanes.reached_at(link.bootstrap))
     withheld = link.bytes_withheld

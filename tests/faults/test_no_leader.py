@@ -87,7 +87,7 @@ class Disks:
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[Disks]:
-    """A broker of this test's own."""
+    """Yield a broker of this test's own."""
     with contextlib.ExitStack() as stack:
         yield Disks(tmp_path / "broker", stack)
 

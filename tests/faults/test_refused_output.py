@@ -58,7 +58,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Scene]]:
-    """A factory of scenes of one worker: each scene has a pair of lanes of its own."""
+    """Yield a factory of scenes of one worker: each scene has a pair of lanes of its own."""
     app_id = kafka.unique("refused")
     names = [(f"{app_id}-{name}", f"{app_id}-{name}-other") for name in "ab"]
     addresses = [{"name": name, "partitions": 1} for pair in names for name in pair]
@@ -70,7 +70,7 @@ def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def bootstrap(broker: object) -> str:
-    """The function-scoped fixture of the same name, for a module."""
+    """Return the function-scoped fixture of the same name, for a module."""
     return str(broker.bootstrap_servers)  # type: ignore[attr-defined]
 
 
@@ -112,7 +112,7 @@ def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """A broker with Kafka's own authorizer."""
+    """Yield a broker with Kafka's own authorizer."""
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
     try:
         broker.start()
@@ -122,7 +122,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
-    """The rights that a worker needs, one for each action that may be revoked."""
+    """Return the rights that a worker needs, one for each action that may be revoked."""
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     rights: list[Right] = [
         (topic, app_id, prefix, AclOperation.DESCRIBE_CONFIGS),
@@ -146,7 +146,7 @@ def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
 def guarded(
     secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Scene, list[Right]]]:
-    """A worker that has only the rights that it needs."""
+    """Yield a worker that has only the rights that it needs."""
     app_id = kafka.unique("guarded")
     names = (f"{app_id}-struck", f"{app_id}-other")
     target = f"{app_id}-target"

@@ -66,7 +66,7 @@ class Scene:
 
 @pytest.fixture
 def scene(bootstrap: str, tmp_path: Path) -> Iterator[Scene]:
-    """A worker that is not started yet."""
+    """Yield a worker that is not started yet."""
     name = kafka.unique("state")
     names = [f"{name}-struck", f"{name}-other"]
     addresses = [{"name": name, "partitions": 1, "id_cache_size": 200_000} for name in names]

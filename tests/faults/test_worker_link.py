@@ -123,7 +123,7 @@ class Pair:
         wait_for(condition, self._state, LIMIT_S)
 
     def troubles(self) -> int:
-        """Number of times that the first worker's lanes were closed or failed."""
+        """Count how often the first worker's lanes were closed or failed."""
         log = self.struck.log()
         return log.count("rebalance: ") + log.count("retrying in") + log.count("fenced")
 

@@ -304,7 +304,7 @@ def _difference(found: list[str], expected: list[str]) -> str:
 @click.option("--faults", default=200)
 @click.option("--seed", default=1)
 def main(messages: int, faults: int, seed: int) -> None:
-    """Exits with 1 when something was lost, doubled, reordered or counted wrongly."""
+    """Exit with 1 when something was lost, doubled, reordered or counted wrongly."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="ringfence-chain-") as folder:
         chain = Chain(Path(folder), seed, messages)

@@ -43,7 +43,7 @@ def soak(
     results: Path | None,
     keep: Path | None,
 ) -> None:
-    """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
+    """Exit with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
     names = [part for part in nemeses.split(",") if part]
     if workload == "bridged" and brokers != "1":
         raise click.BadParameter("a round with a bridge has one broker on either side: leave --brokers out")

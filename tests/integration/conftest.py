@@ -13,7 +13,7 @@ from tests.support.worker import Running, configure, worker
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    """A source, which is the test run's broker, and a target."""
+    """Yield a source, which is the test run's broker, and a target."""
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
 
@@ -31,7 +31,7 @@ def running(
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """A broker with secured listeners; its configuration, which holds passwords, is outside the folders of tests."""
+    """Yield a broker with secured listeners; its configuration, which holds passwords, is outside the folders of tests."""
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
     try:
         broker.start()

@@ -313,7 +313,7 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
         given.settled([10])
 
         def configured(name: str, topic: str) -> Path:
-            """The same application with another bridge."""
+            """Return the same application with another bridge."""
             return processes.configure(
                 tmp_path, two.source, two.target,
                 app_id=f"{given.name}-app", name=name, source_topic=topic, address=given.address,

@@ -42,7 +42,7 @@ def hop(step: int, confirmed: int = 0, source: Source = SOURCE) -> tuple[tuple[s
 def crossed(
     step: int, confirmed: int = 0, *more: tuple[str, bytes], user_id: bytes | None = None, key: bytes = b"g"
 ) -> Sent:
-    """A record as a bridge writes it."""
+    """Return a record as a bridge writes it."""
     return Sent(user_id, key, b"%d" % step, (*hop(step, confirmed), *more))
 
 

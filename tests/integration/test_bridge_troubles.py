@@ -24,7 +24,7 @@ SHORT_SESSION_S = 6
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
-    """The target, which the tests' bridges reach over a link."""
+    """Yield the target, which the tests' bridges reach over a link."""
     with linked_broker(tmp_path_factory.mktemp("target"), links=1, properties=processes.FOREVER) as target:
         yield target
 

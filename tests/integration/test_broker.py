@@ -50,7 +50,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """A broker that a test may disturb."""
+    """Yield a broker that a test may disturb."""
     with EmbeddedBroker(tmp_path / "broker") as broker:
         yield broker
 

@@ -22,7 +22,7 @@ def offsets(got: list[Got]) -> list[int]:
 
 
 def _event(source: str, number: str, mode: str) -> Sent:
-    """A CloudEvent of one producer, in binary or structured mode."""
+    """Return a CloudEvent of one producer, in binary or structured mode."""
     if mode == "structured":
         value = json.dumps({"specversion": "1.0", "source": source, "id": number, "data": {}}).encode()
         return Sent(None, b"g", value, (STRUCTURED,))

@@ -33,7 +33,7 @@ PARTITIONS = 4
 
 
 def runs_in(file: Path, label: str = "") -> list[Run]:
-    """Runs of groups whose names have this prefix."""
+    """Return runs of groups whose names have this prefix."""
     return [run for run in parse(noted(file)) if run.label.startswith(label)]
 
 
@@ -215,7 +215,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
 
 
 def _described(process: ConsumerProcess) -> list[dict[str, Any]]:
-    """The messages that its handler was given, in the order of their offsets."""
+    """Return the messages that its handler was given, in the order of their offsets."""
     return sorted(map(json.loads, noted(process.handled)), key=lambda item: int(item["offset"]))
 
 

@@ -48,7 +48,7 @@ async def _wait_parked(running: Running, count: int) -> None:
 
 
 async def _parked(bench: Bench, handler: Recorder, *messages: Sent) -> Running:
-    """A consumer with a small window, with 50 of these messages beyond it."""
+    """Start a consumer with a small window, with 50 of these messages beyond it."""
     bench.send(*messages)
     running = await bench.start(handler, **SMALL)
     await _wait_parked(running, 50)
@@ -168,7 +168,7 @@ def _fill(bench: Bench, partitions: int, each: int, size: int = BYTES) -> None:
 
 @pytest.fixture
 def most(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The most bytes that were kept and fetched at once."""
+    """Return the most bytes that were kept and fetched at once."""
     found = [0]
     take = FetchLoop._take
 

@@ -62,7 +62,7 @@ COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "torn", "doubled", "ou
 
 @pytest.fixture
 def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo]:
-    """A demo of 20,000 messages, or of the program that the test names."""
+    """Yield a demo of 20,000 messages, or of the program that the test names."""
     running = RunningDemo(getattr(request, "param", DEMO), tmp_path)
     yield running
     running.kill()

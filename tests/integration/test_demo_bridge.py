@@ -32,7 +32,7 @@ COLUMNS: Final = (
 
 @pytest.fixture
 def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo]:
-    """A demo of 20,000 messages, or of the program that the test names."""
+    """Yield a demo of 20,000 messages, or of the program that the test names."""
     running = RunningDemo(getattr(request, "param", DEMO), tmp_path)
     yield running
     running.kill()

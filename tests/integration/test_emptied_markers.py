@@ -37,7 +37,7 @@ LIMIT_S = 120.0
 
 @pytest.fixture(scope="module")
 def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker whose cleaner does not rest."""
+    """Yield a broker whose cleaner does not rest."""
     with EmbeddedBroker(tmp_path_factory.mktemp("cleaning"), properties=BUSY_CLEANER) as running:
         yield running
 

@@ -31,7 +31,7 @@ def told_now() -> Iterator[None]:
 
 
 def _other(lanes: Bench, folder: Path) -> Settings:
-    """Settings of a second application with the same topic names.
+    """Return settings of a second application with the same topic names.
 
     Its name is this one's with the first part of the address, and its address is the rest.
     """

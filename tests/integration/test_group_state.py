@@ -27,7 +27,7 @@ def state_topic(bench: Bench) -> str:
 
 
 async def states(bench: Bench) -> dict[bytes | None, bytes | None]:
-    """The last state record of each group."""
+    """Return the last state record of each group."""
     return {record.key: record.value for record in await bench.read(state_topic(bench), bench.partitions)}
 
 

@@ -53,7 +53,7 @@ class Scene:
         return done.stdout + done.stderr
 
     def show(self) -> dict[str, Any]:
-        """Groups by name; the only partition as ``partition``."""
+        """Return groups by name; the only partition as ``partition``."""
         document = json.loads(self.verb("show", "--json").partition("not known")[0])
         return {item["group"]: item for item in document["groups"]} | {"partition": document["partitions"][0]}
 

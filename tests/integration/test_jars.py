@@ -49,7 +49,7 @@ def _bundle(version: str = KAFKA_VERSION, **expected: str) -> Bundle:
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> dict[str, str]:
-    """An environment with a cache of its own and a mirror in a folder that has two tiny jars and no others."""
+    """Return an environment with a cache of its own and a mirror in a folder that has two tiny jars and no others."""
     root = tmp_path / "mirror"
     for group, name, version in (
         ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),

@@ -168,7 +168,7 @@ PEAK_BYTES_MAX = 220 * MIB
 
 
 def _peak(process: RingfenceProcess) -> int:
-    """The largest resident size of a process, bytes."""
+    """Return the largest resident size of a process, bytes."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return int(dict(line.split(":", 1) for line in lines)["VmHWM"].split()[0]) * 1024
 

@@ -36,7 +36,7 @@ async def _made(bench: Bench) -> None:
 
 @contextlib.asynccontextmanager
 async def _outsider(bootstrap: str) -> AsyncIterator[tuple[Bench, Outsider]]:
-    """A partition with five ungrouped messages, and somebody else who writes its lease."""
+    """Yield a partition with five ungrouped messages, and somebody else who writes its lease."""
     async with consuming(bootstrap) as bench:
         await _made(bench)
         bench.send(*UNGROUPED)

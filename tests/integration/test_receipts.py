@@ -50,7 +50,7 @@ ADDRESS = ADDRESSES[0]["name"]
 
 @pytest.fixture(scope="module")
 def config(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A configuration whose topics exist; one accepted topic takes little."""
+    """Return a configuration whose topics exist; one accepted topic takes little."""
     kafka.create_topics(
         broker.bootstrap_servers, {"receipts-narrow.accepted": (1, {"max.message.bytes": "5000"})}
     )

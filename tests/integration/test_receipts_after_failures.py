@@ -162,7 +162,7 @@ async def test_input_that_is_created_again(bootstrap: str, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker whose cleaner does not rest."""
+    """Yield a broker whose cleaner does not rest."""
     with EmbeddedBroker(tmp_path_factory.mktemp("cleaning"), properties=BUSY_CLEANER) as running:
         kafka.settle(running.bootstrap_servers)
         yield running

@@ -22,7 +22,7 @@ SMALL = {"segment.bytes": str(2**20)}
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker with Kafka's own retention of seven days, which it checks ten times a second."""
+    """Yield a broker with Kafka's own retention of seven days, which it checks ten times a second."""
     with EmbeddedBroker(tmp_path_factory.mktemp("hasty"), properties=OFTEN) as broker:
         kafka.settle(broker.bootstrap_servers)
         yield broker

@@ -32,7 +32,7 @@ def _settings(bootstrap: str, address: str) -> Settings:
 
 @pytest.fixture
 def address(bootstrap: str) -> str:
-    """An address whose input topic exists."""
+    """Return an address whose input topic exists."""
     name = kafka.unique("send")
     kafka.create_topics(bootstrap, {name: (PARTITIONS, {})})
     return name
@@ -191,7 +191,7 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
 
 
 def _numbers(said: str, what: str) -> list[int]:
-    """The line numbers behind a word of an error."""
+    """Return the line numbers behind a word of an error."""
     listed = said.split(what)[1].split(".", maxsplit=1)[0].split(" and any", maxsplit=1)[0]
     found: list[int] = []
     for part in listed.removeprefix("lines ").removeprefix("line ").split(", "):

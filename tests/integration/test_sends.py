@@ -137,7 +137,7 @@ async def test_sends_and_progress_are_one_transaction(bootstrap: str) -> None:
 
 
 def count_now(bootstrap: str, topic: str, isolation: str) -> int:
-    """Number of records of partition 0 that a reader of this isolation gets at once."""
+    """Count the records of partition 0 that a reader of this isolation gets at once."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -265,7 +265,7 @@ async def test_a_message_takes_nothing_after_its_attempt(bootstrap: str) -> None
 
 @pytest.fixture
 async def billed(bootstrap: str) -> AsyncIterator[tuple[Bench, str]]:
-    """An address that is consumed, and another that its handlers send to."""
+    """Yield an address that is consumed, and another that its handlers send to."""
     billing = kafka.unique("billing")
     address = {"name": billing, "duplicate_id_headers": ["x-id", "_AMQ_DUPL_ID"]}
     kafka.create_topics(bootstrap, {billing: (PARTITIONS, {})})

@@ -155,7 +155,7 @@ NARROW = 300_000
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
-    """The other broker, at the far end of the link."""
+    """Yield the other broker, at the far end of the link."""
     with linked_broker(tmp_path_factory.mktemp("far"), links=1, properties=processes.FOREVER) as far:
         yield far
 

@@ -54,7 +54,7 @@ class Scene:
         return dict(json.loads(done.stdout))
 
     def judged(self) -> int:
-        """Number of messages that the lanes have decided on."""
+        """Count the messages that the lanes have decided on."""
         lanes = self.worker.health()[1].get("lanes", {}).values()
         return sum(lane.get("accepted", 0) + lane.get("duplicates", 0) for lane in lanes)
 
@@ -70,7 +70,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A running scene that has come to rest."""
+    """Yield a running scene that has come to rest."""
     scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("status"))
     try:
         scene.worker.start()

@@ -21,7 +21,7 @@ from tests.support.worker import WorkerProcess, configure, wait_for
 
 
 def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
-    """Settings of an address in an app of its own, so that none finds the other's journal."""
+    """Return settings of an address in an app of its own, so that none finds the other's journal."""
     return validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -211,7 +211,7 @@ def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixtur
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of a server that accepts connections and never answers."""
+    """Yield the address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 

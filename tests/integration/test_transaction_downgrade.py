@@ -26,7 +26,7 @@ PORTION = 20
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """A broker that a test may change and restart."""
+    """Yield a broker that a test may change and restart."""
     with EmbeddedBroker(tmp_path / "broker") as running:
         features.require(running.bootstrap_servers, FEATURE)
         kafka.settle(running.bootstrap_servers)

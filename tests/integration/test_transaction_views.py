@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
 @pytest.fixture(scope="module")
 def seen(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """Views that are read once; the worker runs on."""
+    """Yield views that are read once; the worker runs on."""
     bootstrap = broker.bootstrap_servers
     config = configure(tmp_path_factory.mktemp(APP), bootstrap, APP, ADDRESSES)
     kafka.alter_topic(bootstrap, f"{OTHER}.accepted", "max.message.bytes", str(BYTES_MAX))

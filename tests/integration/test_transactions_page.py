@@ -39,7 +39,7 @@ class Followed:
         return [item for item in found if item.id == id_.encode()]
 
     def accepted(self, address: str, sources: set[str]) -> list[Got]:
-        """Accepted records of envelopes at these places."""
+        """Return accepted records of envelopes at these places."""
         found = kafka.read_all(self.bootstrap, f"{address}.accepted", PARTITIONS)
         return [item for item in found if item.source in sources]
 
@@ -49,7 +49,7 @@ class Followed:
 
 @pytest.fixture(scope="module")
 def followed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
-    """The addresses of the page, and a worker."""
+    """Yield the addresses of the page, and a worker."""
     addresses = tomllib.loads(transactions.block("toml", TEXT))["addresses"]
     config = configure(tmp_path_factory.mktemp("page"), broker.bootstrap_servers, "page", addresses)
     with worker(config, "page"):
@@ -57,7 +57,7 @@ def followed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def program(language: str, file: Path, bootstrap: str) -> Path:
-    """A program of the page, in a file."""
+    """Return a program of the page, in a file."""
     text = transactions.block(language, TEXT)
     assert text.count('"127.0.0.1:9092"') == 1
     file.write_text(text.replace("127.0.0.1:9092", bootstrap), "utf-8")

@@ -148,7 +148,7 @@ class Received:
 async def receiving(
     bootstrap: str, folder: Path, bytes_max: int = 0, partitions: int = 1
 ) -> AsyncIterator[Received]:
-    """An app over one topic with one lane; ``bytes_max``: bound of the bytes under way, if it is not the default."""
+    """Yield an app over one topic with one lane; ``bytes_max``: bound of the bytes under way, if it is not the default."""
     name = kafka.unique("transport")
     settings = validate(
         {

@@ -66,7 +66,7 @@ def _chosen(names: Sequence[str]) -> list[Mutant]:
 
 
 def _require_sound(laboratory: Laboratory, chosen: Sequence[Mutant], console: Console) -> None:
-    """A test that fails without any bug catches nothing."""
+    """Refuse a test that fails without any bug: it catches nothing."""
     for on_core in (False, True):
         tests = {test for mutant in chosen if mutant.native is on_core for test in mutant.tests}
         if tests:
@@ -117,7 +117,7 @@ def _show(verdicts: Sequence[Verdict], console: Console) -> None:
 
 
 def _short(test: str) -> str:
-    """A node ID that is not broken in the middle, nor taken for markup."""
+    """Return a node ID that is not broken in the middle, nor taken for markup."""
     return test.removeprefix("tests/").replace("[", r"\[")
 
 

@@ -38,7 +38,7 @@ class Mutant:
         return (self.test, *self.also)
 
     def sources(self, root: Path) -> dict[str, str]:
-        """The changed files, by their path from the root.
+        """Return the changed files, by their path from the root.
 
         Raises:
             PatchError: an old text does not stand there exactly once.

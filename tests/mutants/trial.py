@@ -139,7 +139,7 @@ class Laboratory:
 
     @staticmethod
     def fate(run: Run) -> tuple[Fate, str]:
-        """What a run of a mutant's test shows, and what it said."""
+        """Return what a run of a mutant's test shows, and what it said."""
         if run.exit_code == 0:
             return Fate.SURVIVED, "passes with the bug in the code"
         if run.exit_code is None:
@@ -174,7 +174,7 @@ class Laboratory:
 
     @contextlib.contextmanager
     def _started(self, command: list[str], root: Path, path: str) -> Iterator[subprocess.Popen[str]]:
-        """A process group of its own, none of which is left at the end."""
+        """Yield a process group of its own; leave no process of it."""
         with subprocess.Popen(
             command,
             cwd=root,
@@ -209,7 +209,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _read(report: Path) -> tuple[list[str], list[str]]:
-    """What failing tests and what broken fixtures said."""
+    """Return what failing tests and what broken fixtures said."""
     if not report.exists():
         return [], []
     document = ET.parse(report)  # noqa: S314 - pytest wrote it, a moment ago

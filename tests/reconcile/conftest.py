@@ -12,7 +12,7 @@ from tests.reconcile.rows import Frames
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session tuned for small frames: a few rows are processed sooner than a plan is compiled or optimized again."""
+    """Yield a session tuned for small frames: a few rows are processed sooner than a plan is compiled or optimized again."""
     conf = configured("local[2]", submitted=False, environ=os.environ, records=0)
     conf.set("spark.driver.memory", "1g").set("spark.sql.shuffle.partitions", "2")
     session = SparkSession.builder.config(conf=conf).getOrCreate()

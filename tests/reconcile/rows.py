@@ -22,7 +22,7 @@ class Frames:
         self._spark = spark
 
     def evidence(self, *rows: dict[str, Any]) -> DataFrame:
-        """Inputs of one group, accepted at their own offsets, unless a row has other values."""
+        """Return inputs of one group, accepted at their own offsets, unless a row has other values."""
         frame = self._frame(EVIDENCE, [_evidence(number, row) for number, row in enumerate(rows)])
         return frame.withColumns(
             {

@@ -63,7 +63,7 @@ class Lab:
         self.bootstrap = bootstrap
 
     def topic(self, name: str, partitions: int, records: Sequence[At] = (), **config: str) -> str:
-        """A topic with these records, in this order."""
+        """Return a topic with these records, in this order."""
         topic = kafka.unique(f"audit-{name}")
         keys = {key.replace("_", "."): value for key, value in config.items()}
         kafka.create_topics(self.bootstrap, {topic: (partitions, keys)})
@@ -98,7 +98,7 @@ def lab(spark: SparkSession, broker: EmbeddedBroker) -> Lab:
 
 
 def quantile(values: Sequence[int], share: float) -> int:
-    """The least value that this share of the values does not exceed."""
+    """Return the least value that this share of the values does not exceed."""
     return sorted(values)[math.ceil(round(share * len(values), 6)) - 1]
 
 

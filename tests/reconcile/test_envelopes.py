@@ -35,7 +35,7 @@ class Opener:
         return by_offset
 
     def counts(self, *values: bytes | None, headers: Headers | None = None) -> list[int | None]:
-        """Number of parts of each envelope; all its rows agree."""
+        """Count the parts of each envelope; all its rows agree."""
         found = []
         for rows in self.rows(*values, headers=headers):
             (parts,) = {row["parts"] for row in rows}

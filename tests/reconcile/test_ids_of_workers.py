@@ -21,7 +21,7 @@ TYPE = ("content-type", b"application/cloudevents+json")
 
 
 def _message(chance: random.Random) -> Sent:
-    """A CloudEvent of few sources and IDs, some without one of them, in either mode."""
+    """Return a CloudEvent of few sources and IDs, some without one of them, in either mode."""
     source = chance.randrange(6)
     event: dict[str, Any] = {"source": f"/s{source}", "id": chance.choice(["1", "2", 3, None, {}])}
     key = b"group-%d" % source

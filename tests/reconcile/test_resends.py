@@ -19,7 +19,7 @@ from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS
 
 
 def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    """Records of lane 0 of address 0, in its own partition, accepted in their order, unless a row has other values."""
+    """Return records of lane 0 of address 0, in its own partition, accepted in their order, unless a row has other values."""
     made = []
     for number, row in enumerate(rows):
         plain = {

@@ -39,7 +39,7 @@ class Started:
         )  # fmt: skip
 
     def others(self) -> list[psutil.Process]:
-        """Processes that run now, beside the verb itself."""
+        """Return processes that run now, beside the verb itself."""
         return [
             process
             for process in psutil.process_iter(["pid"])

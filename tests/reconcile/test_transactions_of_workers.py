@@ -37,7 +37,7 @@ REFUSED = (
 
 
 def _transfer(chance: random.Random, number: int, other: str) -> Sent:
-    """A debit and a credit, and sometimes a text of base64, or a part without key; the ID is its own, a part's, or missing."""
+    """Return a debit and a credit, and sometimes a text of base64, or a part without key; the ID is its own, a part's, or missing."""
     own, theirs = chance.choice([(True, False), (False, True), (True, True), (False, False)])
     debit: dict[str, Any] = {
         "key": f"account-{chance.randrange(5)}", "value": f"debit \u00e4 {number}",
@@ -86,7 +86,7 @@ def _addresses(lanes: int) -> list[dict[str, Any]]:
 def judged(
     broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, Any], list[Row]]:
-    """The document and the anomalies of one run over all addresses, which one worker has served.
+    """Return the document and the anomalies of one run over all addresses, which one worker has served.
 
     Some transfers are resent, some to another partition; messages are between; some are malformed.
     """

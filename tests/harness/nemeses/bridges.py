@@ -40,7 +40,7 @@ class KilledBridge(_OfBridge):
     name = "kill bridge"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """``times``: 0 = the dice decide."""
+        """Strike so many ``times``; 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(2, 5)
 
@@ -126,7 +126,7 @@ class CutAgainAndAgain(_OfBridge):
     name = "links of a bridge, cut again and again"
 
     def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
-        """``times``: 0 = the dice decide."""
+        """Strike so many ``times``; 0 = the dice decide."""
         super().__init__(system, rng)
         self._times = times or rng.randint(5, 12)
 

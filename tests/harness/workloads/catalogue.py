@@ -106,7 +106,7 @@ def conflicting(name: str, rng: random.Random) -> Workload:
 
 
 def transactional(name: str, rng: random.Random) -> Workload:
-    """Producers whose transactions often abort, beside a plain one; aborted messages are sent again."""
+    """Return producers whose transactions often abort, beside a plain one; aborted messages are sent again."""
     plans = [
         Plan(name, f"{name}.{index}", f"t{index}", rng.randrange(2**31), 500, transactional=index < 2)
         for index in range(3)
@@ -124,7 +124,7 @@ def duplicates(name: str, rng: random.Random) -> Workload:
 
 
 def overflow(name: str, rng: random.Random) -> Workload:
-    """A ring of 300 IDs a lane, and duplicate sends from far beyond it."""
+    """Return a ring of 300 IDs a lane, and duplicate sends from far beyond it."""
     plan = Plan(
         name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
     )
@@ -132,7 +132,7 @@ def overflow(name: str, rng: random.Random) -> Workload:
 
 
 def promised(name: str, rng: random.Random) -> Workload:
-    """A ring that keeps 300 IDs a lane whatever their age, and all of an hour: duplicate sends from far beyond the 300."""
+    """Return a ring that keeps 300 IDs a lane whatever their age, and all of an hour: duplicate sends from far beyond the 300."""
     return replace(overflow(name, rng), capacity=50_000, size=300, allowed=frozenset())
 
 
@@ -147,7 +147,7 @@ def ungrouped(name: str, rng: random.Random) -> Workload:
 
 
 def misplaced(name: str, rng: random.Random) -> Workload:
-    """The default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
+    """Return the default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
     plans = [
         Plan(name, f"{name}.{number}", f"m{number}", rng.randrange(2**31), 600, partitioner=partitioner)
         for number, partitioner in enumerate(["consistent_random", "murmur2_random"])
@@ -158,13 +158,13 @@ def misplaced(name: str, rng: random.Random) -> Workload:
 
 
 def crc32(name: str, rng: random.Random) -> Workload:
-    """The default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
+    """Return the default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
     plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 2_000, partitioner="consistent_random")
     return Workload(name, [plan], partitioner="crc32")
 
 
 def bridged(name: str, rng: random.Random) -> Workload:
-    """Producers on another cluster, whose messages a bridge sends here.
+    """Return producers on another cluster, whose messages a bridge sends here.
 
     They include duplicate sends, aborted transactions, and messages without an ID.
     """

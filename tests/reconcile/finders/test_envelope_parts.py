@@ -13,7 +13,7 @@ from tests.reconcile.rows import Frames, cut, named
 
 
 def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[str, Any]]:
-    """An envelope without an output of its own, and its parts, accepted in their order; it has no ID, and the parts have IDs."""
+    """Return an envelope without an output of its own, and its parts, accepted in their order; it has no ID, and the parts have IDs."""
     plain = {"offset": offset, "parts": len(parts), "id": None}
     return [
         {**plain, "part_number": 0, "group": b"k", "fate": None, **itself},

@@ -213,7 +213,7 @@ def test_like_each_pair(frames: Frames) -> None:
 
 
 def _row(rng: random.Random, id_: bytes, place: int) -> dict[str, Any]:
-    """A row in one of two lanes, at a place of its own: of the forward topic, if it is forwarded."""
+    """Return a row in one of two lanes, at a place of its own: of the forward topic, if it is forwarded."""
     lane, partition = rng.randrange(2), rng.randrange(2)
     group = rng.randrange(3)
     forwarded = place if lane != partition or rng.random() < 0.2 else None

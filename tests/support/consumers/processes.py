@@ -27,7 +27,7 @@ class ConsumerProcess(RingfenceProcess):
         handler: str = "record",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``handler``: its name there, or ``MODULE:FUNCTION``; ``options``: options of the verb."""
+        """Name the ``handler`` there, or as ``MODULE:FUNCTION``; ``options``: options of the verb."""
         path = handler if ":" in handler else f"tests.support.handlers:{handler}"
         where = ["--handler", path, "--consumer-group", group]
         super().__init__(config, name, ["consume", address, *where, *options], dict(environment or {}))

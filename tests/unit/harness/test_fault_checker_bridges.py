@@ -27,7 +27,7 @@ def bridge(
     headers: Headers = (),
     **more: Any,
 ) -> Record:
-    """A record of the input that came over a bridge."""
+    """Return a record of the input that came over a bridge."""
     told: Headers = (
         ("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, hop)),
         ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),

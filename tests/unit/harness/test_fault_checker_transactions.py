@@ -79,7 +79,7 @@ def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
 
 
 def run(inputs: Sequence[Record], accepted: Sequence[Record], **more: Any) -> History:
-    """A history whose transactions may have parts elsewhere."""
+    """Return a history whose transactions may have parts elsewhere."""
     return story([*inputs], [*accepted], others=OTHERS, **more)
 
 

@@ -17,7 +17,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with nothing remembered of its modules afterwards."""
+    """Yield the current folder, with nothing remembered of its modules afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path

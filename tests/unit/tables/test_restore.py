@@ -120,14 +120,14 @@ def restored(log: Log, store: Store | None, *, resident: bool = True, fetch: int
 
 
 def _ring(log: Log, store: Store, *, resident: bool = True, capacity: int | None = None) -> Ring:
-    """The ring of a lane that was opened over this store and changelog."""
+    """Return the ring of a lane that was opened over this store and changelog."""
     capacity = log.ring.capacity if capacity is None else capacity
     restore = restored(log, store, resident=resident)
     return make_ring(capacity, restore, None if resident else _index(store, capacity))
 
 
 def _index(store: Store, capacity: int) -> StoredIndex:
-    """An index whose live slots are all of one capacity."""
+    """Return an index whose live slots are all of one capacity."""
 
     def find(sequences: Sequence[int]) -> list[Slot | None]:
         return store.slots_of([codec.ring_key(capacity, sequence) for sequence in sequences])
@@ -136,7 +136,7 @@ def _index(store: Store, capacity: int) -> StoredIndex:
 
 
 def known(ring: Ring) -> str:
-    """The letters that the ring calls duplicates, in order of their acceptance."""
+    """Return the letters that the ring calls duplicates, in order of their acceptance."""
     checks = [(ring.check([data]), data) for data in ALPHABET]
     found = [
         (checked.originals[0], data) for checked, data in checks if checked.verdicts == [Verdict.DUPLICATE]
@@ -157,7 +157,7 @@ def _index_size(store: Store) -> int:
 
 @pytest.fixture
 def new_store(tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Makes empty stores."""
+    """Make empty stores."""
     made: list[Store] = []
 
     def new() -> Store:
@@ -498,7 +498,7 @@ def test_head_above_a_later_one(store: Store, resident: bool) -> None:
 
 
 def _regrown(log: Log, cut: int, *batches: str) -> Log:
-    """The log without what lies behind ``cut``, and with these batches instead; the input went on meanwhile."""
+    """Return the log without what lies behind ``cut``, and with these batches instead; the input went on meanwhile."""
     regrown = log.upto(log.cuts[cut])
     regrown.reopen(5)
     for batch in batches:
@@ -780,7 +780,7 @@ def test_id_in_a_slot_of_a_former_size(store: Store, new_store: Callable[[], Sto
 
 
 def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], Awaitable[Restored]]:
-    """Opens tables over this log; only the consumer that would fetch its records is replaced."""
+    """Open tables over this log; only the consumer that would fetch its records is replaced."""
 
     async def open_table(table: LaneTable) -> Restored:
         _, restored = await table.open(LogReader(KafkaSettings()), "changelog", 0, log.bounds())
@@ -842,7 +842,7 @@ class Counting(Store):
 async def _reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Log, LaneTable], None]
 ) -> tuple[LaneTable, Restored, int]:
-    """A table that was open, after what happens, opened again by the same process; how often all slots were read for it."""
+    """Open a table again in the same process after something happens; count how often all slots were read."""
     log = _history()
     open_table = _served(log, monkeypatch)
     monkeypatch.setattr("tables.rocksdb.lane_store.Store", Counting)
@@ -905,7 +905,7 @@ async def test_where_memory_does_not_do(
 
 
 def _turned_round(log: Log) -> None:
-    """The last two ring records stand in turned order: no lane writes so."""
+    """Turn the last two ring records round: no lane writes so."""
     one, two = [n for n, record in enumerate(log.records) if record.key[:1] == codec.KIND_RING][-2:]
     first, second = log.records[one], log.records[two]
     log.records[one] = Record(first.offset, second.key, second.value)
@@ -913,7 +913,7 @@ def _turned_round(log: Log) -> None:
 
 
 def _with_a_hole(log: Log) -> None:
-    """A live ring record is missing."""
+    """Remove a live ring record."""
     hole = next(
         number
         for number in range(len(log.records) - 1, 0, -1)

@@ -17,7 +17,7 @@ def _ids(text: str) -> list[bytes | None]:
 
 
 def _verdicts(text: str) -> list[Verdict]:
-    """A = accepted, D = duplicate, U = unchecked."""
+    """Judge letters: A = accepted, D = duplicate, U = unchecked."""
     return [{"A": ACCEPTED, "D": DUPLICATE, "U": UNCHECKED}[name] for name in text]
 
 

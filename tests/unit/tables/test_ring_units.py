@@ -11,7 +11,7 @@ ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UN
 
 
 def ids(text: str) -> list[bytes]:
-    """A message whose IDs are these letters."""
+    """Return a message whose IDs are these letters."""
     return [encode_id(letter.encode()) for letter in text]
 
 

@@ -29,7 +29,7 @@ class _Loader:
     """Keeps what it is given."""
 
     def __init__(self, stops: int | None = None) -> None:
-        """``stops``: an offset that nothing takes."""
+        """Stop at an offset that nothing takes (``stops``)."""
         self.read: list[list[int]] = []
         self._stops = stops
 

@@ -58,7 +58,7 @@ class Circle:
         self.ways = {way: _plan(*way, **{"returns": "drop", **keys}) for way in ways}
 
     def send(self, where: str, headers: list[tuple[str, bytes]]) -> None:
-        """A producer does, and all that follows from it."""
+        """Send as a producer does, with all that follows."""
         todo = [(where, AT_HOME, b"v", headers)]
         while todo:
             where, key, value, given = todo.pop(0)
@@ -145,7 +145,7 @@ def test_other_ways_are_open() -> None:
 
 
 def _mesh(known: dict[str, str], max_hops: int) -> Circle:
-    """A connection whose members list these."""
+    """Return a connection whose members list these."""
     circle = Circle()
     for this, members in known.items():
         settings = validate(

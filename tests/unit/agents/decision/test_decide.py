@@ -69,7 +69,7 @@ class Table:
 
 
 def _path(partition: int = HERE, **keys: Any) -> Path:
-    """A path of one of four lanes of the address ``orders``, configured by ``keys``."""
+    """Return a path of one of four lanes of the address ``orders``, configured by ``keys``."""
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     return Path(address, partition, PARTITIONS, FORWARD)
 
@@ -405,7 +405,7 @@ FORWARDED_AT = 1_000_000
 def _forwarded(
     offset: int, source: bytes | None, key: bytes | None = HOME, *more: tuple[str, bytes]
 ) -> Given:
-    """A record of time 5, forwarded much later."""
+    """Return a record of time 5, forwarded much later."""
     headers = [*more, ("_RF_SOURCE", source), ("_RF_TIMESTAMP", STAMP)]
     return Given(offset, key, headers, timestamp=FORWARDED_AT)
 

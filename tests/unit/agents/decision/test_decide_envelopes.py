@@ -71,7 +71,7 @@ def part(
 
 
 def envelope(offset: int, *parts: Any, key: bytes | None = AT_HOME, **headers: bytes) -> Given:
-    """A record that is one."""
+    """Return a record that is an envelope."""
     named = [(name.replace("ID", "_AMQ_DUPL_ID"), value) for name, value in headers.items()]
     return Given(
         offset, key, [("_RF_TX", b"json/1"), *named], json.dumps({"parts": parts}).encode(), timestamp=77

@@ -44,7 +44,7 @@ def crossed(
     user_id: bytes | None = None,
     *more: tuple[str, bytes | None],
 ) -> Given:
-    """A record at ``offset`` of the input that stands at ``step`` of its source."""
+    """Return a record at ``offset`` of the input that stands at ``step`` of its source."""
     headers: list[tuple[str, bytes | None]] = [("a", b"1")]
     if user_id is not None:
         headers.append(("_AMQ_DUPL_ID", user_id))
@@ -142,7 +142,7 @@ def test_nothing_is_changed_before_the_commit() -> None:
 
 
 def _led(number: int, lane: int) -> int:
-    """The number-th offset whose hop is at home in a lane."""
+    """Return the number-th offset whose hop is at home in a lane."""
     home = Partitioner(LANES)
     return [index for index in range(1_000) if home[_hop(index)] == lane][number]
 
@@ -273,7 +273,7 @@ def test_malformed_on_the_detour() -> None:
 
 
 def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
-    """The same, over a bridge."""
+    """Return the decision, over a bridge."""
     headers = [*record.headers, *crossed(0, step, confirmed, None, None, *more).headers[1:]]
     return Given(record.offset, record.key, headers, record.value, record.timestamp)
 

@@ -11,7 +11,7 @@ FORM = b"json/1"
 
 
 def parts(*those: Any) -> bytes:
-    """An envelope of these."""
+    """Return an envelope of these."""
     return json.dumps({"parts": those}).encode()
 
 

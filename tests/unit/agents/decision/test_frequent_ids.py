@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def _add(found: FrequentIds, *ids: bytes | None) -> None:
-    """A batch of duplicates with these IDs, between accepted messages."""
+    """Add a batch of duplicates with these IDs, between accepted messages."""
     verdicts = [verdict for _ in ids for verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)]
     found.add(verdicts, len(ids), lambda place: ids[place // 2])
 
@@ -135,7 +135,7 @@ def _counts(**address: Any) -> OutcomeCounts:
 
 
 def _due(partition: int, *ids: bytes) -> DueRecords:
-    """Records of the core."""
+    """Return records of the core."""
     data = stored([Stored(at, key=item, headers=[("_AMQ_DUPL_ID", item)]) for at, item in enumerate(ids)])
     part = parse(data, 0, [], lambda *_: None)
     assert part is not None

@@ -63,7 +63,7 @@ class Lane:
         return self._path.decide(due, cast("LaneTable", self.table), refused)
 
     def emitted(self, outcome: Outcome, topic: str) -> list[dict[str, bytes | None]]:
-        """The headers of what goes to a topic, in order."""
+        """Return the headers of what goes to a topic, in order."""
         found = []
         for item in self._emitter.emit(outcome, lambda: BatchBuilder(self._bytes_max, 0, is_transactional=1)):
             batch = MemoryRecords(bytes(item.builder._build())).next_batch()

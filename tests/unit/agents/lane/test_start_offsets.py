@@ -42,7 +42,7 @@ class Offsets(ClusterDouble):
 
 
 async def _begin(lanes: int, leaderless: Collection[int], committed: dict[int, int]) -> dict[int, int] | None:
-    """The first offset of each partition of lane 0; None = it waits for an answer."""
+    """Return the first offset of each partition of lane 0; None = it waits for an answer."""
     settings = validate({"addresses": [{"name": "orders", "lanes": lanes}]})
     address = settings.addresses[0]
     topics = address.topics(settings.app.id).values()

@@ -56,7 +56,7 @@ class Written(NamedTuple):
 
 
 def _builders(size: int = 512 * 1024) -> Callable[[], Any]:
-    """Makes aiokafka's own builders, as the transactional producer does."""
+    """Make aiokafka's own builders, as the transactional producer does."""
     return lambda: BatchBuilder(size, 0, is_transactional=1)
 
 
@@ -713,7 +713,7 @@ def test_no_digest_by_an_old_size() -> None:
 
 
 def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:
-    """A lane's table of 500 IDs that was never opened: enough to say what belongs into its changelog."""
+    """Return a lane's table of 500 IDs that was never opened: enough to say what belongs into its changelog."""
     return LaneTable(tmp_path, TableOptions(capacity=500, resident_ids_max=500, persistent=persistent))
 
 

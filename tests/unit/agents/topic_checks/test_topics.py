@@ -181,7 +181,7 @@ def _with_target(config: dict[str, str] | None = None, partitions: int = 4) -> d
 
 
 def _pair() -> tuple[AddressSettings, AddressSettings]:
-    """The first has transactions with parts for the second."""
+    """Return two addresses: the first has transactions with parts for the second."""
     orders, payments = validate(
         {"addresses": [{"name": "orders", "transaction_addresses": ["payments"]}, {"name": "payments"}]}
     ).addresses

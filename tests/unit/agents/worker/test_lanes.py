@@ -89,7 +89,7 @@ class Memory:
         self.freed += 1
 
     def unpack(self) -> None:
-        """It is as much as before."""
+        pass
 
 
 @pytest.mark.parametrize("somebody_has_it", [False, True])

@@ -277,7 +277,7 @@ def test_no_transaction(value: bytes | None) -> None:
 
 
 def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None) -> Record:
-    """The record, as a bridge has forwarded it."""
+    """Return the record, as a bridge has forwarded it."""
     told = {
         "_RF_BRIDGE_DUPL_ID": b"to-paris/topic/0/%d" % hop,
         "_RF_BRIDGE_CONFIRMED": b"%d" % confirmed,

@@ -92,7 +92,7 @@ async def test_looks_are_shared() -> None:
 
 @asynccontextmanager
 async def _served(shown: list[str]) -> AsyncIterator[str]:
-    """A server of the first of these documents; with none it refuses."""
+    """Yield a server of the first of these documents; with none it refuses."""
 
     async def answer(_: web.Request) -> web.Response:
         if not shown:

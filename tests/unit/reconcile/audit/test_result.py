@@ -65,7 +65,7 @@ class _Cluster:
         self._names = list(names)
 
     def connect(self) -> None:
-        """It is there."""
+        pass
 
     def names(self) -> list[str]:
         return self._names
@@ -162,7 +162,7 @@ def test_names_cannot_move_the_cursor() -> None:
 
 
 def made(**changes: Any) -> Audit:
-    """An audit of two partitions with a hundred records, half of which are resends."""
+    """Return an audit of two partitions with a hundred records, half of which are resends."""
     extents = {0: Extent(0, 60, 60), 1: Extent(0, 40, 40)}
     found = Resends(
         "header",

@@ -17,7 +17,7 @@ RECORD = "-XX:+RecordDynamicDumpInfo"
 
 @pytest.fixture
 def ivy(tmp_path: Path) -> Path:
-    """A folder as Ivy leaves it, beside a Spark that brings one of its jars along, in another version."""
+    """Return a folder as Ivy leaves it, beside a Spark that brings one of its jars along, in another version."""
     for name in (
         "ivy/jars/org.apache.spark_connector_2.13-4.0.0.jar", "ivy/jars/org.apache.kafka_kafka-clients-3.9.0.jar",
         "ivy/jars/org.slf4j_slf4j-api-2.0.16.jar", "spark/jars/slf4j-api-2.0.17.jar", "java",

@@ -21,7 +21,7 @@ DEAF = "trap '' TERM; sleep 300 & echo $! > child; while :; do wait; done"
 
 @pytest.fixture
 def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes a home of Spark whose program is a script; returns the folder in which it will work."""
+    """Make a home of Spark whose program is a script; return the folder in which it will work."""
 
     def made(script: str) -> Path:
         program = tmp_path / "home" / "bin" / "spark-submit"

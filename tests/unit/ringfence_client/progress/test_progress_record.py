@@ -10,7 +10,7 @@ from ringfence_client.progress.progress_record import Progress, ProgressFormatEr
 
 
 def _document(**changed: Any) -> bytes:
-    """A good record, with something changed; ``...`` = left out."""
+    """Return a good record, with something changed; ``...`` = left out."""
     document = json.loads(
         progress_record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held"))
     )

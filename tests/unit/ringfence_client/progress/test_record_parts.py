@@ -54,7 +54,7 @@ class _Topic:
 
 
 def _failing(offsets: list[int], **others: object) -> Progress:
-    """These messages failed; all others up to the last one are finished."""
+    """Return progress in which these messages failed, and all others up to the last one are finished."""
     finished = [(one + 1, other) for one, other in itertools.pairwise(offsets) if one + 1 < other]
     progress = Progress(
         offsets[0],

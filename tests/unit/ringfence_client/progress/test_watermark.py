@@ -9,7 +9,7 @@ from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, enco
 
 
 def _read(*offsets: int, start: int = 0) -> Watermark:
-    """A watermark to which these offsets were delivered."""
+    """Return a watermark to which these offsets were delivered."""
     watermark = Watermark(start)
     for offset in offsets:
         assert watermark.delivered(offset)

@@ -19,7 +19,7 @@ EXACT = ConsumerOptions(concurrency=1, retry_jitter=0, max_attempts=3)
 
 
 async def totals(given: Message) -> None:
-    """A running total of each group, also sent to an address."""
+    """Keep a running total of each group, and send it to an address."""
     total = int(given.state or b"0") + int(given.value or b"")
     given.state = str(total)
     await given.send("ledger", str(total), key=given.group)

@@ -31,7 +31,7 @@ async def _handle(_: Any) -> None:
 
 
 def _consumer() -> GroupConsumer:
-    """It was never connected; one partition is held, one draining, one waited for."""
+    """Return a consumer that was never connected: one partition is held, one draining, one waited for."""
     settings = validate({"addresses": [{"name": "orders"}]})
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", _handle)
     consumer.held_partitions.assigned = {0, 2}

@@ -415,7 +415,7 @@ class _Effort:
 
 
 def _life(groups: int) -> float:
-    """The effort of a call, while two messages of each group come in any order, go from hand to hand, and end."""
+    """Return the effort of a call, while two messages of each group come in any order, go from hand to hand, and end."""
     ledger: GroupLedger[_Counted] = GroupLedger(prefetch=2)
     effort, source = _Effort(), random.Random(groups)
     positions = [_Counted(index) for index in range(2 * groups)]

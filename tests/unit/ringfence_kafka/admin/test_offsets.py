@@ -57,7 +57,7 @@ class Client:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    """The request as it is made, whatever its version."""
+    """Return the request as it is made, whatever its version."""
     monkeypatch.setattr(
         "ringfence_kafka.admin.offsets.OffsetRequest",
         lambda _replica, isolation, topics: SimpleNamespace(isolation=isolation, topics=topics),

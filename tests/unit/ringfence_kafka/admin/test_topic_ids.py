@@ -148,7 +148,7 @@ class _Brokers:
         }
 
     def ask(self, *topics: str) -> list[str]:
-        """The IDs, or the names of errors."""
+        """Return the IDs, or the names of errors."""
         self.asked = []
         found = asyncio.run(self.questions.ask(topics))
         return [

@@ -47,7 +47,7 @@ class Sender:
             raise self.fails
 
     async def add(self, place: TopicPartition) -> "asyncio.Future[Any]":
-        """A batch of a record."""
+        """Return a batch of a record."""
         builder = self.producer.create_batch()
         builder.append(timestamp=None, key=None, value=b"v", headers=[])
         added: asyncio.Future[Any] = await self.accumulator.add_batch(builder, place, 1.0)

@@ -21,7 +21,7 @@ from ringfence_kafka.errors import ConfigurationError
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> dict[str, str]:
-    """A client's certificate and key."""
+    """Return a client's certificate and key."""
     issued = trustme.CA().issue_cert("client.test")
     (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
     (tmp_path / "client.key").write_bytes(issued.private_key_pem.bytes())

@@ -25,7 +25,7 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pem(tmp_path: Path) -> str:
-    """A file that is there; what it holds is looked at when it is used."""
+    """Return a file that is there; what it holds is looked at when it is used."""
     path = tmp_path / "some.pem"
     path.write_text("")
     return str(path)

@@ -87,7 +87,7 @@ class Admin:
         self.left: list[str] = []
 
     def become(self, *members: tuple[str | None, bytes]) -> None:
-        """These are in it from now on."""
+        """Change the members of the group."""
         self._members = [("id", name, "client", "host", metadata, b"") for name, metadata in members]
 
     async def find_coordinator(self, _group: str) -> int:

@@ -16,7 +16,7 @@ from ringfence_kafka.http.sockets import listen
 
 @asynccontextmanager
 async def served(auth: HttpAuth, page: Handler, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """The URL of a server that answers all its paths by one page."""
+    """Yield the URL of a server that answers all its paths by one page."""
     listener = listen(host, None)
     routes = [web.route(method, path, page) for method in ("GET", "POST") for path in ("/{a}", "/{a}/{b}")]
     async with serving_routes(routes, listener, auth):
@@ -24,7 +24,7 @@ async def served(auth: HttpAuth, page: Handler, host: str = "127.0.0.1") -> Asyn
 
 
 def certificate_files(folder: Path, name: str = "127.0.0.1", **times: Any) -> dict[str, str]:
-    """Settings of a server with a certificate of a new authority."""
+    """Return settings of a server with a certificate of a new authority."""
     authority = trustme.CA()
     certificate = authority.issue_cert(name, **times)
     authority.cert_pem.write_to_path(folder / "ca.pem")

@@ -333,7 +333,7 @@ class _Consumer(_Process):
 
 
 def _compete(kind: type[_Process], seed: int) -> _Cluster:
-    """Assignments that come late, or never; rebalances that a process sleeps through. At the end the group decides, for the first."""
+    """Draw late and lost assignments, and rebalances that a process sleeps through. The group decides for the first at the end."""
     chance = random.Random(seed)
     cluster, processes = _Cluster(chance), [kind(index) for index in range(3)]
     cluster.processes = processes
@@ -373,7 +373,7 @@ def _compete(kind: type[_Process], seed: int) -> _Cluster:
 
 
 def _tell(process: _Process, untold: dict[int, list[int]], cluster: _Cluster) -> None:
-    """The newest assignment reaches it; those before it were lost."""
+    """Deliver the newest assignment; those before it were lost."""
     if not untold[process.number]:
         return
     generation = untold[process.number][-1]

@@ -69,7 +69,7 @@ class _Tenant(PartitionTask[object, str]):
         self.tell(self._tenure.ended)
 
     async def until(self, *done: str) -> None:
-        """It has done this, in order, since it was asked last."""
+        """Require that it has done this, in order, since the last question."""
         await until(lambda: len(self.done) >= len(done), lambda: str(self.done), LIMIT_S)
         for _ in range(10):
             await asyncio.sleep(0)  # nothing more

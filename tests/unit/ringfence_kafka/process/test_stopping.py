@@ -37,7 +37,7 @@ LIMIT_S = 60
 
 @contextmanager
 def _program(body: str, *before: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that prints when it is ready; ``body`` runs stoppably, ``before`` is its starter."""
+    """Yield a program that prints when it is ready; ``body`` runs stoppably, ``before`` is its starter."""
     lines = "".join(f"        {line}\n" for line in body.strip("\n").splitlines())
     process = subprocess.Popen(
         [*before, sys.executable, "-c", BEGIN + lines + END],

@@ -69,7 +69,7 @@ async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = TransactionalProducer(KafkaSettings(), "t", "lane")
 
     async def nothing(*_: Any, **__: Any) -> None:
-        """A call that succeeds."""
+        """Succeed."""
 
     async def send(*_: Any, **__: Any) -> "asyncio.Future[Any]":
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -134,7 +134,7 @@ def test_the_peak_is_small(way: str) -> None:
 
 
 def _peak() -> int:
-    """The largest resident size of this process from now on, in bytes: the mark is set back to the present size first."""
+    """Return the largest resident size of this process from now on, in bytes: the mark is set back to the present size first."""
     status = Path("/proc/self/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     resident = int(fields["VmHWM"].split()[0]) * 1024

@@ -31,7 +31,7 @@ def _value(sequence: int, name: bytes = b"") -> bytes:
 def _write(
     store: Store, sequences: range, *, low: int = 0, slots: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    """A transaction's slots as a chunk, or with keys of their own; removes what is dead then."""
+    """Write a transaction's slots as a chunk, or with keys of their own; remove what is dead then."""
     meta = Meta(CAPACITY, sequences.stop, 0, {}, {}, "incarnation")
 
     def fill(writes: Writes) -> None:

@@ -339,7 +339,7 @@ def test_create_afresh_of_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """A closed store with :data:`MANY` slots in one file of several blocks."""
+    """Return a closed store with :data:`MANY` slots in one file of several blocks."""
     path = tmp_path / "orders-0"
     store = Store(path)
     _put(store, *range(MANY), capacity=MANY)
@@ -488,7 +488,7 @@ def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
 
 @contextmanager
 def _unprivileged() -> Iterator[Path]:
-    """A folder that may be read but not written.
+    """Yield a folder that may be read but not written.
 
     Root, unhindered by file modes, becomes the user ``nobody`` for that time.
     """

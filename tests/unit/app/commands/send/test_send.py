@@ -20,7 +20,7 @@ from tests.unit.agents.decision.test_decide import Given, Table
 
 
 def message(raw: bytes) -> Line:
-    """A line that is one."""
+    """Return a line that is a message."""
     line = parse(raw)
     assert isinstance(line, Line)
     return line
@@ -158,7 +158,7 @@ SETTINGS = validate(
 
 
 def composed(line: Any) -> Outgoing:
-    """The record of a line that is sent to transfers."""
+    """Return the record of a line that is sent to transfers."""
     address = SETTINGS.addresses[0]
     composer = Composer(address, SETTINGS.transaction_targets(address), PARTITIONS)
     return composer.compose(parse(json.dumps(line).encode(), address.duplicate_id_headers))
@@ -218,7 +218,7 @@ def test_transaction_without_a_group(line: Any, home: bytes) -> None:
 
 
 def _composed_by(line: Any, **keys: Any) -> Outgoing:
-    """The record of a line that is sent to an address with these keys."""
+    """Return the record of a line that is sent to an address with these keys."""
     (address,) = validate({"addresses": [{"name": "orders", **keys}]}).addresses
     return Composer(address, (), PARTITIONS).compose(parse(json.dumps(line).encode(), address.id_headers))
 

@@ -40,7 +40,7 @@ MESSAGES = ["input", "accepted", "quarantine", "duplicates", "forward"]
 
 
 def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
-    """The topics of ``orders`` as Ringfence makes them, save for the changes."""
+    """Return the topics of ``orders`` as Ringfence makes them, save for the changes."""
     found: dict[str, tuple[int, str | None]] = dict.fromkeys(NAMES, (4, "delete"))
     found |= {"changelog": (4, "compact")} | changes
     return JOURNAL | {

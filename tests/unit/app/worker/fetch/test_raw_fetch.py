@@ -40,7 +40,7 @@ class Fetched(Fetcher):  # type: ignore[misc]
         self.answer(data, aborted)
 
     def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
-        """A fetch from the position on."""
+        """Answer a fetch from the position on."""
         records = LenientRecords(
             TP, PartedRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
         )

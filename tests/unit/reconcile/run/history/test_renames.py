@@ -24,7 +24,7 @@ def _addresses(**inputs: str) -> tuple[AddressSettings, ...]:
 
 
 def _run(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Run:
-    """It accepted so many IDs, and says everything that a run says of an address."""
+    """Return a run that accepted so many IDs, and has all that a run has of an address."""
     names = list(inputs)
     return Run(
         number, number - 1 or None, "2026-11-21", "clean", accepted=lanes, known=lanes, complete=dict.fromkeys(names, True),

@@ -61,7 +61,7 @@ def _handed_on(
     ids: int = 4,
     largest: int = 5,
 ) -> Run:
-    """The run that accepted so many IDs of each address, and was clean."""
+    """Return the clean run that accepted so many IDs of each address."""
     found = Judgement(
         accepted={cut: {0: ids} for cut in cuts},
         emptied={cut: {} for cut in cuts},
