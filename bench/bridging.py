@@ -70,7 +70,7 @@ class Found:
         )
 
     def ratios(self, contender: str, other: str) -> dict[str, list[float]]:
-        """The contender's figure by the other's, a pair a round."""
+        """Return the contender's figure by the other's, a pair a round."""
         pairs = [
             (round_[contender], round_[other])
             for round_ in self.rounds

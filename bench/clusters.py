@@ -30,7 +30,7 @@ class Clusters:
 
 @contextlib.contextmanager
 def temporary_broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
-    """A broker and a folder, both gone at the end."""
+    """Yield a broker and a folder, both gone at the end."""
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
         folder = Path(name)
         with EmbeddedBroker(folder / "broker") as broker:

@@ -163,7 +163,7 @@ def _publish(
 
 
 def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
-    """A table for a person."""
+    """Print a table for a person."""
     table = Table(title=f"messages/s, {shapes.CONCURRENCY} handlers at once, {PARTITIONS} partitions")
     for column in (
         "groups",

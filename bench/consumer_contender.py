@@ -33,7 +33,7 @@ class Handler:
         self.result: dict[str, float] = {}
 
     async def __call__(self, message: Any) -> None:
-        """A message; one of the stuck group never ends."""
+        """Handle a message; one of the stuck group never ends."""
         if self.began is None:
             self.began, self._cpu = time.perf_counter(), _cpu()
         if message is not None and message.group == STUCK:

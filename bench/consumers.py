@@ -120,7 +120,7 @@ class Steady:
 
 
 def configure(folder: Path, bootstrap: str, address: str) -> Path:
-    """A configuration of its own, progress included."""
+    """Return a configuration of its own, progress included."""
     folder.mkdir(parents=True)
     config = folder / "ringfence.toml"
     config.write_text(

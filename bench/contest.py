@@ -98,7 +98,7 @@ class Outcome:
         return [round_[contender] for round_ in self.rounds if contender in round_]
 
     def pairs(self, contender: str, other: str) -> list[tuple[Run, Run]]:
-        """The two of each round in which both succeeded."""
+        """Return the two of each round in which both succeeded."""
         return [
             (round_[contender], round_[other])
             for round_ in self.rounds

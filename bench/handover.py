@@ -173,7 +173,7 @@ class _Scene:
         return found
 
     def pauses(self, times: int) -> tuple[list[float], list[float]]:
-        """A message after a short pause and one after a long one, by turns."""
+        """Return a message after a short pause and one after a long one, by turns."""
         address, config = self._address()
         seconds: dict[float, list[float]] = {COVERED_PAUSE_S: [], IDLE_PAUSE_S: []}
         with contextlib.ExitStack() as resources:
@@ -224,7 +224,7 @@ def _handed(
 
 
 def _kept(member: Member, guest: Member, since: float) -> list[float]:
-    """The longest silence of each partition that stayed."""
+    """Return the longest silence of each partition that stayed."""
     moved = {item.partition for item in guest.ran()}
     found = []
     for partition in set(range(PARTITIONS)) - moved:

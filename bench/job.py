@@ -196,7 +196,7 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed.
+    """Return the smallest value that at least this share of them does not exceed.
 
     Raises:
         BenchError: there are none.

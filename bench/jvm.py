@@ -24,7 +24,7 @@ _LINES_SHOWN: Final = 10
 
 
 def program() -> str:
-    """The Java that runs them.
+    """Return the Java that runs them.
 
     Raises:
         PrerequisiteError: there is none.
@@ -45,7 +45,7 @@ def command(bundle: Bundle, main: str, *arguments: str) -> tuple[str, ...]:
 
 @functools.cache
 def _compiled(bundle: Bundle, main: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder with its classes, which goes with this process. Not from the source when it is run: the compiler would stay in its memory."""
+    """Return a folder with its classes, which goes with this process. Not from the source when it is run: the compiler would stay in its memory."""
     folder = tempfile.TemporaryDirectory(prefix="ringfence-bench-java-")
     libraries = ":".join(str(path) for path in sorted(jars.resolve(bundle=bundle).glob("*.jar")))
     done = subprocess.run(

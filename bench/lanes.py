@@ -107,7 +107,7 @@ class Bench:
         self._settle()
 
     def _settle(self) -> None:
-        """The broker is busy with thousands of new partitions for a while, which is not what is measured."""
+        """Wait while the broker is busy with thousands of new partitions, which is not what is measured."""
         deadline = time.monotonic() + MADE_LIMIT_S
         for name in self._shape.names:
             for topic in (
@@ -159,7 +159,7 @@ class Bench:
         return round(time.monotonic() - since, 1)
 
     def _traffic(self) -> float:
-        """A round of messages through all lanes, the first of the round before sent again: seconds until all are processed."""
+        """Return a round of messages through all lanes, the first of the round before sent again: seconds until all are processed."""
         began = time.monotonic()
         for name in self._shape.names:
             publish(self._broker.bootstrap_servers, name, self._messages())

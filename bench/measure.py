@@ -72,7 +72,7 @@ def _peak_rss(process: psutil.Process) -> int:
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment without settings of Ringfence: they would lead the worker to another cluster."""
+    """Return the environment without settings of Ringfence: they would lead the worker to another cluster."""
     return {
         name: value for name, value in environ.items() if not (name.startswith("RINGFENCE_") and "__" in name)
     }
@@ -115,7 +115,7 @@ class Child:
         return int(psutil.Process(self._process.pid).num_fds())
 
     def reported(self) -> int:
-        """The number in the last line that begins with :data:`REPORT`; 0 while there is none."""
+        """Return the number in the last line that begins with :data:`REPORT`; 0 while there is none."""
         for line in reversed(self._log.read_bytes().splitlines(keepends=True)):
             if line.startswith(REPORT) and line.endswith(b"\n"):
                 return int(line.removeprefix(REPORT))
@@ -149,7 +149,7 @@ class Child:
             self._process.wait()
 
     def tail(self) -> str:
-        """The last lines that it wrote."""
+        """Return the last lines that it wrote."""
         lines = self._log.read_text("utf-8", "replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])
 

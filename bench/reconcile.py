@@ -198,7 +198,6 @@ class _Watch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """The thread."""
         while not self._ended.wait(LOOK_EVERY_S):
             try:
                 reading = read(self._pid)
@@ -208,7 +207,7 @@ class _Watch(threading.Thread):
             self.peak_rss_bytes = max(self.peak_rss_bytes, reading.peak_rss_bytes)
 
     def stop(self) -> None:
-        """Returns when the thread has ended."""
+        """Stop, and return when the thread has ended."""
         self._ended.set()
         self.join()
 

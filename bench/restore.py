@@ -69,7 +69,7 @@ def run(bootstrap: str, broker_pid: int, folder: Path, ids: int, rounds: int, sa
 
 
 def _fill(bootstrap: str, broker_pid: int, folder: Path, ids: int, say: Say) -> Path:
-    """A worker accepts so many IDs in one lane; returns its configuration."""
+    """Let a worker accept so many IDs in one lane; return its configuration."""
     topics.create(bootstrap, INPUT, 1)
     publish(bootstrap, INPUT, generate(Plan(ids, partitions=1, resends=0.0, ring=1)))
     worker = ringfence.prepare(folder / "worker", bootstrap, APP_ID, INPUT, ids)

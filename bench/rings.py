@@ -140,7 +140,7 @@ def run(
 
 
 def identity(number: int) -> bytes:
-    """The ID of a sequence: 36 characters, as a UUID has."""
+    """Return the ID of a sequence: 36 characters, as a UUID has."""
     text = f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
 

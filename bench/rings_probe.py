@@ -33,7 +33,7 @@ TICK_S: Final = 0.005
 
 @contextlib.asynccontextmanager
 async def held() -> AsyncIterator[list[float]]:
-    """The longest delay of a task that wants to run each few milliseconds."""
+    """Yield the longest delay of a task that wants to run each few milliseconds."""
     longest = [0.0]
 
     async def tick() -> None:

@@ -21,7 +21,7 @@ def weights(shape: str) -> list[float]:
 
 
 def groups(shape: str, messages: int) -> list[int]:
-    """The group of each message: each as often as its weight says, to the message, in a random order.
+    """Return the group of each message: each as often as its weight says, to the message, in a random order.
 
     Drawn at random, the fullest of 100 equal groups would have 8 % more than its share, and end as much later.
     """

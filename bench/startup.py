@@ -103,7 +103,7 @@ def _ringfence(place: Place) -> Ready:
 
 
 def _in_python(place: Place) -> Ready:
-    """The same worker without the native core."""
+    """Measure the same worker without the native core."""
     return _worker(PYTHON, place, place.plan.ring, environ=((native.VARIABLE, "off"),))
 
 

@@ -86,7 +86,7 @@ def _range(values: list[float], digits: int) -> str:
 
 
 def ratios(outcome: Outcome, contender: str, other: str) -> dict[str, list[float]]:
-    """The contender's figure by the other's, a pair a round: noise that both of a pair suffered cancels out."""
+    """Return the contender's figure by the other's, a pair a round: noise that both of a pair suffered cancels out."""
     pairs = outcome.pairs(contender, other)
     if not pairs:
         return {}

@@ -85,7 +85,7 @@ class End:
 
 
 def judge(end: End, survivor: Sequence[Event], seen: Sequence[Seen]) -> Takeover | None:
-    """The measurement; None while the survivor's lanes, old and new, do not all deliver again."""
+    """Return the measurement; None while the survivor's lanes, old and new, do not all deliver again."""
     opened = {_partition(name): item for name, item in worker_log.opened(survivor, end.at).items()}
     noticed = worker_log.first(survivor, worker_log.REBALANCE, end.at)
     assigned = worker_log.last(survivor, worker_log.ASSIGNED, end.at)
@@ -115,7 +115,7 @@ def judge(end: End, survivor: Sequence[Event], seen: Sequence[Seen]) -> Takeover
 
 
 def longest_silence(seen: Sequence[Seen], partitions: Iterable[int], since: float) -> float:
-    """The longest time after ``since`` between two messages of one partition, of these."""
+    """Return the longest time after ``since`` between two messages of one partition, of these."""
     longest = 0.0
     for partition in partitions:
         moments = [
@@ -164,14 +164,14 @@ class Pair:
         self.members[number] = self._new()
 
     def settled(self) -> list[frozenset[int]] | None:
-        """The partitions of each, once all lanes are open and each has some."""
+        """Return the partitions of each, once all lanes are open and each has some."""
         found = [worker_log.settled(member.events()) for member in self.members]
         lanes = [frozenset(map(_partition, item)) for item in found if item]
         whole = len(lanes) == len(found) and sum(map(len, lanes)) == PARTITIONS
         return lanes if whole else None
 
     def tails(self) -> str:
-        """The last lines of both logs."""
+        """Return the last lines of both logs."""
         return "\n".join(member.child.tail() for member in self.members)
 
     def end(self, number: int, how: signal.Signals, lanes: frozenset[int]) -> End:

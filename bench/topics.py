@@ -209,7 +209,7 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
 
 
 def data_ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
-    """The offset after the last committed record of each partition: markers behind it do not count.
+    """Return the offset after the last committed record of each partition: markers behind it do not count.
 
     Only the tail is read. Nobody may begin to write to the topic meanwhile; markers may be still on their way.
 
@@ -246,7 +246,7 @@ def _high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:
 
 
 def _read(bootstrap: str, topic: str, starts: Sequence[int], ends: Sequence[int] = ()) -> Iterator[Message]:
-    """The committed records of all partitions from these offsets on, to the end of what is readable.
+    """Yield the committed records of all partitions from these offsets on, to the end of what is readable.
 
     ``ends``: offsets that the end must have reached; an open transaction holds it back.
     """

@@ -112,7 +112,7 @@ def generate(plan: Plan) -> Iterator[Message]:
 
 
 def transactions(plan: Plan) -> Iterator[Message]:
-    """The plan's messages as transactions of :data:`PARTS` messages: its own group and value, and others'."""
+    """Yield the plan's messages as transactions of :data:`PARTS` messages: its own group and value, and others'."""
     for message in generate(plan):
         number = int(message.id, 16)
         groups = [

@@ -47,7 +47,7 @@ def events(log: str) -> list[Event]:
 
 
 def settled(found: Sequence[Event]) -> frozenset[str] | None:
-    """The worker's lanes, when it has been ready since its last assignment; else None."""
+    """Return the worker's lanes, when it has been ready since its last assignment; else None."""
     lanes: frozenset[str] | None = None
     ready = False
     for item in found:
@@ -75,7 +75,7 @@ def last(found: Iterable[Event], beginning: str, after: float) -> float | None:
 
 
 def opened(found: Iterable[Event], after: float) -> dict[str, Opened]:
-    """The last opening of each lane after the moment."""
+    """Return the last opening of each lane after the moment."""
     return {
         match[1]: Opened(item.moment, int(match[2]), float(match[3]), match[4] not in {"new", "in"})
         for item in found
