@@ -6,7 +6,6 @@ It runs as ``ringfence reconcile``, as ``python -m reconcile``, and under ``spar
 import argparse
 import contextlib
 import datetime as dt
-import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -33,20 +32,20 @@ from reconcile.run.history import cut, id_store, retained, rules
 from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import results_folder
 from reconcile.run.history.rings import Rings
-from reconcile.run.outcome import carry_over, report_model, results
+from reconcile.run.outcome import carry_over, committed_result, report_model, results
 from reconcile.run.outcome.terminal_report import progress as shown_progress
-from reconcile.run.outcome.terminal_report import show, terminal
+from reconcile.run.outcome.terminal_report import tell
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.judge import STEPS, Judge
 from reconcile.session.session import FEW, fit_to, local_dir, required, session, submitted
 from reconcile.session.spark_errors import SPARK, SparkError, explained, of_spark, without_room
 from reconcile.session.stop_signals import Stop, StoppedError, stoppable
-from reconcile.spark.files import Files, LocalFiles, apart, is_local, named, proved, readable
+from reconcile.spark.files import BusyError, Files, LocalFiles, apart, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError, unforeseen
 from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
@@ -89,14 +88,43 @@ def _check(settings: Settings, options: Options) -> None:
         refuse_callback(settings.kafka)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run that is kept."""
+
+    document: Mapping[str, Any]
+    advice: Sequence[str]
+    drawn: bool
+    """The page is in the folder of ``--out``."""
+
+
 def _run(settings: Settings, options: Options, stop: Stop) -> int:
     _check(settings, options)
+    began = dt.datetime.now(dt.UTC)
+    try:
+        judged = _judged(settings, options, stop)
+    except (BusyError, BrokerUnavailableError):
+        raise  # another run will commit its result, or there is nobody to commit to
+    except Exception as error:
+        if options.acknowledge is None and stop.number is None:
+            committed_result.commit(settings, committed_result.failed(began, error))
+        raise
+    if judged is None:
+        return 0
+    folder = (options.out or "").rstrip("/")
+    tell(judged.document, judged.advice, folder, as_json=options.as_json, drawn=judged.drawn)
+    return summary.EXIT_CODES[judged.document["verdict"]]
+
+
+def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
+    """Judge and keep a run; None = one was acknowledged."""
     run = options.acknowledge
     master, folder = options.master or settings.reconcile.master, readable(settings.runs_dir)
     # Whose master it is that spark-submit has, the session knows.
     here = not submitted() and is_local(folder, master)
     if run is not None and here:
-        return acknowledgement.here(settings, folder, run)
+        committed_result.acknowledge(settings, acknowledgement.here(settings, folder, run))
+        return None
     required(master)
     with contextlib.ExitStack() as held:
         ready = _ready(settings, folder, held) if here else None
@@ -114,19 +142,22 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
                 files = opened(spark, folder)
                 held.enter_context(files.locked())
                 if run is not None:
-                    return acknowledgement.acknowledge(settings, files, run)
+                    committed_result.acknowledge(settings, acknowledgement.acknowledge(settings, files, run))
+                    return None
                 ready = Ready(RunHistory.load(files), surveyed(settings))
             if options.out and out is None:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
             kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
+            judged = Judged(document, Figures.from_json(kept).advice, drawn)
+            result = committed_result.finished(document, ready.runs, options.out if drawn else None)
+            committed_result.commit(settings, result)
         except (*SPARK, AssertionError) as error:
             if (found := of_spark(error)) is None:
                 raise
             raise _explained(found, folder, options.out, master) from error
-    tell(document, Figures.from_json(kept).advice, options, drawn=drawn)
-    return summary.EXIT_CODES[document["verdict"]]
+    return judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,22 +294,6 @@ def judge(
     id_store.sweep(runs)
     id_store.forget(runs, today, keep, dict(zip(cuts, numbered, strict=True)))
     return document
-
-
-def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options, *, drawn: bool) -> None:
-    """Print the result, with the page's advice; ``drawn``: the page is in the folder of ``--out``."""
-    if options.as_json:
-        print(json.dumps(document, indent=2))
-        return
-    console = terminal()
-    show(document, sentences, console)
-    folder = (options.out or "").rstrip("/")
-    if folder and document["verdict"] != summary.CLEAN:
-        console.print(
-            f"each record is named in {folder}/anomalies", markup=False, highlight=False, soft_wrap=True
-        )
-    if drawn:
-        console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _explained(error: SparkError, folder: str, out: str | None, master: str) -> RingfenceError:

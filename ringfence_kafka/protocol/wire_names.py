@@ -201,6 +201,11 @@ def bridge_group(app_id: str, bridge: str) -> str:
     return f"{app_id}-bridge-{bridge}"
 
 
+def run_group(app_id: str) -> str:
+    """Consumer group without members, under which a reconciliation run commits its result."""
+    return f"{app_id}-reconcile"
+
+
 def bridge_quarantine_topic(bridge: str) -> str:
     """Topic at a bridge's target for what the target does not take."""
     return f"{bridge}.quarantine"

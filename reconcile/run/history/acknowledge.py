@@ -12,8 +12,8 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 LAST: Final = 0  # whichever is the last
 
 
-def here(settings: Settings, folder: str, number: int) -> int:
-    """Acknowledge a run in a local folder, without Spark and the cluster; returns the exit code.
+def here(settings: Settings, folder: str, number: int) -> Run:
+    """Acknowledge a run in a local folder, without Spark and the cluster; returns the last run.
 
     Raises:
         PrerequisiteError: no run is kept there.
@@ -26,8 +26,8 @@ def here(settings: Settings, folder: str, number: int) -> int:
         return acknowledge(settings, files, number)
 
 
-def acknowledge(settings: Settings, files: Files, number: int) -> int:
-    """Acknowledge run ``number``, or :data:`LAST`; returns the exit code. Raises the errors of :func:`here`."""
+def acknowledge(settings: Settings, files: Files, number: int) -> Run:
+    """Acknowledge run ``number``, or :data:`LAST`; returns the last run. Raises the errors of :func:`here`."""
     runs = RunHistory.load(files)
     runs.belong_to(settings.app.id)
     last = runs.last
@@ -42,7 +42,7 @@ def acknowledge(settings: Settings, files: Files, number: int) -> int:
         print("nothing to acknowledge: the last run was clean, or is acknowledged already")
     else:
         print(f"acknowledged run {seen.number} ({seen.verdict}): the next one begins where it ended")
-    return 0
+    return seen or last
 
 
 def when(files: Files, run: Run) -> str | None:

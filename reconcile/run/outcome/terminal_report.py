@@ -1,6 +1,7 @@
 """Terminal output of a run: progress while it runs, and a short table at the end."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +16,7 @@ from rich.text import Text
 
 import conf.terminal
 from reconcile.anomalies.names import Anomaly
+from reconcile.page.pages import PAGE
 from reconcile.run.verdict.summary import ANOMALIES, CLEAN, shown
 from reconcile.session.spark_errors import SPARK
 from ringfence_kafka.process.step_progress import Progress, steps
@@ -119,3 +121,20 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")
     console.print(Text.assemble("verdict: ", (document["verdict"], f"bold {colour}")))
+
+
+def tell(
+    document: Mapping[str, Any], sentences: Iterable[str], folder: str, *, as_json: bool, drawn: bool
+) -> None:
+    """Print the result of a run, with the page's advice. ``folder`` is that of ``--out``; ``drawn``: the page is in it."""
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return
+    console = terminal()
+    show(document, sentences, console)
+    if folder and document["verdict"] != CLEAN:
+        console.print(
+            f"each record is named in {folder}/anomalies", markup=False, highlight=False, soft_wrap=True
+        )
+    if drawn:
+        console.print(f"the page: {folder}/{PAGE}", markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import Row
 from rich.console import Console
 
-from reconcile import job
 from reconcile.page import advice, pages
 from reconcile.page.advice import Seen
 from reconcile.page.report_data import (
@@ -29,7 +28,7 @@ from reconcile.run.history.cut import Recorded
 from reconcile.run.history.history import Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
-from reconcile.run.outcome.terminal_report import show
+from reconcile.run.outcome.terminal_report import show, tell
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
@@ -274,9 +273,9 @@ def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """
     long = "/somewhere/[bold]/" + "x" * 200
     document = {"night": 1, "verdict": "anomalies", "overrun_max": 1.0, "addresses": {}}
-    job.tell(document, [], job.Options(out=f"{long}/"), drawn=True)
+    tell(document, [], long, as_json=False, drawn=True)
     with_page = capsys.readouterr().out.splitlines()
-    job.tell({**document, "verdict": "clean"}, [], job.Options(out=long), drawn=False)
+    tell({**document, "verdict": "clean"}, [], long, as_json=False, drawn=False)
 
     assert with_page[-2:] == [f"each record is named in {long}/anomalies", f"the page: {long}/report.html"]
     assert capsys.readouterr().out.splitlines()[-1] == "verdict: clean"

@@ -1,0 +1,143 @@
+"""Commits the result of a run, so that status, pages and alerts elsewhere know it."""
+
+import datetime as dt
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from reconcile.cluster import retriable_errors
+from reconcile.page import pages
+from reconcile.run.history.history import Run, RunHistory
+from reconcile.run.history.layout import results_folder
+from ringfence_kafka.auth.reachability import require_listener
+from ringfence_kafka.auth.tls import confluent_options
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.protocol import run_result, wire_names
+from ringfence_kafka.protocol.run_result import FAILED, RunResult
+
+LIMIT_S: Final = 10.0
+
+
+def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None) -> RunResult:
+    """The result of a run, from its ``summary.json`` (``document``). ``out``: the folder of ``--out``, if the page is in it."""
+    addresses = document["addresses"].values()
+    folder = results_folder(document["night"])
+    kept = f"{runs.files.root}/{folder}" if pages.PAGE in runs.files.names(folder) else ""
+    place = (out or kept).rstrip("/")
+    base = runs.finished.get(document["from_night"] or 0)
+    found: Counter[str] = Counter()
+    for address in addresses:
+        found.update({name: count for name, count in address["anomalies"].items() if count})
+    return RunResult(
+        verdict=document["verdict"],
+        number=document["night"],
+        began_ms=_ms(document["began"]),
+        ended_ms=_now_ms(),
+        since_ms=_ms(base.summary["began"]) if base and "began" in base.summary else None,
+        messages=sum(address["input"] for address in addresses),
+        duplicates=sum(address["duplicates"] for address in addresses),
+        anomalies=dict(found),
+        report=f"{place if '://' in place else Path(place).absolute()}/{pages.PAGE}" if place else "",
+        host=socket.gethostname(),
+    )
+
+
+def failed(began: dt.datetime, error: BaseException) -> RunResult:
+    """The result of a run that ended with an error."""
+    return RunResult(
+        verdict=FAILED,
+        began_ms=int(began.timestamp() * 1000),
+        ended_ms=_now_ms(),
+        host=socket.gethostname(),
+        error=said(error),
+    )
+
+
+def commit(settings: Settings, result: RunResult) -> None:
+    """Commit a result. A cluster that refuses or does not answer costs a warning: the run itself is kept."""
+    try:
+        group = _Group(settings)
+        retriable_errors.asked(group.admin, lambda: group.commit(result))
+    except (KafkaException, RingfenceError) as error:
+        _warn(settings, error, "status, /metrics and alerts do not know this run")
+
+
+def acknowledge(settings: Settings, seen: Run) -> None:
+    """Mark the last run as acknowledged, if somebody has ``seen`` it. Problems are warnings, as in :func:`commit`."""
+    if not seen.acknowledged:
+        return
+    try:
+        group = _Group(settings)
+        last = retriable_errors.asked(group.admin, group.last)
+        if last is not None and last.number == seen.number:
+            group.commit(replace(last, acknowledged=True))
+    except (KafkaException, RingfenceError) as error:
+        _warn(
+            settings,
+            error,
+            f"status, /metrics and alerts show run {seen.number} as before until the next one",
+        )
+
+
+class _Group:
+    """The group of runs, as it is committed to from outside."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises BrokerUnavailableError if nobody listens."""
+        require_listener(settings.kafka)
+        self._group = wire_names.run_group(settings.app.id)
+        self._journal = wire_names.journal_topic(settings.app.id)
+        self.admin = AdminClient(confluent_options(settings.kafka))
+
+    def commit(self, result: RunResult) -> None:
+        place = TopicPartition(self._journal, run_result.PARTITION)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        (end,) = self.admin.list_offsets({place: latest}, request_timeout=LIMIT_S).values()
+        # The journal's end: tools that watch the lag of groups see none.
+        at = TopicPartition(self._journal, place.partition, end.result().offset, run_result.encode(result))
+        wanted = ConsumerGroupTopicPartitions(self._group, [at])
+        answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
+        _checked(answer[self._group].result())
+
+    def last(self) -> RunResult | None:
+        place = TopicPartition(self._journal, run_result.PARTITION)
+        wanted = ConsumerGroupTopicPartitions(self._group, [place])
+        answer = self.admin.list_consumer_group_offsets([wanted], request_timeout=LIMIT_S)
+        (found,) = _checked(answer[self._group].result())
+        return run_result.decode(found.metadata or "")
+
+
+def _checked(answer: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
+    found = list(answer.topic_partitions or ())
+    for item in found:
+        if item.error is not None:
+            raise KafkaException(item.error)
+    return found
+
+
+def _warn(settings: Settings, error: BaseException, effect: str) -> None:
+    group = wire_names.run_group(settings.app.id)
+    why, do = said(error), ""
+    if isinstance(error, KafkaException):
+        refusal: KafkaError = error.args[0]
+        why = refusal.str()
+        if refusal.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            do = f": allow Read on group {group}; see docs/security.md"
+    sys.stderr.write(f"ringfence: the result was not committed to group {group} ({why}): {effect}{do}\n")
+
+
+def _ms(text: str) -> int:
+    return int(dt.datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,90 @@
+"""The result of the last reconciliation run, as the run commits it for status, pages and alerts. Pure.
+
+It is the metadata of a committed offset: the group is :func:`ringfence_kafka.protocol.wire_names.run_group`, the partition is the journal's.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+PARTITION: Final = 0
+"""The journal's only partition."""
+CLEAN: Final = "clean"
+FAILED: Final = "failed"
+BYTES_MAX: Final = 4_000
+TEXT_MAX: Final = 600
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Findings of the last run, and the place of its report."""
+
+    verdict: str
+    """``clean``, ``anomalies``, ``gap``, or :data:`FAILED`: the run ended with an error and judged nothing."""
+    began_ms: int
+    ended_ms: int
+    since_ms: int | None = None
+    """Begin of the run that this one went on from; None = it began at the start of the logs, or it failed."""
+    number: int = 0
+    """The number of the run; 0 = it failed."""
+    messages: int = 0
+    """Inputs that it judged."""
+    duplicates: int = 0
+    anomalies: Mapping[str, int] = field(default_factory=dict)
+    """Name → records, over all addresses, without zeros. OVERRUN is in a clean run, too."""
+    report: str = ""
+    """Path or URI of the report page; empty = there is none."""
+    host: str = ""
+    """The machine of the run, on which a path of :attr:`report` is."""
+    error: str = ""
+    """Why it failed."""
+    acknowledged: bool = False
+    """A person has seen the anomalies or the gap."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nobody has to look at it."""
+        return self.verdict == CLEAN or self.acknowledged
+
+
+def encode(result: RunResult) -> str:
+    """The text that is committed. It fits the brokers' default of ``offset.metadata.max.bytes``."""
+    text = _dump(replace(result, error=result.error[:TEXT_MAX]))
+    return text if len(text.encode()) <= BYTES_MAX else _dump(replace(result, error="", report=""))
+
+
+def _dump(result: RunResult) -> str:
+    given = {
+        key: value
+        for key, value in asdict(result).items()
+        if value not in ("", None, {}) and value is not False
+    }
+    return json.dumps({"format": _FORMAT, **given}, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode(text: str) -> RunResult | None:
+    """Read a committed text; None = another version or another program wrote it."""
+    try:
+        # librdkafka ends what it commits with a zero byte.
+        found: dict[str, Any] = json.loads(text.rstrip("\0"))
+        if found["format"] != _FORMAT:
+            return None
+        since = found.get("since_ms")
+        return RunResult(
+            verdict=str(found["verdict"]),
+            began_ms=int(found["began_ms"]),
+            ended_ms=int(found["ended_ms"]),
+            since_ms=None if since is None else int(since),
+            number=int(found.get("number", 0)),
+            messages=int(found.get("messages", 0)),
+            duplicates=int(found.get("duplicates", 0)),
+            anomalies={str(name): int(count) for name, count in found.get("anomalies", {}).items()},
+            report=str(found.get("report", "")),
+            host=str(found.get("host", "")),
+            error=str(found.get("error", "")),
+            acknowledged=found.get("acknowledged") is True,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
