@@ -192,6 +192,10 @@ class Dispatcher:
                 return 1
         return 0
 
+    def rests_end_ms(self, held: HeldPartition) -> dict[int, int]:
+        """As :meth:`RestingTurns.ends_ms`."""
+        return self._resting.ends_ms(held)
+
     @property
     def faults(self) -> list[str]:
         """Why messages wait that could run; empty = none do."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ringfence_client.dispatch.retry_clock import RetryClock, Timer
 from ringfence_client.dispatch.turn import Rest, Turn
@@ -16,6 +16,14 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 ASIDE_S: Final = 1.0
 """The record of a message that rests for so long may be dropped from memory and read again from the log."""
+
+
+class _Pause(NamedTuple):
+    """A rest of so many seconds."""
+
+    timer: Timer
+    end_ms: int
+    """By the clock of retries."""
 
 
 class RestingTurns:
@@ -31,7 +39,7 @@ class RestingTurns:
         """Due too: those whose first message has, of each partition; the one that comes next is first."""
         self._suspended: list[Turn] = []
         """Due too, but of partitions of which nothing is handed out now."""
-        self._timers: dict[Turn, Timer] = {}
+        self._timers: dict[Turn, _Pause] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
         """Those that wait and are not put back."""
@@ -94,7 +102,8 @@ class RestingTurns:
                 turn.put_back()
             self._go_on(turn)
 
-        self._timers[turn] = self._clock.call_later(rest.seconds, over)
+        timer = self._clock.call_later(rest.seconds, over)
+        self._timers[turn] = _Pause(timer, self._clock.now_ms() + round(rest.seconds * 1000))
         if rest.seconds >= ASIDE_S:
             turn.held.window.set_aside(turn.offsets[0])
         if turn.held.draining:
@@ -148,6 +157,11 @@ class RestingTurns:
     def __contains__(self, turn: Turn) -> bool:
         """Whether it rests, or waits."""
         return turn in self._timers or turn in self._waits
+
+    def ends_ms(self, held: HeldPartition) -> dict[int, int]:
+        """Return when the rests of a partition end, by the offset of the message that comes then."""
+        pauses = ((turn, pause) for turn, pause in self._timers.items() if turn.held is held and turn.offsets)
+        return {turn.offsets[0]: pause.end_ms for turn, pause in pauses}
 
     def suspend(self, held: HeldPartition) -> None:
         """Let none of this partition go on until :meth:`resume`. An attempt that was about to begin does not begin."""
@@ -209,8 +223,8 @@ class RestingTurns:
                 del self.preparing[turn.held], self._preparing_retries[turn.held]
 
     def _forget(self, turn: Turn) -> None:
-        if (timer := self._timers.pop(turn, None)) is not None:
-            timer.cancel()
+        if (pause := self._timers.pop(turn, None)) is not None:
+            pause.timer.cancel()
         self._forget_wait(turn)
         retries = self._retries.get(turn.held, deque())
         for items in (self._due, self._suspended, retries):

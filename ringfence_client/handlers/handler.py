@@ -88,6 +88,8 @@ class HandlerRuns:
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
         self._begun: dict[object, tuple[Message, float]] = {}
         """Runs that go on, with when they began."""
+        self._outliving: dict[tuple[Log, int], tuple[Message, float]] = {}
+        """The same of runs that outlive their turns."""
         self.times = RunTimes()
         """Durations of all runs, however they ended."""
 
@@ -125,6 +127,12 @@ class HandlerRuns:
             found.setdefault(message.partition, (message, now - began))
         return found
 
+    def running(self) -> list[tuple[Message, float]]:
+        """Return the first message of each run that goes on, and its seconds, the longest first. Runs that were left behind count too."""
+        now, runs = time.monotonic(), [*self._outliving.values(), *self._begun.values()]
+        found = {(message.held.log, message.offset): (message, now - began) for message, began in runs}
+        return sorted(found.values(), key=lambda run: -run[1])
+
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
         """Return the run of this message that outlives its turn; a new turn of the message waits for it."""
         return self._left.get((log, offset)) if self._left else None
@@ -154,10 +162,14 @@ class HandlerRuns:
         """Note that this run does; it is forgotten when it ends."""
         key = (log, offset)
         self._left[key] = run
+        for message, began in self._begun.values():
+            if (message.held.log, message.offset) == key:
+                self._outliving[key] = message, began
 
         def ended(_: "asyncio.Future[Any]") -> None:
             if self._left.get(key) is run:
                 del self._left[key]
+                self._outliving.pop(key, None)
             if not run.cancelled():
                 run.exception()  # nobody else may ask
 

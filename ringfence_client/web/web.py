@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any, Final
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from ringfence_client.handlers.group_names import shown_or_none
 from ringfence_client.partition.partition import HeldPartition
 from ringfence_client.progress.lease import LostError
 from ringfence_client.web import group_lookup
+from ringfence_client.web.group_rows import group_rows
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics, figures
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
@@ -133,9 +134,8 @@ class Pages:
     async def groups(self, _: web.Request) -> web.Response:
         """Return the waiting messages by group."""
         partitions = sorted(self._consumer.partitions.items())
-        return web.json_response(
-            {"groups": [row for _, held in partitions for row in _rows(held)[:GROUPS_MAX]]}
-        )
+        rows = (group_rows(self._consumer.dispatcher, held, GROUPS_MAX) for _, held in partitions)
+        return web.json_response({"groups": list(chain.from_iterable(rows))})
 
     async def release(self, body: Any) -> Answer:
         """End the handler that runs the first message of a group."""
@@ -280,19 +280,3 @@ def _acquired(held: HeldPartition, group: bytes) -> int:
 
 def _name(group: bytes | None) -> str | None:
     return None if group is None else group_names.shown(group)
-
-
-def _rows(held: HeldPartition) -> list[dict[str, Any]]:
-    now = time.time() * 1000
-    return [
-        {
-            "partition": held.partition,
-            "group": _name(group.group),
-            "group_hex": None if group.group is None else group.group.hex(),
-            "depth": group.depth,
-            "acquired": group.acquired,
-            "owner": None if group.owner is None else str(group.owner),
-            "head_age_seconds": round(max(0.0, now - group.head_timestamp) / 1000, 3),
-        }
-        for group in held.window.ledger.groups()
-    ]

@@ -42,8 +42,10 @@ class GroupInfo(NamedTuple):
     """Messages that are not finished, acquired ones included."""
     acquired: int
     owner: Hashable | None
+    head: Any
+    """Position of its first unfinished message."""
     head_timestamp: int
-    """Timestamp of its first unfinished message, in milliseconds since the epoch."""
+    """Timestamp of that message, in milliseconds since the epoch."""
 
 
 class _Group(Generic[P]):
@@ -265,9 +267,10 @@ class GroupLedger(Generic[P]):
         timestamp = self._messages[head][1]
         if group.name is None:
             acquired = sum(group.owner is not None for group in self._ungrouped)
-            return GroupInfo(None, len(self._ungrouped), acquired, None, timestamp)
+            return GroupInfo(None, len(self._ungrouped), acquired, None, head, timestamp)
         held, owner = len(group.held), group.owner
-        return GroupInfo(group.name, len(group.waiting) + held, held, owner and owner.name, timestamp)
+        depth = len(group.waiting) + held
+        return GroupInfo(group.name, depth, held, owner and owner.name, head, timestamp)
 
     def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
         """Return the group of a message that this consumer holds, and its index among what is held."""

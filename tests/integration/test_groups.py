@@ -95,6 +95,10 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
         "held": EACH,
     }
     assert shown["held"]["acquired"] == 1
+    assert (shown["held"]["reason"], shown["held"]["attempts"]) == ("running", 1)
+    assert shown["held"]["running_seconds"] > 0
+    assert (shown["bad"]["reason"], shown["bad"]["running_seconds"]) == ("retry", None)
+    assert shown["bad"]["attempts"] >= 2
     assert shown["held"]["owner"]
     assert shown["held"]["head_offset"] == 1
     assert shown["held"]["head_age_seconds"] > 0
@@ -103,7 +107,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert f"{EACH - 1} messages" in purged
     assert after["held"]["depth"] == 1
     assert after["bad"]["head_offset"] > shown["bad"]["head_offset"]
-    assert "held" in table
+    assert "runs for" in table
     assert "nothing to drop" in nothing
 
 
@@ -128,6 +132,7 @@ def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
     )
     assert f"not known  {scene.group} has never consumed {scene.name}" in shown
     assert told["held"]["depth"] == EACH
+    assert (told["held"]["reason"], told["held"]["attempts"]) == ("lease", 0)
     assert offsets == [-1001]
     assert f"{EACH} messages of held" in purged
 

@@ -112,6 +112,7 @@ class Model:
                     len(all_of_it),
                     len(self.held(group)),
                     self.owner(group),
+                    all_of_it[0].position,
                     all_of_it[0].timestamp,
                 )
             )

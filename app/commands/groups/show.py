@@ -20,6 +20,7 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_client.progress.resume_offset import Log, resume
 from ringfence_client.progress.watermark import Watermark
+from ringfence_client.web import group_rows
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -31,6 +32,7 @@ from ringfence_kafka.http.probe_errors import ProbeError
 from ringfence_kafka.process.step_progress import reading
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader
+from ringfence_kafka.wording import counted
 
 ASK_LIMIT_S: Final = 5.0
 """Time for a holder's web server."""
@@ -57,6 +59,12 @@ class GroupRow:
     head_age_seconds: float
     redriven: list[int] = field(default_factory=list)
     """Offsets of finished messages that are redriven."""
+    reason: str | None = None
+    """Reason of its first message to wait (:mod:`ringfence_client.web.group_rows`); None = only its holder knows, and is silent."""
+    running_seconds: float | None = None
+    retry_at: str | None = None
+    attempts: int = 0
+    """Attempts at its first message."""
 
 
 @dataclass(slots=True)
@@ -171,15 +179,29 @@ async def _partition(
     live = await ask(settings, web) if held and web else None
     silent = live if isinstance(live, ProbeError) else None
     answered = isinstance(live, list)
+    for waits in rows.values():
+        waits.reason, waits.attempts = _recorded_reason(now.progress, waits.head_offset, bool(held))
     for item in live if isinstance(live, list) else ():
         row = rows.get(item["group_hex"])
         if row is not None and item["partition"] == partition:
             row.acquired, row.owner = item["acquired"], item["owner"]
+            for name in ("reason", "running_seconds", "retry_at", "attempts"):
+                setattr(row, name, item[name])
     depth = sum(row.depth for row in rows.values())
     return (
         PartitionRow(partition, now.progress.next, now.end, depth, held, web, answered, silent),
         list(rows.values()),
     )
+
+
+def _recorded_reason(progress: Progress, head: int, held: bool) -> tuple[str | None, int]:
+    """Return the reason that the progress record knows, and the number of attempts."""
+    attempts = progress.attempts.get(head, 0)
+    if head in progress.blocked:
+        return group_rows.PARKED, attempts
+    if not held:
+        return group_rows.LEASE, attempts
+    return group_rows.RETRY if head in progress.failures else None, attempts
 
 
 class Standing(NamedTuple):
@@ -250,15 +272,33 @@ async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError
     return list(answer["groups"]) if "groups" in answer else None
 
 
+def _why(row: GroupRow) -> str:
+    tried = f", {counted(row.attempts, 'attempt')} so far" if row.attempts else ""
+    match row.reason:
+        case group_rows.RUNNING:
+            seconds = "" if row.running_seconds is None else f" for {row.running_seconds:,.1f} s"
+            return f"runs{seconds} in {row.owner}"
+        case group_rows.RETRY:
+            return f"failed, tried again {f'at {row.retry_at}' if row.retry_at else 'soon'}{tried}"
+        case group_rows.PARKED:
+            return "parked behind its dead letter: `ringfence dlq list`"
+        case group_rows.WAITING:
+            return f"for a handler{tried}"
+        case group_rows.LEASE:
+            return f"for a consumer that holds its partition{tried}"
+        case _:
+            return f"its holder does not tell{tried}"
+
+
 def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     console = terminal.console()
     table = Table(title=f"{len(groups)} groups wait")
-    for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
-        table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
+    for column in ("group", "partition", "depth", "acquired", "age of the head", "why it waits"):
+        table.add_column(column, justify="left" if column in {"group", "why it waits"} else "right")
     for row in groups[:SHOWN_MAX]:
         name = group_names.in_table(None if row.group_hex is None else bytes.fromhex(row.group_hex))
         numbers = str(row.partition), f"{row.depth:,}", str(row.acquired)
-        table.add_row(name, *numbers, row.owner or "", f"{row.head_age_seconds:,.1f} s")
+        table.add_row(name, *numbers, f"{row.head_age_seconds:,.1f} s", _why(row))
     terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")

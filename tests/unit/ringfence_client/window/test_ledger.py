@@ -304,9 +304,9 @@ def test_groups() -> None:
     ledger.acknowledge("first", 0)
 
     assert ledger.groups() == [
-        GroupInfo(A, depth=3, acquired=1, owner="first", head_timestamp=1_001),
-        GroupInfo(None, depth=2, acquired=1, owner=None, head_timestamp=1_002),
-        GroupInfo(C, depth=1, acquired=0, owner=None, head_timestamp=1_005),
+        GroupInfo(A, depth=3, acquired=1, owner="first", head=1, head_timestamp=1_001),
+        GroupInfo(None, depth=2, acquired=1, owner=None, head=2, head_timestamp=1_002),
+        GroupInfo(C, depth=1, acquired=0, owner=None, head=5, head_timestamp=1_005),
     ]
     assert len(ledger) == 6
 
@@ -327,7 +327,7 @@ def test_duplicate_append() -> None:
 
     ledger.acknowledge("first", 0)
     ledger.append(0, B, 0)
-    assert ledger.groups()[0] == GroupInfo(B, 1, 0, None, 0)
+    assert ledger.groups()[0] == GroupInfo(B, 1, 0, None, 0, 0)
     assert len(ledger) == 2
 
 

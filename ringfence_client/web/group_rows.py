@@ -1,0 +1,67 @@
+"""Rows of ``GET /groups``: the groups that wait in a held partition, and why the first message of each does."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ringfence_client.dispatch.dispatcher import Dispatcher
+from ringfence_client.handlers import group_names
+from ringfence_client.partition.partition import HeldPartition
+
+RUNNING: Final = "running"
+"""A handler has the message."""
+RETRY: Final = "retry"
+"""A handler failed at it; it is tried again."""
+PARKED: Final = "parked"
+"""Its dead letter is written, and its group waits until an operator redrives or drops it."""
+WAITING: Final = "waiting"
+"""It waits for a handler."""
+LEASE: Final = "lease"
+"""Nothing of its partition begins now: the partition goes to another consumer, or nobody holds it."""
+
+
+def group_rows(dispatcher: Dispatcher, held: HeldPartition, most: int) -> list[dict[str, Any]]:
+    """Return the first groups of a partition, as JSON takes them, by the place of their first message."""
+    now_ms = time.time() * 1000
+    log = held.fence.log
+    runs = {
+        message.offset: seconds for message, seconds in dispatcher.runs.running() if message.held.log == log
+    }
+    rests = dispatcher.rests_end_ms(held)
+    attempts = held.window.attempts
+    rows = []
+    for group in held.window.ledger.groups()[:most]:
+        head, failed = group.head, group.head in attempts.failures
+        reason = _reason(held, head, runs=head in runs, failed=failed)
+        rows.append(
+            {
+                "partition": held.partition,
+                "group": None if group.group is None else group_names.shown(group.group),
+                "group_hex": None if group.group is None else group.group.hex(),
+                "depth": group.depth,
+                "acquired": group.acquired,
+                "owner": None if group.owner is None else str(group.owner),
+                "head_offset": head,
+                "head_age_seconds": round(max(0.0, now_ms - group.head_timestamp) / 1000, 3),
+                "reason": reason,
+                "running_seconds": round(runs[head], 3) if reason == RUNNING else None,
+                "retry_at": iso(rests[head]) if reason == RETRY and head in rests else None,
+                "attempts": attempts.counts.get(head, 0),
+            }
+        )
+    return rows
+
+
+def _reason(held: HeldPartition, head: int, *, runs: bool, failed: bool) -> str:
+    if head in held.window.redrives.blocked:
+        return PARKED
+    if runs:
+        return RUNNING
+    if held.draining:
+        return LEASE
+    return RETRY if failed else WAITING
+
+
+def iso(ms: float) -> str:
+    """Return a time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
