@@ -50,7 +50,7 @@ class RunResult:
 
 
 def encode(result: RunResult) -> str:
-    """The text that is committed. It fits the brokers' default of ``offset.metadata.max.bytes``."""
+    """Return the text to commit. It fits the brokers' default of ``offset.metadata.max.bytes``."""
     text = _dump(replace(result, error=result.error[:TEXT_MAX]))
     return text if len(text.encode()) <= BYTES_MAX else _dump(replace(result, error="", report=""))
 

@@ -28,7 +28,7 @@ LIMIT_S: Final = 10.0
 
 
 def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None) -> RunResult:
-    """The result of a run, from its ``summary.json`` (``document``). ``out``: the folder of ``--out``, if the page is in it."""
+    """Return the result of a run, from its ``summary.json`` (``document``). ``out``: the folder of ``--out``, if the page is in it."""
     addresses = document["addresses"].values()
     folder = results_folder(document["night"])
     kept = f"{runs.files.root}/{folder}" if pages.PAGE in runs.files.names(folder) else ""
@@ -52,7 +52,7 @@ def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None) -> 
 
 
 def failed(began: dt.datetime, error: BaseException) -> RunResult:
-    """The result of a run that ended with an error."""
+    """Return the result of a run that ended with an error."""
     return RunResult(
         verdict=FAILED,
         began_ms=int(began.timestamp() * 1000),
@@ -92,7 +92,7 @@ class _Group:
     """The group of runs, as it is committed to from outside."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises BrokerUnavailableError if nobody listens."""
+        """Connect; raise BrokerUnavailableError if nobody listens."""
         require_listener(settings.kafka)
         self._group = wire_names.run_group(settings.app.id)
         self._journal = wire_names.journal_topic(settings.app.id)
