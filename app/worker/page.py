@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -12,6 +13,7 @@ from app.commands.status.findings import findings
 from app.commands.status.model import Finding, Status
 from app.commands.status.read import read
 from app.commands.status.status import as_document
+from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 
@@ -23,10 +25,12 @@ LIMIT_S: Final = 12.0
 class StatusPage:
     """The last status. Requests during a question share its answer."""
 
-    def __init__(self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] = read) -> None:
+    def __init__(
+        self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] | None = None
+    ) -> None:
         """``ask``: asks the cluster and all processes."""
         self._settings = settings
-        self._ask = ask
+        self._ask = ask or partial(read, counts=OpenRecordCounts(settings.kafka))
         self._lock = asyncio.Lock()
         self._seen: tuple[Status | None, str] = (None, "nobody has looked yet")
         self._seen_at = float("-inf")

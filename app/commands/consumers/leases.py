@@ -72,6 +72,8 @@ class LeaseRow:
     """The first of them; None = there is none."""
     waiting: int | None = None
     """Unfinished offsets of the lag, and redriven messages. Transaction markers count too."""
+    failing: int = 0
+    """Messages that failed and are tried again."""
 
 
 class _Stored(NamedTuple):
@@ -88,6 +90,8 @@ class Found(NamedTuple):
     faults: list[str]
     foreign: dict[str, list[str]]
     """By consumer group, a line for each member that is not Ringfence's; groups without are absent."""
+    settled: dict[tuple[str, int], Progress]
+    """Which records of dead-letter and quarantine topics are settled, by topic and partition."""
 
 
 async def read(
@@ -104,6 +108,11 @@ async def read(
             raise MissingTopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
         repair = wire_names.repair_group(settings.app.id)  # no lease: what `dlq` and `quarantine` settled
+        settled = {
+            (where, number): item.progress
+            for (name, where, number), item in stored.items()
+            if name == repair and item.progress is not None
+        }
         stored = {
             place: item
             for place, item in stored.items()
@@ -156,7 +165,7 @@ async def read(
         for where, number in sorted(present - ends.keys())
     ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
-    return Found(rows, groups, faults, foreign)
+    return Found(rows, groups, faults, foreign, settled)
 
 
 async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
@@ -243,6 +252,7 @@ def _row(
         recreated=recreated,
         fault=stored.fault if stored else None,
         head_attempts=0 if recreated else progress.attempts.get(progress.next, 0),
+        failing=len(failures),
         failing_offset=failing,
         failing_attempts=0 if failing is None else failures[failing].attempts,
         failing_since_ms=None if failing is None else failures[failing].since_ms,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
@@ -14,7 +14,7 @@ from app.commands.status.lanes import ask, memory, throttled
 from app.commands.status.model import Consumers, Share
 from app.commands.topics.required_topics import existing_letters
 from ringfence_client.handlers import group_names
-from ringfence_client.progress.progress_record import RELEASED
+from ringfence_client.progress.progress_record import RELEASED, Progress
 from ringfence_client.progress.topic_checks import progress_deleted
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
@@ -28,30 +28,36 @@ LIMIT_S: Final = 8.0
 """Time for the leases: an open transaction in their topic delays readers."""
 _FROM_LEASE: Final = (
     "partition", "state", "holder", "holder_is_member", "waits", "lag", "running", "head_attempts", "failing_attempts",
-    "blocked",
+    "failing", "blocked",
 )  # fmt: skip
 """Fields of a share that a lease has too."""
 
 
-async def read(
-    settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()
-) -> tuple[list[Consumers], list[str]]:
+class Found(NamedTuple):
+    """Consumer groups."""
+
+    consumers: list[Consumers]
+    faults: list[str]
+    settled: Mapping[tuple[str, int], Progress] | None = None
+    """As of :class:`leases.Found`; None = it is not known."""
+
+
+async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()) -> Found:
     """Return all consumer groups that ever held a partition, without ``ignored`` ones, and faults."""
     try:
         async with asyncio.timeout(LIMIT_S):
             found = await leases.read(settings, partial=True)
     except TimeoutError:
         topic = wire_names.progress_topic(settings.app.id)
-        return [], [
-            (
-                f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
-                "transaction open there for a while: look again in a minute"
-            )
-        ]
+        fault = (
+            f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
+            "transaction open there for a while: look again in a minute"
+        )
+        return Found([], [fault])
     except TopicAuthorizationFailedError as error:
-        return [], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"]
+        return Found([], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"])
     except PrerequisiteError as error:
-        return [], [str(error)]
+        return Found([], [str(error)])
     rows = [row for row in found.rows if row.consumer_group not in ignored]
     waiting = {
         (row.topic, row.partition, offset): row.acknowledged + row.lag
@@ -72,7 +78,8 @@ async def read(
         group = found.groups[name]
         foreign = found.foreign.get(name, [])
         shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
-    return shown, [fault for fault in found.faults if not _is_ignored(fault, ignored)]
+    faults = [fault for fault in found.faults if not _is_ignored(fault, ignored)]
+    return Found(shown, faults, found.settled)
 
 
 async def deleted(settings: Settings, cluster: Cluster) -> list[str]:

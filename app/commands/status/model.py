@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.http.probe_errors import ProbeError
 
 OPEN = "open"
@@ -68,6 +69,12 @@ class Lane:
     """Its worker only marks duplicates, and lets them pass."""
     observed_duplicates: int | None = None
     """Duplicates that passed so, since the worker has the lane; None = not known."""
+    unchecked_headers: list[str] = field(default_factory=list)
+    """Header names of messages without an ID, the most frequent first."""
+    forwarded: int | None = None
+    """Records that were not at home where they arrived, since the worker has the lane; None = not known."""
+    forwarding_advice: str = ""
+    """What helps, if many records are forwarded now; empty = few are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class Address:
     """Faults of its topics."""
     lanes_fault: str = ""
     """Why this file does not fit its lanes; empty = it fits."""
+    quarantine: OpenRecords | None = None
+    """Quarantined records that nobody redrove or dropped; None = there are none, or it is not known."""
 
     @property
     def lag(self) -> float | None:
@@ -98,6 +107,14 @@ class Address:
         counts = [(lane.accepted or 0, lane.duplicates or 0, lane.unchecked or 0) for lane in self.lanes]
         judged = sum(map(sum, counts))
         return sum(duplicates for _, duplicates, _ in counts) / judged if judged else None
+
+    @property
+    def unchecked_share(self) -> float | None:
+        """Share of messages without an ID since workers have its lanes; None as of :attr:`duplicates_share`."""
+        judged = sum(
+            (lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in self.lanes
+        )
+        return sum(lane.unchecked or 0 for lane in self.lanes) / judged if judged else None
 
     @property
     def seconds_covered(self) -> float | None:
@@ -178,6 +195,8 @@ class Share:
     """Why the member with the partition does not hold it yet."""
     waiting: int | None = None
     """The most messages that can wait."""
+    failing: int = 0
+    """Messages that failed and are tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +221,18 @@ class Consumers:
     buffer_limit_bytes: int | None = None
     throttled: dict[str, float] = field(default_factory=dict)
     """As of a :class:`Worker`."""
+    dead_letters: OpenRecords | None = None
+    """Those that nobody redrove or dropped; None = there are none, or it is not known."""
+
+    @property
+    def blocked(self) -> int:
+        """Messages with written dead letters whose groups wait."""
+        return sum(partition.blocked for partition in self.partitions)
+
+    @property
+    def failing(self) -> int:
+        """Messages that failed and are tried again."""
+        return sum(partition.failing for partition in self.partitions)
 
     @property
     def lag(self) -> float | None:
@@ -256,6 +287,15 @@ class LeftBridge:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftLetters:
+    """Open dead letters of a consumer group that has no progress any more."""
+
+    consumer_group: str
+    address: str
+    dead_letters: OpenRecords
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Why something has stopped or soon will, and the fix."""
 
@@ -290,6 +330,7 @@ class Status:
     """Faults of consumers' topics that were deleted."""
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""
+    left_letters: list[LeftLetters] = field(default_factory=list)
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:

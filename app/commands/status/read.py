@@ -10,8 +10,9 @@ from agents.bridge.plan import plans
 from app.commands.bridges import progress, removed_bridges
 from app.commands.bridges.status import standing
 from app.commands.status import consumers as consumer_status
-from app.commands.status import lanes
+from app.commands.status import lanes, open_records
 from app.commands.status.model import Bridge, LeftBridge, Status
+from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
@@ -19,15 +20,19 @@ from ringfence_kafka.groups.members import Members
 from ringfence_kafka.http import auth
 
 
-async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
+async def read(
+    settings: Settings, ignored: Collection[str] = (), counts: OpenRecordCounts | None = None
+) -> Status:
     """Read the present state of all parts that answer; ``ignored`` consumer groups are left out.
+
+    ``counts`` knows the open records of an earlier look.
 
     Raises:
         BrokerUnavailableError: no broker answers.
         PrerequisiteError: this user may not see the workers' group.
     """
     try:
-        return await _read(settings, ignored)
+        return await _read(settings, ignored, counts or OpenRecordCounts(settings.kafka))
     except GroupAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"group {settings.app.id}: this user may not see its members: allow Describe on it"
@@ -38,7 +43,7 @@ async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
         ) from error
 
 
-async def _read(settings: Settings, ignored: Collection[str]) -> Status:
+async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecordCounts) -> Status:
     async with (
         Cluster(settings.kafka, settings.app.id) as cluster,
         auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
@@ -49,7 +54,7 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        foreign, addresses, (consumers, faults), deleted, linked, (left, untold) = await asyncio.gather(
+        foreign, addresses, consumers, deleted, linked, (left, untold) = await asyncio.gather(
             lanes.foreign(settings, cluster),
             lanes.addresses(settings, cluster, group, reports),
             consumer_status.read(settings, session, ignored),
@@ -57,22 +62,24 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             _bridges(settings),
             removed_bridges.read(settings),
         )
-    return Status(
+        found = await open_records.read(settings, cluster, counts, consumers.settled)
+    status = Status(
         app=settings.app.id,
         bootstrap_servers=settings.kafka.bootstrap_servers,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         workers_state=group.state,
         workers=workers,
         addresses=addresses,
-        consumers=consumers,
+        consumers=consumers.consumers,
         bridges=linked,
-        faults=[*faults, *untold],
+        faults=[*consumers.faults, *untold, *found.faults],
         left_bridges=[
             LeftBridge(item.bridge, item.what, item.do, stands=item.read_by is None) for item in left
         ],
         foreign=foreign,
         deleted=deleted,
     )
+    return open_records.placed(settings, status, found, ignored)
 
 
 async def _bridges(settings: Settings) -> list[Bridge]:

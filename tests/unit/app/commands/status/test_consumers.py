@@ -106,9 +106,11 @@ async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(leases, "_stored", stored)
     nobody: Any = None
 
-    found, faults = await consumers.read(SETTINGS, nobody)
-    _, without = await consumers.read(SETTINGS, nobody, ["hidden"])
+    found = await consumers.read(SETTINGS, nobody)
+    without = await consumers.read(SETTINGS, nobody, ["hidden"])
 
-    assert [consumers.consumer_group for consumers in found] == ["billing"]
-    assert faults == ["hidden is left out: this user may not see its members: allow Describe on that group"]
-    assert without == []
+    assert [consumers.consumer_group for consumers in found.consumers] == ["billing"]
+    assert found.faults == [
+        "hidden is left out: this user may not see its members: allow Describe on that group"
+    ]
+    assert without.faults == []

@@ -1,0 +1,60 @@
+"""Records that wait for a person: open dead letters by consumer group, and quarantined records by address."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from app.commands.status.model import LeftLetters, Status
+from ringfence_client.progress.open_records import Found, OpenRecordCounts
+from ringfence_client.progress.progress_record import Progress
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.protocol import wire_names
+
+
+async def read(
+    settings: Settings,
+    cluster: Cluster,
+    counts: OpenRecordCounts,
+    settled: Mapping[tuple[str, int], Progress] | None,
+) -> Found:
+    """Return the open records of all addresses; nothing if it is not known which records are ``settled``."""
+    if settled is None:
+        return Found({}, [])
+
+    async def settled_of(topic: str, partition: int) -> Progress | None:
+        return settled.get((topic, partition))
+
+    topics = {
+        topic
+        for address in settings.addresses
+        for topic in (address.quarantine_topic, wire_names.dead_letter_topic(address.name))
+    }
+    return await counts.look(cluster, sorted(topics), settled_of)
+
+
+def placed(settings: Settings, status: Status, found: Found, ignored: Collection[str]) -> Status:
+    """Return the status with the open records at their addresses and consumer groups."""
+    quarantines = {address.name: address.quarantine_topic for address in settings.addresses}
+    letters = {
+        (address.name, group): records
+        for address in settings.addresses
+        for (topic, group), records in found.records.items()
+        if topic == wire_names.dead_letter_topic(address.name) and group not in ignored
+    }
+    known = {(consumers.address, consumers.consumer_group) for consumers in status.consumers}
+    return replace(
+        status,
+        addresses=[
+            replace(address, quarantine=found.records.get((quarantines[address.address], "")))
+            for address in status.addresses
+        ],
+        consumers=[
+            replace(consumers, dead_letters=letters.get((consumers.address, consumers.consumer_group)))
+            for consumers in status.consumers
+        ],
+        left_letters=[
+            LeftLetters(group, address, records)
+            for (address, group), records in sorted(letters.items(), key=lambda item: item[0])
+            if (address, group) not in known
+        ],
+    )

@@ -1,0 +1,215 @@
+"""Counts the open records of dead-letter and quarantine topics: those that nobody redrove or dropped.
+
+The progress of the group ``<app id>-repair`` says which records are settled. A topic is read forward from where the last look ended.
+"""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+
+from ringfence_client.progress.progress_record import Progress
+from ringfence_client.progress.watermark import Watermark
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
+
+RECORDS_MAX: Final = 20_000
+"""Open records that are kept, all topics together: about 8 MB. Beyond that the numbers are lower bounds."""
+LOOK_LIMIT_S: Final = 3.0
+"""For the reading of one look. The next look goes on where it ended."""
+ASK_LIMIT_S: Final = 5.0
+REASON_MAX: Final = 200
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Settled = Callable[[str, int], Awaitable[Progress | None]]
+"""Returns the settled records of a partition; None = none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRecords:
+    """Open records of one topic that belong together."""
+
+    count: int
+    at_least: bool
+    """There may be more: the topic was not read to its end."""
+    oldest_seconds: float
+    """Age of the oldest, by its timestamp."""
+    oldest_place: str
+    """``PARTITION/OFFSET``, as ``dlq`` and ``quarantine`` take it."""
+    oldest_reason: str
+
+
+class Found(NamedTuple):
+    """The open records of some topics."""
+
+    records: Mapping[tuple[str, str], OpenRecords]
+    """By topic and consumer group. A quarantine has no consumer group, so that is empty."""
+    faults: Sequence[str]
+    """A line for each topic that cannot be read."""
+
+
+class _Record(NamedTuple):
+    """One open record."""
+
+    timestamp_ms: int
+    consumer_group: str
+    reason: str
+
+
+class _Partition:
+    """The open records of one partition, as far as it was read."""
+
+    def __init__(self, topic_id: str) -> None:
+        self.topic_id = topic_id
+        self.position = 0
+        self.end = 0
+        self.records: dict[int, _Record] = {}
+
+    def settle(self, start: int, end: int, progress: Progress | None) -> Watermark:
+        """Forget settled records, and those that retention deleted. Return what is settled."""
+        if progress is None or progress.topic_id != self.topic_id:
+            progress = Progress(start)
+        watermark = Watermark(progress.next, progress.finished)
+        watermark.reached(start)
+        if end < self.position:  # the log lost its tail
+            self.position = 0
+        self.position, self.end = max(self.position, watermark.next), end
+        self.records = {
+            offset: record
+            for offset, record in self.records.items()
+            if start <= offset < end and not watermark.is_finished(offset)
+        }
+        return watermark
+
+
+class _FullError(Exception):
+    """Ends a reading."""
+
+
+class OpenRecordCounts:
+    """The open records of some topics of one cluster, kept from look to look."""
+
+    def __init__(self, kafka: KafkaSettings, records_max: int = RECORDS_MAX) -> None:
+        """Read nothing yet; ``records_max`` open records are kept."""
+        self._kafka = kafka
+        self._records_max = records_max
+        self._partitions: dict[Place, _Partition] = {}
+        """Of topics that exist."""
+
+    async def look(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
+        """Read on, and return the present open records of topics. A topic that does not exist has none.
+
+        Raises:
+            KafkaError: the cluster does not answer.
+        """
+        faults = await self._find(cluster, topics)
+        starts, ends = await asyncio.gather(
+            cluster.offsets.known_starts(self._partitions, ASK_LIMIT_S),
+            cluster.offsets.known_stable_ends(self._partitions, ASK_LIMIT_S),
+        )
+        watermarks = {
+            place: partition.settle(starts[place], ends[place], await settled(*place))
+            for place, partition in self._partitions.items()
+            if place in starts and place in ends
+        }
+        reader = LogReader(self._kafka, resting_max=1)
+        try:
+            with contextlib.suppress(TimeoutError, LogStalledError):
+                async with asyncio.timeout(LOOK_LIMIT_S):
+                    for place, watermark in watermarks.items():
+                        try:
+                            await self._read(reader, place, watermark)
+                        except TopicAuthorizationFailedError:
+                            faults[place[0]] = (
+                                f"topic {place[0]}: this user may not read it: allow Read on it"
+                            )
+        finally:
+            await reader.stop()
+        return Found(self._records(), list(faults.values()))
+
+    async def _find(self, cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
+        """Find the partitions of topics that exist. Return a fault for each topic that may not be seen."""
+        faults: dict[str, str] = {}
+        found: dict[Place, _Partition] = {}
+        identities = await asyncio.gather(*map(cluster.topics.identity, topics), return_exceptions=True)
+        for topic, identity in zip(topics, identities, strict=True):
+            if isinstance(identity, TopicAuthorizationFailedError):
+                faults[topic] = f"topic {topic}: this user may not see it: allow Describe and Read on it"
+            elif isinstance(identity, BaseException):
+                if not isinstance(identity, UnknownTopicOrPartitionError):
+                    raise identity
+            else:
+                for number in range(identity.partitions):
+                    known = self._partitions.get((topic, number))
+                    if known is None or known.topic_id != identity.topic_id:
+                        known = _Partition(identity.topic_id)
+                    found[topic, number] = known
+        self._partitions = found
+        return faults
+
+    async def _read(self, reader: LogReader, place: Place, watermark: Watermark) -> None:
+        partition = self._partitions[place]
+        topics = {topic for topic, _ in self._partitions}
+        room = self._records_max // len(topics)
+        room -= sum(len(other.records) for (topic, _), other in self._partitions.items() if topic == place[0])
+
+        async def consume(records: Sequence[Any]) -> None:
+            nonlocal room
+            for record in records:
+                if record.offset >= partition.end:
+                    break
+                if not watermark.is_finished(record.offset):
+                    if not room:
+                        raise _FullError
+                    room -= 1
+                    partition.records[record.offset] = _parsed(record, place[0])
+                partition.position = record.offset + 1
+
+        with contextlib.suppress(_FullError):
+            await reader.read_range(*place, partition.position, partition.end, consume)
+            partition.position = partition.end
+
+    def _records(self) -> dict[tuple[str, str], OpenRecords]:
+        oldest: dict[tuple[str, str], tuple[_Record, str]] = {}
+        counts: Counter[tuple[str, str]] = Counter()
+        partial = {
+            topic for (topic, _), partition in self._partitions.items() if partition.position < partition.end
+        }
+        for (topic, number), partition in self._partitions.items():
+            for offset, record in partition.records.items():
+                owner = topic, record.consumer_group
+                counts[owner] += 1
+                if owner not in oldest or record.timestamp_ms < oldest[owner][0].timestamp_ms:
+                    oldest[owner] = record, f"{number}/{offset}"
+        now_ms = time.time() * 1000
+        return {
+            owner: OpenRecords(
+                count=count,
+                at_least=owner[0] in partial,
+                oldest_seconds=round(max(0.0, now_ms - oldest[owner][0].timestamp_ms) / 1000, 3),
+                oldest_place=oldest[owner][1],
+                oldest_reason=oldest[owner][0].reason,
+            )
+            for owner, count in sorted(counts.items())
+        }
+
+
+def _parsed(record: Any, topic: str) -> _Record:
+    """Read what Ringfence wrote in the headers. A quarantined record may have been a dead letter elsewhere: no consumer group owns it."""
+    headers = dict(record.headers)
+    group, reason = (
+        (headers.get(name) or b"").decode(errors="backslashreplace")
+        for name in (wire_names.HEADER_CONSUMER_GROUP, wire_names.HEADER_REASON)
+    )
+    if not topic.endswith(wire_names.dead_letter_topic("")):
+        group = ""
+    return _Record(record.timestamp, sys.intern(group), sys.intern(reason[:REASON_MAX]))
