@@ -26,11 +26,18 @@ COMPACTED: Final = {"cleanup.policy": "compact"}
 
 @functools.lru_cache
 def settings_of(
-    instance: str, capacity: int, divert: bool, *, envelopes: bool = False, lanes: int = 0
+    instance: str,
+    capacity: int,
+    divert: bool,
+    *,
+    envelopes: bool = False,
+    lanes: int = 0,
+    observe: bool = False,
 ) -> Settings:
     """Return the settings of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
     named: dict[str, Any] = {"transaction_addresses": [OTHER]} if envelopes else {}
     named |= {"lanes": lanes} if lanes else {}
+    mode = "observe" if observe else "enforce"
     return validate(
         {
             "kafka": {"bootstrap_servers": "simulated:9092"},
@@ -41,9 +48,10 @@ def settings_of(
                     "id_cache_size": capacity,
                     "partitioner": "crc32",
                     "duplicates": "divert" if divert else "drop",
+                    "mode": mode,
                     **named,
                 },
-                *([{"name": OTHER, "partitioner": "crc32"}] if envelopes else []),
+                *([{"name": OTHER, "partitioner": "crc32", "mode": mode}] if envelopes else []),
             ],
         }
     )

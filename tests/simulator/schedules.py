@@ -155,6 +155,8 @@ class Schedule:
     """Whether there is another address, for parts of transactions."""
     lanes: int = 0
     """Lanes that the address sets; 0 = each partition is a lane."""
+    observe: bool = False
+    """Whether the address only observes, so duplicates pass."""
 
     @property
     def calm(self) -> bool:
@@ -169,7 +171,7 @@ class Schedule:
         head = (
             f"seed {self.seed}: {self.partitions} partitions{f' in {self.lanes} lanes' * bool(self.lanes)}, "
             f"{self.processes} processes, ring of {self.capacity}, "
-            f"duplicates {'diverted' if self.divert else 'dropped'}, {self.way}"
+            f"duplicates {'observed' if self.observe else 'diverted' if self.divert else 'dropped'}, {self.way}"
         )
         return "\n".join([head, *map(str, self.happenings)])
 

@@ -92,7 +92,8 @@ def history(world: LaneWorld) -> History:
         + (_records(world, OTHERS_ACCEPTED) if world.plan.envelopes else []),
         diverted=_records(world, DUPLICATES),
         quarantined=_records(world, QUARANTINE),
-        divert=world.plan.divert,
+        divert=world.plan.divert and not world.plan.observe,
+        observe=world.plan.observe,
         others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
         # A new ring counts from 0 again, so its numbers prove nothing.
         lanes=0 if world.forgetful else world.plan.lanes,

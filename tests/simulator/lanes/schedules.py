@@ -46,13 +46,21 @@ TAKEN_OVER_SHARE: Final = 0.4
 KINDS: Final = tuple(_WEIGHTS)
 LANES_SHARE: Final = 0.3
 """Share of schedules whose address sets its lanes."""
+OBSERVED_SHARE: Final = 0.1
+"""Share of schedules whose address only observes."""
 GROWN_SHARE: Final = 0.2
 """Share of these in which the input grows, if no group moves by it."""
 
 
 def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     """Return the schedule of a seed, with ``faults`` faults if that is given."""
-    return in_its_way(in_lanes(_schedule(seed, faults)))
+    return in_its_way(observed(in_lanes(_schedule(seed, faults))))
+
+
+def observed(plan: Schedule) -> Schedule:
+    """Let the address of some schedules only observe. Separate dice keep the others as they are."""
+    dice = random.Random(f"observe {plan.seed}")
+    return dataclasses.replace(plan, observe=dice.random() < OBSERVED_SHARE)
 
 
 def in_lanes(plan: Schedule) -> Schedule:

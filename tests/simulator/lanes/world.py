@@ -67,7 +67,12 @@ class LaneWorld(World):
             Worker(
                 f"p{number}",
                 settings_of(
-                    f"p{number}", plan.capacity, plan.divert, envelopes=plan.envelopes, lanes=plan.lanes
+                    f"p{number}",
+                    plan.capacity,
+                    plan.divert,
+                    envelopes=plan.envelopes,
+                    lanes=plan.lanes,
+                    observe=plan.observe,
                 ),
                 self.cluster,
                 self.loops,
