@@ -18,7 +18,7 @@ GROUPS = [b"fails", b"<b>parks</b>", b"hangs", b"waits"]
 
 @asynccontextmanager
 async def in_each_state(bootstrap: str) -> AsyncIterator[tuple[Bench, Running, Pages]]:
-    """A consumer with one handler, and a group for each reason to wait."""
+    """Yield a consumer with one handler, and a group for each reason to wait."""
     free = asyncio.Event()
 
     async def work(message: Message) -> None:
