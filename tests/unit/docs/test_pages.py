@@ -57,6 +57,14 @@ def test_index() -> None:
     assert pages - linked == set()
 
 
+def test_changelog() -> None:
+    """Each release is a list of features in at most 500 words."""
+    releases = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1:]
+
+    assert releases
+    assert [release.split()[0] for release in releases if len(release.split()) > 500] == []
+
+
 def test_command_line() -> None:
     """The page docs/cli.md equals the output of ``make cli-docs``, which is made from the verbs."""
     assert reference.FILE.read_text("utf-8") == reference.page()
