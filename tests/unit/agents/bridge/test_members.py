@@ -39,7 +39,7 @@ def test_all_have_lost_their_offsets() -> None:
     assert decide(THREE, {"berlin": {}, "paris": {}}, {0: 3}) == Adopt(Map(1, THREE), {0: 3})
     assert decide(("oslo", "rome"), {}, {0: 3}) == Adopt(Map(1, ("oslo", "rome")), {0: 3})
     document = (Path(__file__).parents[4] / "docs" / "bridges.md").read_text("utf-8")
-    assert "**Where the groups of all members have lost their offsets" in document
+    assert "**If the groups of all members have lost their offsets" in document
 
 
 def test_same_members() -> None:
