@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from ringfence_client.dispatch.batches import Batches
 from ringfence_client.dispatch.burials import Burials
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
-from ringfence_client.dispatch.failure_log import FailureLog, legible
+from ringfence_client.dispatch.failure_log import FailedAttempt, FailureLog, legible
 from ringfence_client.dispatch.left_runs import LeftRuns
 from ringfence_client.dispatch.poison_messages import PoisonMessages
 from ringfence_client.dispatch.resting_turns import RestingTurns
@@ -86,6 +86,7 @@ class Attempts:
         self._refuse = refuse
         self._clock = clock
         self._failure_log = FailureLog()
+        self.recent_failures = self._failure_log.recent
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
@@ -211,7 +212,7 @@ class Attempts:
             # A coroutine that returns although it was cancelled may have left out the rest.
             ended = HandlerEndedError(turn.cut_short)
             return (
-                self._try_alone(turn, ended)
+                self._try_alone(turn, record, ended)
                 if turn.batched and left is None
                 else self._failed(turn, record, ended)
             )
@@ -235,7 +236,7 @@ class Attempts:
         sent: list[OutgoingRecord],
     ) -> Rest | None:
         if error is not None and turn.batched and not isinstance(error, Release | HandlerError):
-            return self._try_alone(turn, error)
+            return self._try_alone(turn, record, error)
         match error:
             case None:
                 self._count_success(turn)
@@ -262,16 +263,20 @@ class Attempts:
                 return self._failed(turn, record, error)
         return None
 
-    def _try_alone(self, turn: Turn, error: BaseException) -> Rest | None:
+    def _try_alone(self, turn: Turn, record: Any, error: BaseException) -> Rest | None:
         """Try the messages of a failed batch one by one. It counts as an attempt at none of them: the fault is one message's."""
         count = 1 + len(turn.batched)
+        attempt = turn.attempt
         turn.break_batch()
         turn.take_back()
         if isinstance(error, asyncio.CancelledError):
             raise error
-        self._failure_log.attempt_failed(
-            f"{turn.held}/{turn.offsets[0]}: a batch of {count} messages failed and is tried one by one: {legible(named(error))}"
+        held, offset = turn.held, record.offset
+        text = f"a batch of {count} messages failed and is tried one by one: {legible(named(error))}"
+        self.recent_failures.append(
+            FailedAttempt(self._clock.now_ms(), held.partition, offset, record.key, attempt, text)
         )
+        self._failure_log.attempt_failed(f"{held}/{offset}: {text}")
         return None
 
     def abandon(self, turn: Turn) -> None:
@@ -293,8 +298,11 @@ class Attempts:
         reason = legible(
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
-        first = not turn.has_failed
-        turn.count_failure(self._clock.now_ms())
+        first, now_ms = not turn.has_failed, self._clock.now_ms()
+        turn.count_failure(now_ms)
+        self.recent_failures.append(
+            FailedAttempt(now_ms, held.partition, offset, record.key, attempt, reason)
+        )
         self._counts["failed"] += 1
         now = asyncio.get_running_loop().time()
         # What lies in the message shows neither an outage nor that handlers work.

@@ -7,10 +7,12 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final, cast
 
 from ringfence_client.dispatch.attempt import Attempts
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
+from ringfence_client.dispatch.failure_log import FailedAttempt
 from ringfence_client.dispatch.resting_turns import RestingTurns
 from ringfence_client.dispatch.retry_clock import RetryClock
 from ringfence_client.dispatch.turn import Turn
@@ -191,6 +193,11 @@ class Dispatcher:
                 self._cut_short(task, turn, "an operator released it")
                 return 1
         return 0
+
+    @property
+    def recent_failures(self) -> Sequence[FailedAttempt]:
+        """The last failed attempts, the newest last."""
+        return self._attempts.recent_failures
 
     def rests_end_ms(self, held: HeldPartition) -> dict[int, int]:
         """As :meth:`RestingTurns.ends_ms`."""

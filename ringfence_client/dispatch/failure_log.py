@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from ringfence_kafka.process.log_setup import TRACE
 
@@ -16,6 +16,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 LINES_MAX: Final = 10
 """Lines of one kind within :data:`WINDOW_S`; more are summarised."""
 WINDOW_S: Final = 10.0
+RECENT_MAX: Final = 20
 TEXT_MAX: Final = 2_000
 """Characters of what an exception says, in a line, a trace and the header of a dead letter."""
 _NOT_THE_USERS: Final = (
@@ -45,6 +46,17 @@ def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
     return trace if found is None else found
 
 
+class FailedAttempt(NamedTuple):
+    """An attempt that failed, for the consumer's page."""
+
+    at_ms: int
+    partition: int
+    offset: int
+    group: bytes | None
+    attempt: int
+    reason: str
+
+
 class FailureLog:
     """Log lines of one consumer about failed attempts."""
 
@@ -54,6 +66,8 @@ class FailureLog:
         self._counts: Counter[str] = Counter()
         """Lines of each kind in this window, written or not."""
         self._last: dict[str, str] = {}
+        self.recent: deque[FailedAttempt] = deque(maxlen=RECENT_MAX)
+        """The last failed attempts, the newest last."""
 
     def attempt_failed(self, line: str) -> None:
         """Log a failed attempt that is followed by another one."""

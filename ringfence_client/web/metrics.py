@@ -110,7 +110,7 @@ class _Collector(Collector):
         held = dict(sorted(self._consumer.partitions.items()))
         for number, held_partition in held.items():
             place = [*self._own, str(number)]
-            oldest.add_metric(place, _head_age(held_partition))
+            oldest.add_metric(place, head_age(held_partition))
             failing.add_metric(place, len(held_partition.window.attempts.failures))
             unfinished.add_metric(place, held_partition.window.undone)
             states.add_metric([*place, DRAINING if held_partition.draining else HELD], 1)
@@ -129,14 +129,14 @@ def figures(consumer: GroupConsumer) -> Mapping[Subject, Mapping[str, float | No
             "handled": counts["finished"],
             "failed": counts["failed"],
             "running": consumer.dispatcher.running,
-            "oldest": max(map(_head_age, consumer.partitions.values()), default=0.0),
+            "oldest": max(map(head_age, consumer.partitions.values()), default=0.0),
             "rss": rss(),
             "buffered": consumer.memory.buffered,
         }
     }
 
 
-def _head_age(held: HeldPartition) -> float:
-    """0 where nothing waits."""
+def head_age(held: HeldPartition) -> float:
+    """Return the age of its first unfinished message in seconds; 0 = nothing waits."""
     head = held.window.ledger.find(held.window.next)
     return 0.0 if head is None else max(0.0, time.time() - head[1] / 1000)

@@ -1,4 +1,4 @@
-"""A consumer's pages: ``/live``, ``/health``, ``/metrics``, ``/groups``; and what an operator may do to a group."""
+"""A consumer's pages: ``/``, ``/live``, ``/health``, ``/metrics``, ``/groups``; and what an operator may do to a group."""
 
 import asyncio
 import logging
@@ -20,12 +20,14 @@ from ringfence_client.web import group_lookup
 from ringfence_client.web.group_rows import group_rows
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics, figures
+from ringfence_client.web.page import render
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.errors import named
 from ringfence_kafka.http.auth import OPEN, HttpAuth
 from ringfence_kafka.http.server import history_route, probe_routes, serving_routes
+from ringfence_kafka.page import HEADERS
 from ringfence_kafka.page.history import History
 from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogStalledError
@@ -49,7 +51,13 @@ async def serving(
     measuring = LagMonitor(consumer)
     pages = Pages(consumer, measuring.watch)
     history = History(lambda: figures(consumer))
+
+    async def answer_page(_: web.Request) -> web.Response:
+        text = render(consumer, pages.health(), measuring.lags)
+        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+
     routes = [
+        web.get("/", answer_page),
         history_route(history),
         *probe_routes(pages.health, ConsumerMetrics(consumer, measuring)),
         web.get("/groups", pages.groups),

@@ -15,15 +15,15 @@ class Pages:
     """Sends requests, and reads JSON."""
 
     def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
-        self._base = base
+        self.base = base
         self._session = session
 
     async def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        async with self._session.get(self._base + path) as answer:
+        async with self._session.get(self.base + path) as answer:
             return answer.status, await answer.json()
 
     async def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
-        async with self._session.post(self._base + path, json=body) as answer:
+        async with self._session.post(self.base + path, json=body) as answer:
             return answer.status, await answer.json()
 
     async def groups(self) -> dict[str, dict[str, Any]]:

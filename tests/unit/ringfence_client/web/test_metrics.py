@@ -4,55 +4,17 @@ import contextlib
 import math
 import shutil
 import subprocess
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ringfence_client import GroupConsumer
 from ringfence_client.handlers.handler import HandlerRuns
 from ringfence_client.handlers.run_times import RunTimes
-from ringfence_client.partition.partition import HeldPartition
-from ringfence_client.progress.lease import Lease
-from ringfence_client.progress.progress_record import Progress
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
 from ringfence_client.web.web import Pages
-from ringfence_client.window.memory_budget import MemoryBudget
-from ringfence_client.window.window import Window
-from ringfence_kafka.config.load import validate
-from tests.support.consumers.windows import Fetched
-
-
-async def _handle(_: Any) -> None:
-    """Nothing."""
-
-
-def _consumer() -> GroupConsumer:
-    """Return a consumer that was never connected: one partition is held, one draining, one waited for."""
-    settings = validate({"addresses": [{"name": "orders"}]})
-    consumer = GroupConsumer(settings, settings.addresses[0], "billing", _handle)
-    consumer.held_partitions.assigned = {0, 2}
-    for number in (0, 1):
-        lease = Lease("billing", "orders.accepted", number, "c1/1", token=3)
-        window = Window(Progress(5), memory=MemoryBudget(64 * 2**20))
-        writer: Any = SimpleNamespace(
-            fault="",
-            letters=SimpleNamespace(fault=""),
-            sends=SimpleNamespace(states=SimpleNamespace(waiting={})),
-        )
-        unused: Any = None
-        consumer.partitions[number] = HeldPartition(lease, window, writer, unused, unused)
-    consumer.partitions[1].draining = True
-    now = round(time.time() * 1000)
-    consumer.partitions[0].window.feed(
-        [Fetched(5, b"a", timestamp=now - 90_000), Fetched(6, b"b", timestamp=now)]
-    )
-    consumer.partitions[0].window.attempts.fail(5, now)
-    consumer.dispatcher.counts.update(finished=7, failed=2, dead_letters=1, gap_records=3)
-    return consumer
+from tests.support.consumers.unconnected import handle, unconnected
 
 
 def _samples(metrics: ConsumerMetrics) -> dict[tuple[str, ...], float]:
@@ -71,7 +33,7 @@ def _samples(metrics: ConsumerMetrics) -> dict[tuple[str, ...], float]:
 
 def test_metrics() -> None:
     """Lag of what is held and what is waited for, age of the oldest head, leases by state, attempts by outcome."""
-    consumer = _consumer()
+    consumer = unconnected()
     measuring = LagMonitor(consumer)
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
@@ -104,7 +66,7 @@ def test_metrics() -> None:
 
 def test_broker_away() -> None:
     """A consumer that has all its partitions is not ready while brokers do not answer; health and metrics say so."""
-    consumer = _consumer()
+    consumer = unconnected()
     consumer.held_partitions.assigned = {0}
     measuring = LagMonitor(consumer)
     pages = Pages(consumer, measuring.watch)
@@ -126,7 +88,7 @@ async def test_runs_are_timed() -> None:
     async def fail(_: Any) -> None:
         raise ValueError("no")
 
-    for handler in (_handle, fail):
+    for handler in (handle, fail):
         runs = HandlerRuns(handler, 1)
         message: Any = None
         with contextlib.suppress(ValueError):
@@ -151,7 +113,7 @@ def test_prometheus_conventions() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("no promtool on this machine: install the package prometheus")
-    consumer = _consumer()
+    consumer = unconnected()
     done = subprocess.run(
         [promtool, "check", "metrics"], input=ConsumerMetrics(consumer, LagMonitor(consumer)).text(), capture_output=True, check=False
     )  # fmt: skip

@@ -1,0 +1,203 @@
+"""A consumer's own page: what its handlers do now, how its partitions stand, and what failed last.
+
+It is one HTML document in the look of the worker's page (:mod:`ringfence_kafka.page`). Groups and reasons are anybody's words: all is escaped.
+"""
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from itertools import accumulate
+from typing import Any, Final
+
+from ringfence_client.consumer.consumer import GroupConsumer
+from ringfence_client.handlers import group_names
+from ringfence_client.handlers.run_times import BOUNDS_S, RunTimes
+from ringfence_client.web.metrics import DRAINING, HELD, WAITING, head_age
+from ringfence_kafka.escaping import printable, shortened
+from ringfence_kafka.page import SCRIPT, STYLE
+from ringfence_kafka.page.history import rss
+from ringfence_kafka.wording import counted
+
+ROWS_MAX: Final = 100
+"""Rows of a table; programs get all at ``/health`` and ``/groups``."""
+LONG_S: Final = 60.0
+"""A run that goes on for longer is marked, as in ``ringfence status``."""
+_WORDS: Final = frozenset({"group", "lease", "why"})
+"""Columns that stand on the left, beside the first one of each table."""
+_COUNTS: Final = {"finished": "finished message", "failed": "failed attempt", "released": "release", "dead_letters": "dead letter"}  # fmt: skip
+
+
+class _Html(str):
+    """A cell that is HTML already."""
+
+    __slots__ = ()
+
+
+def render(consumer: GroupConsumer, health: Mapping[str, Any], lags: Mapping[int, int | None]) -> str:
+    """Return the document.
+
+    Args:
+        consumer: The consumer that shows its page.
+        health: Its answer at ``/health``.
+        lags: Messages that wait, by partition; None = not known.
+    """
+    name = _text(f"{consumer.group} at {consumer.address.name}")
+    faults = [*health["faults"]]
+    if health["broker"] == "away":
+        faults.append("brokers do not answer: handlers go on, and progress waits to be written")
+    faults += [f"partition {number} is not held yet: {why}" for number, why in health["waiting"].items()]
+    if parked := sum(len(held.window.redrives.blocked) for held in consumer.partitions.values()):
+        waits = counted(parked, "group waits", "groups wait")
+        faults.append(
+            f"{waits} behind a dead letter: see why with `ringfence dlq list`, then redrive or drop it"
+        )
+    parts = (_verdict(faults, health), _runs(consumer), _partitions(consumer, lags), _failures(consumer))
+    show = f"ringfence groups show {shlex.quote(consumer.address.name)} --consumer-group {shlex.quote(consumer.group)}"
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
+        f"<meta name=color-scheme content='light dark'><title>{f'({len(faults)}) ' if faults else ''}Ringfence {name}</title>"
+        f"<style>{STYLE}</style><noscript><meta http-equiv=refresh content=10></noscript></head><body>"
+        f"<a class=skip href='#all'>Skip to what stands</a><header><h1>Ringfence {name}</h1>"
+        f"<span class=soft>consumer {_text(consumer.options.name)}</span>"
+        "<button id=pause type=button hidden aria-pressed=false>Pause</button></header>"
+        f"<main><div id=stale role=alert hidden></div><div id=all tabindex=-1>{''.join(parts)}"
+        f"<p class=soft>Seen at {_moment(time.time())}. All groups that wait, in a terminal:</p><code id=show tabindex=0>{_text(show)}</code>"
+        "</div></main><footer>For programs: <a href='/groups'>/groups</a>, <a href='/health'>/health</a>, "
+        f"<a href='/metrics'>/metrics</a></footer><script>{SCRIPT}</script></body></html>"
+    )
+
+
+def _verdict(faults: Sequence[str], health: Mapping[str, Any]) -> str:
+    if faults:
+        rows = "".join(f"<li class=stands><p>{_text(fault)}</p></li>" for fault in faults)
+        stand = f"{counted(len(faults), 'thing')} in the way"
+        return f"<p class='verdict bad' role=status>{stand}</p><ul class=findings>{rows}</ul>"
+    if health["ready"]:
+        return "<p class='verdict good' role=status>ok: nothing stands in the way</p>"
+    return "<p class=verdict role=status>it waits for its partitions</p>"
+
+
+def _runs(consumer: GroupConsumer) -> str:
+    dispatcher, memory = consumer.dispatcher, consumer.memory
+    runs = dispatcher.runs.running()
+    rows = [
+        (
+            f"{message.partition}/{message.offset}",
+            group_names.in_table(message.group),
+            _Html(f"<span class='{'ill' if seconds > LONG_S else ''}'>{_age(seconds)}</span>"),
+            f"{message.attempt}",
+        )
+        for message, seconds in runs
+    ]
+    left = f", {dispatcher.runs.left_behind} of them ended in vain" if dispatcher.runs.left_behind else ""
+    text = f"<h2>{len(runs)} of {dispatcher.concurrency} handlers run{left}</h2>"
+    text += _table(("message", "group", "runs for", "attempt"), rows)
+    if runs and runs[0][1] > LONG_S and (group := runs[0][0].group) is not None:
+        words = ("ringfence", "groups", "release", consumer.address.name, group_names.shown(group))
+        command = shlex.join((*words, "--consumer-group", consumer.group))
+        text += (
+            f"<p class=soft>This ends the longest run:</p><code id=release tabindex=0>{_text(command)}</code>"
+        )
+    done = ", ".join(counted(dispatcher.counts[key], noun) for key, noun in _COUNTS.items())
+    whole = "" if (own := rss()) is None else f", the process {_mib(own)}"
+    text += f"<p class=soft>So far: {done}. {_durations(dispatcher.runs.times)}"
+    return text + f"Messages take {_mib(memory.buffered)} of {_mib(memory.bytes_max)}{whole}.</p>"
+
+
+def _durations(times: RunTimes) -> str:
+    """Return within what time half of all runs ended, and 99 %."""
+    if not times.count:
+        return ""
+    bounds = [*(f"within {seconds:g} s" for seconds in BOUNDS_S), f"in more than {BOUNDS_S[-1]:g} s"]
+    sums = list(accumulate(times.counts))
+    half, most = (
+        next(bound for count, bound in zip(sums, bounds, strict=True) if count >= share * times.count)
+        for share in (0.5, 0.99)
+    )
+    return f"Half of all runs ended {half}, 99 % {most}. "
+
+
+def _partitions(consumer: GroupConsumer, lags: Mapping[int, int | None]) -> str:
+    held, rows = consumer.partitions, list[Sequence[str]]()
+    runs = Counter(message.partition for message, _ in consumer.dispatcher.runs.running())
+    for number in sorted({*held, *(consumer.held_partitions.assigned or ())}):
+        known = lags.get(number)
+        lag = "" if known is None else f"{known:,}"
+        if number not in held:
+            rows.append((f"{number}", WAITING, lag, *[""] * 5))
+            continue
+        window, age = held[number].window, head_age(held[number])
+        attempts = window.attempts
+        numbers = runs[number], len(attempts.failures), len(window.redrives.blocked)
+        state = DRAINING if held[number].draining else HELD
+        oldest = _age(age) if window.undone else ""
+        rows.append((f"{number}", state, lag, oldest, *(f"{count:,}" for count in numbers), f"{window.next}"))
+    columns = (
+        "partition",
+        "lease",
+        "lag",
+        "oldest",
+        "in handlers",
+        "failing",
+        "blocked",
+        "all finished below",
+    )
+    return f"<h2>{counted(len(rows), 'partition')}</h2>{_table(columns, rows)}"
+
+
+def _failures(consumer: GroupConsumer) -> str:
+    rows = [
+        (
+            _Html(_moment(item.at_ms / 1000)),
+            f"{item.partition}/{item.offset}",
+            group_names.in_table(item.group),
+            f"{item.attempt}",
+            shortened(item.reason, "the log has all"),
+        )
+        for item in reversed(consumer.dispatcher.recent_failures)
+    ]
+    if not rows:
+        return "<h2>Failed attempts</h2><p>None since this consumer began.</p>"
+    table = _table(("failed at", "message", "group", "attempt", "why"), rows)
+    return f"<h2>Last failed attempts</h2>{table}"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    kinds = [" class=text" if name in _WORDS else "" for name in columns]
+    head = "".join(f"<th scope=col{kind}>{name}</th>" for name, kind in zip(columns, kinds, strict=True))
+    body = "".join(f"<tr>{''.join(_cells(columns, kinds, row))}</tr>" for row in rows[:ROWS_MAX])
+    more = f"<p class=soft>and {len(rows) - ROWS_MAX:,} more</p>" if len(rows) > ROWS_MAX else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cells(columns: Sequence[str], kinds: Sequence[str], row: Sequence[str]) -> Iterator[str]:
+    first, *cells = (cell if isinstance(cell, _Html) else _text(cell) for cell in row)
+    yield f"<th scope=row>{first}</th>"
+    for name, kind, cell in zip(columns[1:], kinds[1:], cells, strict=True):
+        yield f"<td{kind} data-label='{name}'>{cell}</td>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _moment(seconds: float) -> str:
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"<time datetime='{at:%Y-%m-%dT%H:%M:%SZ}'>{at:%Y-%m-%d %H:%M:%S} UTC</time>"
+
+
+def _age(seconds: float) -> str:
+    if seconds < LONG_S:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"

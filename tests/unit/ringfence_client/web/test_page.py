@@ -1,0 +1,85 @@
+"""A consumer's page: it says what stands in the way, escapes all words, and stays small."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from ringfence_client.dispatch.failure_log import RECENT_MAX, FailedAttempt
+from ringfence_client.web.lag_monitor import LagMonitor
+from ringfence_client.web.page import ROWS_MAX, render
+from ringfence_client.web.web import Pages
+from tests.support.consumers.unconnected import unconnected
+
+EVIL = "<script>alert(1)</script>"
+
+
+def _page(consumer: Any, **health: Any) -> str:
+    return render(consumer, Pages(consumer, LagMonitor(consumer).watch).health() | health, {0: 4, 2: None})
+
+
+def _failed(consumer: Any, count: int) -> None:
+    for index in range(count):
+        failed = FailedAttempt(
+            1_795_852_800_000, 0, index, EVIL.encode(), 3, f"ValueError: {EVIL} {index}\x1b"
+        )
+        consumer.dispatcher.recent_failures.append(failed)
+
+
+def test_partitions_in_each_state() -> None:
+    """The page has a row for each partition: held with its numbers, draining, waited for with the reason above."""
+    page = _page(unconnected(), waiting={"2": "c9 holds its lease"})
+
+    assert (
+        "<th scope=row>0</th><td class=text data-label='lease'>held</td><td data-label='lag'>4</td>" in page
+    )
+    assert "data-label='oldest'>1 min 30 s</td>" in page
+    assert "<th scope=row>1</th><td class=text data-label='lease'>draining</td>" in page
+    assert "<th scope=row>2</th><td class=text data-label='lease'>waiting</td>" in page
+    assert "1 thing in the way" in page
+    assert "partition 2 is not held yet: c9 holds its lease" in page
+    assert "<title>(1) Ringfence billing at orders</title>" in page
+
+
+def test_what_is_well() -> None:
+    """Without faults the page says ok, and that nothing failed."""
+    consumer = unconnected()
+    page = _page(consumer, ready=True)
+
+    assert "ok: nothing stands in the way" in page
+    assert "None since this consumer began." in page
+    assert "0 of 10 handlers run" in page
+    assert "brokers do not answer" in _page(consumer, broker="away")
+
+
+def test_the_last_failures() -> None:
+    """The last failed attempts stand with time, place, group, attempt and text, the newest first; all words are escaped."""
+    consumer = unconnected()
+    _failed(consumer, RECENT_MAX + 5)
+    page = _page(consumer)
+
+    assert page.count("ValueError") == RECENT_MAX
+    assert page.index("data-label='message'>0/24<") < page.index("data-label='message'>0/5<")
+    assert "data-label='message'>0/4<" not in page
+    assert "2026-11-28 08:00:00 UTC" in page
+    assert EVIL not in page
+    assert "ValueError: &lt;script&gt;alert(1)&lt;/script&gt; 24\\x1b" in page
+
+
+def test_runs() -> None:
+    """Runs stand with the longest first. A long one is marked, with the command that ends it; only so many are shown."""
+    consumer = unconnected()
+    now = time.monotonic()
+    for offset in range(ROWS_MAX + 3):
+        message: Any = SimpleNamespace(
+            partition=0, offset=offset, group=b"it's", attempt=1, held=consumer.partitions[0].fence
+        )
+        consumer.dispatcher.runs._begun[object()] = message, now - 10 * offset
+    page = _page(consumer)
+
+    assert page.index(f"<th scope=row>0/{ROWS_MAX + 2}</th>") < page.index(
+        f"<th scope=row>0/{ROWS_MAX + 1}</th>"
+    )
+    assert "and 3 more" in page
+    assert "<span class='ill'>17 min 0 s</span>" in page
+    release = "ringfence groups release orders 'it'\"'\"'s' --consumer-group billing"
+    assert release in page.replace("&#x27;", "'").replace("&quot;", '"')
