@@ -104,7 +104,8 @@ wheels: setup
 		--wheel-dir dist ./build/tree/client ./build/tree
 	@cd dist && sha256sum *.whl
 
-# Generates docs/cli.md from the verbs, and the example in docs/sizing.md from `ringfence plan`.
+# Generates docs/cli.md from the verbs, docs/configuration.md and conf/ringfence.schema.json from the settings, and the example in
+# docs/sizing.md from `ringfence plan`.
 cli-docs: setup
 	$(BIN)/python -m app.reference
 

@@ -14,6 +14,7 @@ import native
 from app.commands.audit import audit
 from app.commands.bridges.cli import bridge
 from app.commands.broker import broker
+from app.commands.config.cli import config
 from app.commands.consume import consume
 from app.commands.consumers.cli import consumers
 from app.commands.demo import demo
@@ -62,7 +63,7 @@ def cli() -> None:
     """
 
 
-for command in (audit, bridge, broker, consume, consumers, demo, dlq, groups, plan):
+for command in (audit, bridge, broker, config, consume, consumers, demo, dlq, groups, plan):
     cli.add_command(command)
 for command in (quarantine, reconcile, rings, send, status, topics, verdict, worker):
     cli.add_command(command)

@@ -1,6 +1,10 @@
-"""Pages from the verbs themselves: docs/cli.md, and the example of docs/sizing.md. ``python -m app.reference`` writes both."""
+"""Files from the verbs and the settings themselves; ``python -m app.reference`` writes all of them.
+
+They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md and conf/ringfence.schema.json.
+"""
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,12 +14,16 @@ from typing import Final
 import click
 from click.testing import CliRunner
 
+from app import configuration_page
 from app.cli import cli
 from ringfence_client.__main__ import consume
+from ringfence_kafka.config import schema
 from ringfence_kafka.process.command_line import CONNECTION_OPTIONS
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 SIZING: Final = FILE.with_name("sizing.md")
+CONFIGURATION: Final = FILE.with_name("configuration.md")
+SCHEMA: Final = FILE.parents[1] / "conf" / "ringfence.schema.json"
 _EXAMPLE: Final = re.compile(
     r"(?<=```console\n\$ ringfence )(plan [^\n]*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE
 )
@@ -105,7 +113,17 @@ def _table(context: click.Context, options: Sequence[click.Parameter]) -> str:
     return "| option | |\n|---|---|\n" + "".join(rows)
 
 
+def files() -> dict[Path, str]:
+    """Return the text of each file."""
+    return {
+        FILE: page(),
+        SIZING: sizing(SIZING.read_text("utf-8")),
+        CONFIGURATION: configuration_page.page(),
+        SCHEMA: f"{json.dumps(schema.document(), indent=2)}\n",
+    }
+
+
 if __name__ == "__main__":
-    FILE.write_text(page(), "utf-8")
-    SIZING.write_text(sizing(SIZING.read_text("utf-8")), "utf-8")
-    sys.stdout.write(f"{FILE}\n{SIZING}\n")
+    for path, text in files().items():
+        path.write_text(text, "utf-8")
+        sys.stdout.write(f"{path}\n")

@@ -5,10 +5,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self, TypeGuard
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ringfence_kafka.config.durations import Seconds, duration_text
-from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed
+from ringfence_kafka.config.section import TOPIC_NAME_MAX, Section, TopicName, listed, unit
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_name
 
@@ -25,43 +33,42 @@ _POSSIBLE: Final = re.compile(r"([a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
 
 
 class AddressDefaults(Section):
-    """Keys that may stand in ``[address_defaults]`` and in each ``[[addresses]]``."""
+    """Defaults of all addresses: each key may stand in ``[[addresses]]`` too."""
 
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
-    """For topics that Ringfence creates; an existing topic keeps its count."""
+    """Partitions of topics that Ringfence creates; an existing topic keeps its count."""
     lanes: int = Field(default=0, ge=0, le=MAX_PARTITIONS)
-    """Rings of an address: partition p of the input belongs to lane p modulo this; 0 = a lane for each partition. With 1 the ring
-    knows the IDs of the whole address (ActiveMQ Artemis has one cache for each address)."""
+    """Lanes of an address, each with its ring; partition p belongs to lane p modulo this number; 0 = one for each partition."""
     replication_factor: int = Field(default=0, ge=0, le=32767)
-    """0 = the smaller of 3 and the number of brokers."""
-    id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE)
-    """Duplicate IDs that each lane remembers; 0 = no detection (ActiveMQ Artemis: id-cache-size)."""
+    """Replicas of topics that Ringfence creates; 0 = the smaller of 3 and the number of brokers."""
+    id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE, json_schema_extra=unit("IDs"))
+    """Duplicate IDs that each lane remembers, as ``id-cache-size`` of ActiveMQ Artemis; 0 = no detection."""
     duplicate_id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
-    """The first of these that is present with a value is the duplicate ID."""
+    """Headers that may hold the duplicate ID; the first one with a value counts."""
     id_max_age: Seconds = Field(default=0, ge=0, allow_inf_nan=False)
-    """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
+    """Age by the records' timestamps after which an ID no longer counts; 0 = no limit."""
     id_min_age: Seconds = Field(default=0, ge=0, le=MAX_ID_MIN_AGE, allow_inf_nan=False)
-    """Seconds, by the records' timestamps; a younger ID stays beyond ``id_cache_size``, up to ``id_cache_size_max``; 0 = off."""
-    id_cache_size_max: int = Field(default=0, ge=0, le=MAX_ID_CACHE_SIZE)
+    """Age by the records' timestamps up to which a ring lets go of no ID, within ``id_cache_size_max``; 0 = off."""
+    id_cache_size_max: int = Field(default=0, ge=0, le=MAX_ID_CACHE_SIZE, json_schema_extra=unit("IDs"))
     """Duplicate IDs that a lane remembers at most for ``id_min_age``; 0 = none, without ``id_min_age``."""
     persist_id_cache: bool = True
-    """False = the ring is in memory only: forgotten whenever a lane opens: restart, failure, move to another worker."""
+    """Whether a ring outlives its lane; false = a lane forgets its IDs at a restart, a failure and a move."""
     duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
-    """``header`` (one of ``duplicate_id_headers``), ``key``, ``value`` (the digest of the record's value), ``header:NAME``,
-    ``value:/json/pointer``, or a list of forms that are the ID only together."""
+    """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it together."""
     duplicate_id_missing: Literal["unchecked", "quarantine"] = "unchecked"
-    """The fate of a message without an ID, or without a part of it."""
+    """Treatment of a message without an ID, or without a part of it."""
     group_header: str = ""
-    """The header that names the group (Qpid: qpid.group_header_key); empty = the record key does."""
+    """Header that names the group, as ``qpid.group_header_key`` of Qpid; empty = the record key does."""
     default_group: str = Field(default=DEFAULT_GROUP, min_length=1)
-    """Group of messages whose group header is missing or empty (Qpid: qpid.no-group)."""
+    """Group of messages whose group header is missing or empty."""
     partitioner: Literal["murmur2", "crc32"] = "murmur2"
-    """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
+    """Partitioner of the producers: ``murmur2`` of Java and aiokafka, or ``crc32``, the default of librdkafka."""
     duplicates: Literal["drop", "divert"] = "drop"
+    """Whether duplicates are dropped, or diverted to the duplicates topic."""
     mode: Literal["enforce", "observe"] = "enforce"
-    """``observe``: every message is accepted, and a header says what its verdict is; nothing is dropped or diverted."""
+    """``enforce`` drops or diverts duplicates; ``observe`` accepts every message and writes its verdict into a header."""
     on_conflict: Literal["duplicate", "divert", "accept"] = "duplicate"
-    """Fate of a message whose ID is known with another value."""
+    """Treatment of a message whose ID is known with another value."""
 
     _list_of_names = listed("duplicate_id_headers")
 
@@ -89,13 +96,20 @@ class AddressDefaults(Section):
 
 
 class AddressSettings(AddressDefaults):
-    """One logical destination: an input topic, an accepted topic, a ring a lane."""
+    """An address: an input topic, an accepted topic, and a ring for each lane."""
 
-    name: TopicName
+    model_config = ConfigDict(json_schema_extra={"required": ["name"]})
+
+    name: TopicName = Field(json_schema_extra={"pattern": f"^{_POSSIBLE.pattern}$"})
+    """Name of the address; an entry with a wildcard, such as ``orders-*``, sets defaults for all names that match."""
     input_topic: TopicName
+    """Topic that producers write, or the accepted topic of another address; unless set, the name of the address."""
     accepted_topic: TopicName
+    """Topic of accepted messages; unless set, ``NAME.accepted``."""
     duplicates_topic: TopicName
+    """Topic of duplicates that are diverted; unless set, ``NAME.duplicates``."""
     quarantine_topic: TopicName
+    """Topic of messages that fit nowhere else; unless set, ``NAME.quarantine``."""
     transaction_addresses: tuple[str, ...] = ()
     """Other addresses that parts of its transactions may go to."""
 
@@ -228,8 +242,7 @@ def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterato
 
 def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, ...]:
     """Return the literal addresses, each merged over the defaults and matching patterns; a non-table stays as it is."""
-    patterns = [entry for entry in entries if is_pattern(entry)]
-    patterns.sort(key=_specificity)  # stable: the later of equals stays later
+    patterns = sorted_patterns(entries)
     resolved = []
     for entry in entries:
         if is_pattern(entry):
@@ -238,11 +251,17 @@ def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tup
             resolved.append({**defaults, **entry} if isinstance(entry, dict) else entry)
             continue
         merged = dict(defaults)
-        for pattern in patterns:
-            if fnmatch.fnmatchcase(entry["name"], pattern["name"]):
-                merged |= pattern
+        for number in patterns:
+            if fnmatch.fnmatchcase(entry["name"], entries[number]["name"]):
+                merged |= entries[number]
         resolved.append(merged | entry)
     return tuple(resolved)
+
+
+def sorted_patterns(entries: Sequence[Any]) -> list[int]:
+    """Return the places of the patterns among the entries, the most specific last, and of equals the later one."""
+    places = [number for number, entry in enumerate(entries) if is_pattern(entry)]
+    return sorted(places, key=lambda number: _specificity(entries[number]))
 
 
 def is_pattern(entry: object) -> bool:

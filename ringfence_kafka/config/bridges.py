@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ringfence_kafka.config.addresses import has_wildcard
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.section import NAME_PATTERN, Section, TopicName, listed
+from ringfence_kafka.config.section import MEMBER_PATTERN, NAME_PATTERN, Section, TopicName, listed, unit
 from ringfence_kafka.protocol import wire_names
 
 NAME_CHARACTERS_MAX: Final = 200
@@ -25,10 +25,10 @@ WINDOW: Final = 5_000
 """Offsets under way, where the target remembers as many."""
 
 BridgeName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
-MemberName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]+$", max_length=60)]
+MemberName = Annotated[str, StringConstraints(pattern=MEMBER_PATTERN, max_length=60)]
 """No dots: it is part of bridges' names. No commas: headers list members."""
 UserIds = Literal["check", "ignore"]
-Offsets = Annotated[int, Field(ge=1, le=65_536)]
+Offsets = Annotated[int, Field(ge=1, le=65_536, json_schema_extra=unit("offsets"))]
 
 
 def _require_no_verb(value: str) -> str:
@@ -47,34 +47,36 @@ def window_of(window: int | None, id_cache_size: int) -> int:
 
 
 class BridgeSettings(Section):
-    """One source topic, one target address."""
+    """A bridge: one source topic, one target address."""
 
     name: BridgeName
-    """Part of each hop's ID and of the consumer group: another name is another bridge."""
+    """Name of the bridge, in each hop's ID and in its consumer group; another name is another bridge."""
     source_topic: TopicName
+    """Topic that the bridge reads."""
     target_address: TopicName
+    """Address that the bridge forwards to."""
     target_topic: TopicName | None = None
-    """None = the address's input topic."""
+    """Topic that the bridge writes; unless set, the input topic of the target address."""
     user_ids: UserIds = "check"
-    """Whether the target looks at the messages' own IDs too."""
+    """Whether the target checks the messages' own IDs too."""
     use_duplicate_detection: bool = True
-    """False: no hop headers; what is sent again after a failure comes twice (HornetQ: use-duplicate-detection)."""
+    """Whether messages carry hop headers, as in HornetQ; false = messages that are sent again after a failure arrive twice."""
     start: Literal["earliest", "latest"] = "earliest"
-    """The end of the source topic at which a new bridge begins."""
+    """End of the source topic at which a new bridge begins."""
     window: Offsets | None = None
-    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). None =
-    :func:`window_of`: the target must remember as many."""
+    """Offsets of a source partition under way; unless set, 5,000, or the target's ``id_cache_size`` if that is less."""
     returns: Literal["drop", "forward"] | None = None
-    """Treatment of messages that were in the target's topics, or came to the source, before. None = bridges write no header with the path
-    of a message, so that nobody knows it."""
+    """Treatment of messages that were at the target, or came to the source, before; unless set, no header records their path."""
     filter_header: str = ""
+    """Header that ``filter_values`` are about; empty = the bridge forwards all messages."""
     filter_values: tuple[str, ...] = ()
-    """Only messages whose header has one of these values are forwarded."""
+    """Values of ``filter_header``; the bridge forwards only messages with one of them."""
     add_headers: dict[str, str] = Field(default_factory=dict)
-    """Put on each message, in place of those of the same name."""
+    """Headers that the bridge puts on each message, in place of those of the same name."""
     source: KafkaSettings | None = None
-    """None = ``[kafka]``."""
+    """Cluster that the bridge reads, with the keys of ``[kafka]``; unless set, the cluster of ``[kafka]``."""
     target: KafkaSettings | None = None
+    """Cluster that the bridge writes, with the keys of ``[kafka]``; unless set, the cluster of ``[kafka]``."""
 
     _no_verb = field_validator("name")(_require_no_verb)
 
@@ -122,9 +124,10 @@ class BridgeSettings(Section):
 
 
 class MemberSettings(KafkaSettings):
-    """One cluster of a connection, with the keys of ``[kafka]`` beside its name."""
+    """A cluster of a connection, with the keys of ``[kafka]`` beside its name."""
 
     name: MemberName
+    """Name of the member, in the names of bridges and in the path of a message."""
 
     def kafka(self) -> KafkaSettings | None:
         """How it is reached; None = as ``[kafka]`` says."""
@@ -138,23 +141,26 @@ class MemberSettings(KafkaSettings):
 
 
 class ConnectionSettings(Section):
-    """A set of bridges: from this cluster's accepted topics to the members (HornetQ: cluster-connection)."""
+    """A set of bridges from this cluster's accepted topics to other clusters, as a cluster-connection of HornetQ."""
 
     name: MemberName
+    """Name of the connection, in the names of its bridges."""
     this: MemberName
-    """The member whose topics are forwarded: this cluster."""
+    """Member whose topics are forwarded, which is this cluster."""
     addresses: tuple[str, ...]
-    """Names, or patterns of names that are configured."""
+    """Addresses that are forwarded: names, or patterns of names that are configured."""
     load_balancing: Literal["all", "strict"] = "all"
-    """``all``: to every other member. ``strict``: each group to exactly one member, this one included (HornetQ:
-    forward-when-no-consumers)."""
+    """``all`` forwards to every other member; ``strict`` brings each group to exactly one member, this one included."""
     target: str = ""
-    """The address there; :data:`ADDRESS` stands for the name here. Empty = ``{address}``, with strict ``{address}.shared``."""
-    max_hops: int = Field(default=1, ge=1, le=100)
+    """Address at the members, with ``{address}`` for the name here; empty = ``{address}``, with strict ``{address}.shared``."""
+    max_hops: int = Field(default=1, ge=1, le=100, json_schema_extra=unit("hops"))
+    """Members that a message may pass, with ``load_balancing = "all"``."""
     user_ids: UserIds = "ignore"
+    """Whether members check the messages' own IDs too."""
     window: Offsets | None = None
-    """As of a bridge, for each of its bridges."""
+    """Offsets under way of each of its bridges, as ``window`` of a bridge."""
     members: tuple[MemberSettings, ...]
+    """Clusters of the connection, this one included."""
 
     _no_verb = field_validator("name")(_require_no_verb)
 

@@ -1,9 +1,9 @@
 """Durations of the configuration: a number in the key's unit, or text such as ``"1h30m"``."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 _MILLISECONDS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NAMES: Final = {"ms": "milliseconds", "s": "seconds", "d": "days"}
@@ -44,7 +44,18 @@ def duration_text(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
-Seconds = Annotated[float, _duration("s")]
-WholeSeconds = Annotated[int, _duration("s", whole=True)]
-Milliseconds = Annotated[int, _duration("ms", whole=True)]
-Days = Annotated[int, _duration("d", whole=True)]
+def _in_schema(unit: str, number: str) -> Any:
+    """Return the part of the JSON Schema that all durations of a unit share; bounds hold for numbers, the pattern for text."""
+    return Field(
+        json_schema_extra={
+            "type": [number, "string"],
+            "pattern": rf"^(?:{_PART.pattern})+$",
+            "x-unit": _NAMES[unit],
+        }
+    )
+
+
+Seconds = Annotated[float, _duration("s"), _in_schema("s", "number")]
+WholeSeconds = Annotated[int, _duration("s", whole=True), _in_schema("s", "integer")]
+Milliseconds = Annotated[int, _duration("ms", whole=True), _in_schema("ms", "integer")]
+Days = Annotated[int, _duration("d", whole=True), _in_schema("d", "integer")]

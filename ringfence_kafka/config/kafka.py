@@ -26,34 +26,43 @@ NOT_SET: Final = (
 
 
 class KafkaSettings(Section):
-    """How to reach the cluster, and how to get in. The password itself stands in the environment only."""
+    """Access to a cluster. Passwords stand in the environment only."""
 
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
-    """Comma-separated ``host:port``."""
+    """Brokers to ask first, as ``host:port``, separated by commas."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Protocol of the brokers' listener."""
     sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
+    """Mechanism of the login, for the SASL protocols."""
     sasl_username: str = ""
+    """User of the login."""
     sasl_password_env: str = ""
-    """Name of the environment variable that holds the password."""
+    """Environment variable that holds the password of the login."""
     sasl_oauth_callback: str = ""
-    """``pkg.module:function`` that returns a token, or a token and when it expires (seconds since the epoch)."""
+    """Function ``pkg.module:function`` that returns a token, or a token and its expiry in seconds since the epoch."""
     sasl_oauth_token_url: str = ""
-    """URL at which an identity provider issues tokens for client credentials."""
+    """URL where an identity provider issues tokens for client credentials."""
     sasl_oauth_client_id: str = ""
+    """Client ID for the identity provider."""
     sasl_oauth_client_secret_env: str = ""
-    """Name of the environment variable that holds the secret."""
+    """Environment variable that holds the client secret for the identity provider."""
     sasl_oauth_scope: str = ""
+    """Scope of the tokens; empty = the identity provider's default."""
     ssl_cafile: str = ""
     """PEM file of the authority that signed the brokers' certificates; empty = the system's."""
     ssl_certfile: str = ""
-    """PEM file of the client's certificate, where brokers ask for one."""
+    """PEM file of the client's certificate, for brokers that ask for one."""
     ssl_keyfile: str = ""
+    """PEM file of that certificate's private key."""
     ssl_key_password_env: str = ""
-    """Name of the environment variable that holds the password of an encrypted key."""
+    """Environment variable that holds the password of an encrypted private key."""
     command_config: str = ""
-    """A file of Java properties, as Kafka's own tools take it: it says what the keys here do not."""
-    properties: dict[str, str] = Field(default_factory=dict)
-    """More for all clients that know it, by Kafka's own names."""
+    """File of Java properties, as Kafka's own tools take it, for everything that the keys here do not say."""
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        json_schema_extra={"additionalProperties": {"type": ["string", "number", "boolean"]}},
+    )
+    """Further properties, by Kafka's own names, for all clients that know them."""
     _application: str = PrivateAttr(default="")
     _instance: str = PrivateAttr(default="")
 

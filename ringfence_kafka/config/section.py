@@ -8,6 +8,9 @@ from ringfence_kafka.errors import ConfigurationError
 
 NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]+$"
 TOPIC_NAME_PATTERN: Final = r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"
+INSTANCE_PATTERN: Final = f"^$|{TOPIC_NAME_PATTERN}"
+MEMBER_PATTERN: Final = r"^[a-zA-Z0-9_-]+$"
+HOST_PATTERN: Final = r"^[a-zA-Z0-9._-]*$"
 TOPIC_NAME_MAX: Final = 200
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME_PATTERN, max_length=TOPIC_NAME_MAX)]
 """Kafka's legal characters; Kafka allows no topic named ``.`` or ``..``."""
@@ -19,6 +22,11 @@ class Section(BaseModel):
     """Strict and closed: a string does not pass as a number, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def unit(name: str) -> dict[str, Any]:
+    """Return what the JSON Schema says about a key's unit."""
+    return {"x-unit": name}
 
 
 def listed(field: str, *others: str) -> Any:

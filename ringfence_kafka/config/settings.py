@@ -31,7 +31,15 @@ from ringfence_kafka.config.addresses import (
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.durations import Days, Milliseconds, Seconds, WholeSeconds
 from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
-from ringfence_kafka.config.section import Section, TopicName, listed
+from ringfence_kafka.config.section import (
+    HOST_PATTERN,
+    INSTANCE_PATTERN,
+    TOPIC_NAME_MAX,
+    Section,
+    TopicName,
+    listed,
+    unit,
+)
 from ringfence_kafka.config.validation import (
     bridge_faults,
     topic_faults,
@@ -53,41 +61,38 @@ __all__ = [
 
 
 class AppSettings(Section):
-    """Identity of the application and of this worker."""
+    """The application, and this worker."""
 
     id: TopicName = "ringfence"
-    """The consumer group; transactional IDs and internal topics derive from it."""
+    """Name of the application, from which its consumer group, transactional IDs and internal topics derive."""
     data_dir: str = Field(default="data", min_length=1)
-    """RocksDB lives in ``<data_dir>/<instance>/<address>-<p>``; relative to the working directory."""
-    instance: Annotated[
-        str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
-    ] = ""
-    """Name of this worker's folder; empty = host name and web port."""
+    """Folder of the state, ``<data_dir>/<instance>/<address>-<p>``, relative to the working directory."""
+    instance: Annotated[str, StringConstraints(pattern=INSTANCE_PATTERN, max_length=TOPIC_NAME_MAX)] = ""
+    """Name of this worker and of its folder; empty = host name and web port."""
     static_membership: bool = False
-    """The instance is this worker's name in the consumer group too: back within the session time-out, it has its lanes again, and none
-    has moved."""
+    """Whether ``instance`` is the worker's name in the group too, so that it keeps its lanes over a short restart."""
     session_timeout: WholeSeconds = Field(default=10, ge=6, le=90)
-    """Seconds after which the group gives away the lanes of a worker that is not heard of. Brokers have bounds of their own."""
+    """Silence after which the group gives a worker's lanes to others; brokers have bounds of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
-    web_name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*$", max_length=253)] = ""
-    """Host name or IPv4 address by which others reach the web server; empty = web_host, or the machine's name if web_host means all
-    addresses."""
+    """Network address where the web server listens."""
+    web_name: Annotated[str, StringConstraints(pattern=HOST_PATTERN, max_length=253)] = ""
+    """Host name or IPv4 address by which others reach the web server; empty = ``web_host``, or the machine's name."""
     web_port: int = Field(default=6066, ge=0, le=65535)
-    """0 = no web server."""
+    """Port of the web server; 0 = no web server."""
     web_token_env: str = ""
-    """Name of the environment variable that holds the token which pages ask for; empty = they ask for none."""
+    """Environment variable that holds the token for the pages; empty = pages ask for none."""
     web_tls_certfile: str = ""
-    """PEM file: with it pages are served over TLS."""
+    """PEM file of the certificate with which pages are served over TLS."""
     web_tls_keyfile: str = ""
+    """PEM file of that certificate's private key."""
     web_tls_cafile: str = ""
     """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
-    resident_ids_max: int = Field(default=10_000_000, ge=0)
-    """A lane with a larger id_cache_size (id_cache_size_max with id_min_age) keeps its index in RocksDB instead of in memory. With id_max_age, and without the native core, a
-    lane with more than 1,000,000 always does."""
-    buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
-    """Bytes of messages that a worker has fetched and not finished, all its lanes together."""
+    resident_ids_max: int = Field(default=10_000_000, ge=0, json_schema_extra=unit("IDs"))
+    """Largest ring whose index is in memory, not in RocksDB; at most 1,000,000 with ``id_max_age`` or without the native core."""
+    buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20, json_schema_extra=unit("bytes"))
+    """Messages that a worker has fetched and not finished, in all its lanes together."""
     latency_target_ms: Milliseconds = Field(default=20, ge=1, le=5_000)
-    """Within so long of their arrival half of the messages are there for readers, at a trickle; the larger, the less CPU a message takes."""
+    """Time within which half of the messages reach readers, at a trickle; a larger one takes less CPU."""
 
     @field_validator("instance")
     @classmethod
@@ -129,30 +134,36 @@ class ReconcileSettings(Section):
     """The reconciliation run."""
 
     state_dir: str = ""
-    """Place of cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
-    ``reconcile`` below ``app.data_dir``."""
+    """Folder or URI, for all of Spark's executors, of results and accepted IDs; empty = ``reconcile`` below ``app.data_dir``."""
     keep_days: Days = Field(default=7, ge=1)
-    """How long accepted IDs are kept; longer while a ring may still know them."""
+    """Time for which accepted IDs are kept; longer while a ring may still know them."""
     ring_confidence: float = Field(default=0.999, gt=0, le=1)
-    """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught, before its headroom."""
+    """Share of the duplicates of ``keep_days`` that the recommended ``id_cache_size`` would catch, before its headroom."""
     overrun_max: float = Field(default=0.001, ge=0, le=1)
-    """Share of an address's duplicates that may be accepted again (OVERRUN); above it the run has anomalies. 1 = no limit."""
+    """Share of an address's duplicates that may be accepted again (OVERRUN) before a run has anomalies; 1 = no limit."""
     master: str = Field(default="local[*]", min_length=1)
-    """Spark's master."""
+    """Master of Spark, such as ``local[*]`` or ``spark://host:7077``."""
     executor_timeout: Seconds = Field(default=120.0, gt=0, allow_inf_nan=False)
-    """Seconds that tasks may wait on a cluster while no executor serves the run; then it ends with exit code 2."""
+    """Time that tasks wait on a cluster without any executor before the run ends with exit code 2."""
 
 
 class Settings(Section):
-    """All of it. Immutable: a worker runs from one state of the configuration."""
+    """The whole file. Immutable: a worker runs from one state of the configuration."""
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    """Access to the cluster."""
     app: AppSettings = Field(default_factory=AppSettings)
+    """The application, and this worker."""
     address_defaults: AddressDefaults = Field(default_factory=AddressDefaults)
+    """Defaults of all addresses."""
     addresses: tuple[AddressSettings, ...] = ()
+    """Addresses, and patterns that set defaults for those whose names match."""
     bridges: tuple[BridgeSettings, ...] = ()
+    """Bridges, which ``ringfence bridge`` runs."""
     cluster_connections: tuple[ConnectionSettings, ...] = ()
+    """Cluster connections, whose bridges ``ringfence bridge`` runs."""
     reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
+    """The reconciliation run."""
     _patterns: tuple[dict[str, Any], ...] = PrivateAttr(default=())
     """Entries of ``[[addresses]]`` that only set defaults: they hold for addresses of other clusters too."""
 

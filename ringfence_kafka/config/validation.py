@@ -224,7 +224,7 @@ def _unfit(name: str) -> str:
     except ValidationError as error:
         if error.errors()[0]["type"] == "string_too_long":
             return f"it has {len(name)} characters: choose a shorter one"
-        return "use letters, digits, ., _ and -"
+        return "use letters, digits, . _ -"
     return ""
 
 

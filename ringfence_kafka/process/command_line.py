@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 from click.core import ParameterSource
 
-from ringfence_kafka.config.load import Connection, load
+from ringfence_kafka.config.load import Connection, Document, read, validate
 from ringfence_kafka.config.section import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unforeseen
@@ -99,8 +99,22 @@ def config_option(verb: Verb) -> Verb:
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
     """Return the settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
+    return validated(document_of(config, optional=optional))
+
+
+def document_of(config: Path, *, optional: bool = False) -> Document:
+    """Return a file with the environment and the present command line over it, before validation."""
     given = click.get_current_context().meta.get(_CONNECTION, {})
-    settings = load(config, connection=Connection(**given), optional=optional)
+    return read(config, connection=Connection(**given), optional=optional)
+
+
+def validated(document: Document) -> Settings:
+    """Return the settings of a document, after a check of all properties for clients.
+
+    Raises:
+        ConfigurationError: they cannot be used.
+    """
+    settings = validate(document.data, document.origin)
     if settings.kafka.properties:
         from ringfence_kafka.auth import client_properties
 

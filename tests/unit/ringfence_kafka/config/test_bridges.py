@@ -110,7 +110,7 @@ def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
     [
         ({"name": "status"}, "is a verb: choose another name"),
         ({"name": "a/b"}, "bridges[a/b].name = 'a/b'"),
-        ({"name": "x" * 201}, "at most 200 characters"),
+        ({"name": "x" * 201}, "has 201 characters: 1 to 200 are possible"),
         ({"filter_values": ["a"]}, "has no effect without filter_header"),
         ({"filter_header": "X"}, "needs filter_values"),
         ({"add_headers": {"_RF_X": "1"}}, "which Ringfence itself writes"),

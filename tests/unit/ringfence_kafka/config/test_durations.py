@@ -53,7 +53,7 @@ def test_what_is_no_duration(text: str) -> None:
     ("section", "key", "given", "expected"),
     [
         ("app", "session_timeout", "6500ms", "'6500ms': is 6.5 seconds: this key takes whole seconds"),
-        ("app", "session_timeout", "5s", "5: input should be greater than or equal to 6"),
+        ("app", "session_timeout", "5s", "5: must be 6 to 90 seconds"),
         (
             "app",
             "latency_target_ms",
@@ -62,7 +62,7 @@ def test_what_is_no_duration(text: str) -> None:
         ),
         ("app", "latency_target_ms", "soon", "'soon': not a duration: write a number of milliseconds, or "),
         ("reconcile", "keep_days", "12h", "'12h': is 0.5 days: this key takes whole days"),
-        ("reconcile", "executor_timeout", "0s", "0: input should be greater than 0"),
+        ("reconcile", "executor_timeout", "0s", "0: must be more than 0 seconds"),
     ],
 )
 def test_a_key_keeps_its_bounds(section: str, key: str, given: str, expected: str) -> None:

@@ -1,0 +1,1 @@
+"""``ringfence config``: the schema, the effective configuration, and its check without a broker."""

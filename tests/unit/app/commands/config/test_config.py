@@ -1,0 +1,83 @@
+"""``ringfence config``: schema, show and check, through the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from ringfence_kafka.config import schema
+from ringfence_kafka.process import command_line
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ringfence.toml"
+    path.write_text('[[addresses]]\nname = "orders"\nlanes = 1\n[[addresses]]\nname = "a*"\n')
+    return path
+
+
+def _run(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(cli.cli, ("config", *arguments), "ringfence")
+    return ended.value.code
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("schema") == 0
+    assert json.loads(capsys.readouterr().out) == schema.document()
+
+
+def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each value stands on a line of its own, with its origin; ``--changed`` leaves the defaults out."""
+    arguments = ("show", "--config", str(file), "--bootstrap-server", "k:1")
+    assert _run(*arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"app.web_port = 6066{' ' * 43}# default" in lines
+    assert _run(*arguments, "--changed") == 0
+    changed = capsys.readouterr().out.splitlines()
+    assert [line.split(" # ")[1] for line in changed] == ["--bootstrap-server", f"{file}:3", f"{file}:2"]
+    assert set(changed) < set(lines)
+
+
+def test_show_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("show", "--config", str(file), "--json") == 0
+    values = json.loads(capsys.readouterr().out)
+    assert {"key": "addresses[orders].lanes", "value": 1, "origin": f"{file}:3"} in values
+
+
+def test_check(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good file is ok, with all that was read; nothing listens at its broker."""
+    monkeypatch.setenv("RINGFENCE_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    assert _run("check", "--config", str(file)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file} with RINGFENCE_KAFKA__BOOTSTRAP_SERVERS: ok",
+        "  cluster: 127.0.0.1:1 (PLAINTEXT)",
+        "  addresses: orders",
+        "  patterns: a*",
+        "  bridges: none",
+        "  cluster connections: none",
+        f"next: ringfence topics check --config {file} asks the cluster whether its topics fit",
+    ]
+
+
+def test_check_of_a_bad_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bad file ends with exit code 2, and every error has the whole range or the characters in words."""
+    file.write_text(
+        '[app]\nsession_timeout = 5\nweb_name = "a b"\n'
+        '[[cluster_connections]]\nname = "a.b"\nthis = "a"\naddresses = ["x"]\nmembers = []\n'
+    )
+    assert _run("check", "--config", str(file)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.removeprefix("ringfence: ").splitlines() == [
+        f"{file}: app.session_timeout = 5: must be 6 to 90 seconds",
+        f"{file}: app.web_name = 'a b': use letters, digits, . _ -, without a port",
+        f"{file}: cluster_connections[a.b].name = 'a.b': use letters, digits, _ -",
+    ]
+
+
+def test_a_file_without_addresses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("")
+    assert _run("check", "--config", str(file)) == 0
+    assert "next: add an [[addresses]] entry" in capsys.readouterr().out
