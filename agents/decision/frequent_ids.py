@@ -1,6 +1,6 @@
 """Finds an ID that makes up a large part of a lane's duplicates in the last hour.
 
-A producer that sends a constant ID loses all its messages but the first, in silence.
+If an address drops duplicates, a producer that sends a constant ID loses all its messages but the first, in silence.
 
 The counts are those of Misra and Gries (1982). With k counters, each ID of more than 1/(k + 1) of the duplicates has a counter, and the
 counter is never too high.
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from ringfence_kafka.config.addresses import AddressSettings
 from ringfence_kafka.protocol.stored_ids import display_id, display_parts
 from tables.ring import Verdict
 
@@ -51,13 +52,26 @@ class FrequentId(NamedTuple):
         return self.repeats / self.duplicates
 
 
+def meaning(address: AddressSettings) -> str:
+    """Return what becomes of the messages of a producer that sends one ID with all of them."""
+    producer = "A producer that sends one ID with all its messages"
+    if address.observes:
+        return f'{producer} loses none here; mode = "enforce" would keep only the first'
+    if address.on_conflict == "accept":
+        return f"{producer} loses those whose value came before"
+    if address.diverts:
+        return f"All but the first message of a producer that sends one ID go to {address.duplicates_topic}"
+    return f"{producer} loses all but the first"
+
+
 class FrequentIds:
     """The duplicates of one lane, in two windows of half an hour: the present one and the one before."""
 
-    def __init__(self, lane: str, parts: int = 0) -> None:
-        """``parts``: of the lane's IDs; 0 = they have none."""
+    def __init__(self, lane: str, parts: int = 0, means: str = "") -> None:
+        """``parts``: of the lane's IDs; 0 = they have none. ``means``: as of :func:`meaning`."""
         self._lane = lane
         self._parts = parts
+        self.means = means
         self._windows = [_Window(-math.inf), _Window(-math.inf)]
         self._batches = 0
         self._warned: dict[bytes, float] = {}
@@ -121,9 +135,8 @@ class FrequentIds:
             found.id: now
         }
         log.warning(
-            "lane %s: %.0f %% of the %d duplicates of the last hour have the ID %s. A producer that sends one ID with all its messages "
-            "loses all but the first: give each message an ID of its own",
-            self._lane, found.share * 100, found.duplicates, found.text,
+            "lane %s: %.0f %% of the %d duplicates of the last hour have the ID %s. %s: give each message an ID of its own",
+            self._lane, found.share * 100, found.duplicates, found.text, self.means,
         )  # fmt: skip
 
 

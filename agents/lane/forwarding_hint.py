@@ -36,6 +36,10 @@ class ForwardingHint:
         self._forwarded = 0
         self._seen = 0
         self._said_at = -math.inf
+        self.share = 0.0
+        """Share of forwarded records, of the last :data:`RECORDS_MIN` or more."""
+        self.advice = ""
+        """What helps; empty = few are forwarded."""
 
     def note(
         self,
@@ -51,15 +55,14 @@ class ForwardingHint:
         self._seen += forwarded + local
         if self._seen < RECORDS_MIN:
             return
-        share = self._forwarded / self._seen
-        if share > SHARE and time.monotonic() - self._said_at > AGAIN_AFTER_S:
+        self.share = self._forwarded / self._seen
+        self.advice = (self._after_growth(*place) or self._remedy) if self.share > SHARE else ""
+        if self.advice and time.monotonic() - self._said_at > AGAIN_AFTER_S:
             self._said_at = time.monotonic()
             log.warning(
                 "lane %s: %.0f %% of the records are forwarded to their home: %s",
-                lane,
-                share * 100,
-                self._after_growth(*place) or self._remedy,
-            )
+                lane, self.share * 100, self.advice,
+            )  # fmt: skip
         self._forwarded = self._seen = 0
         self._homes.clear()
 

@@ -3,14 +3,15 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from agents.batch.batch import DueRecords
+from agents.batch.batch import DueRecords, Record
 from agents.decision.decide import Outcome
-from agents.decision.frequent_ids import FrequentIds
+from agents.decision.frequent_ids import FrequentIds, meaning
 from agents.decision.ids_and_groups import IdReader, is_envelope
+from agents.decision.missing_ids import MissingIds
 from agents.lane.forwarding_hint import ForwardingHint
 from agents.lane.open import Opening
 from ringfence_kafka.config.durations import duration_text
@@ -45,8 +46,11 @@ class OutcomeCounts:
         self._counts = counts
         self._observe = observe
         forms = opening.address.duplicate_id_from
-        self.frequent_ids = FrequentIds(opening.name, parts=0 if isinstance(forms, str) else len(forms))
-        self._forwarding = ForwardingHint(opening.address, chained=opening.chained)
+        self.frequent_ids = FrequentIds(
+            opening.name, parts=0 if isinstance(forms, str) else len(forms), means=meaning(opening.address)
+        )
+        self.missing_ids = MissingIds()
+        self.forwarding = ForwardingHint(opening.address, chained=opening.chained)
         self._reader = IdReader(opening.address)
 
     def add(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
@@ -62,7 +66,10 @@ class OutcomeCounts:
             one = {Verdict.CONFLICT: Verdict.DUPLICATE}
             caught = [one.get(verdict, verdict) for verdict in verdicts]
         self.frequent_ids.add(caught, duplicates, partial(self._id_at, outcome, due))
-        self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
+        unchecked = verdicts.count(Verdict.UNCHECKED)
+        self._counts["unchecked"] += unchecked
+        if unchecked and self._opening.address.id_cache_size:
+            self.missing_ids.note(lambda: self._header_names(outcome, due, verdicts.index(Verdict.UNCHECKED)))
         self._counts["bridge_duplicates"] += sum(outcome.judged.known)
         if self._opening.address.observes:
             resent = sum(item.resent for item in outcome.here)
@@ -73,7 +80,7 @@ class OutcomeCounts:
         self._observe(seconds, self._count_envelopes(outcome))
         # Only where each lane is a partition, the home lanes show among how many partitions producers choose.
         place = (0, 1) if self._opening.address.lanes else (self._opening.number, partitions)
-        self._forwarding.note(
+        self.forwarding.note(
             self._opening.name,
             len(outcome.forwarded),
             len(verdicts),
@@ -86,12 +93,15 @@ class OutcomeCounts:
         if outcome.here:
             item = outcome.here[place]
             return None if item.resent else item.id
-        for _, records in due:  # of the core, which made no items
-            if place < len(records):
-                (identifier,), *_ = self._reader.ids([records[place]])
-                return identifier
-            place -= len(records)
-        return None
+        record = _record_at(due, place)
+        if record is None:
+            return None
+        (identifier,), *_ = self._reader.ids([record])
+        return identifier
+
+    def _header_names(self, outcome: Outcome, due: Sequence[DueRecords], place: int) -> Iterable[str]:
+        record = outcome.here[place].record if outcome.here else _record_at(due, place)
+        return () if record is None else (name for name, _ in record.headers)
 
     def _count_envelopes(self, outcome: Outcome) -> list[int]:
         """Count each envelope as a message besides. Return how many parts those have that were accepted."""
@@ -107,6 +117,15 @@ class OutcomeCounts:
                 sizes.append(len(item.unit.addresses))
         self._counts.update(+found)
         return sizes
+
+
+def _record_at(due: Sequence[DueRecords], place: int) -> Record | None:
+    """Return the record of a verdict of the core, which made no items."""
+    for _, records in due:
+        if place < len(records):
+            return records[place]
+        place -= len(records)
+    return None
 
 
 class CoverageLog:

@@ -84,6 +84,11 @@ class Transactions:
         """The ID with a large part of the duplicates of the last hour; None = there is none."""
         return self._outcomes.frequent_ids.most
 
+    @property
+    def outcomes(self) -> OutcomeCounts:
+        """What became of its records, beside the lane's counts."""
+        return self._outcomes
+
     async def run(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
     ) -> list[FetchedBatch]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agents.decision.frequent_ids import FrequentId
 from agents.lane.assignment import LaneKey
 from agents.lane.lane import Lane, LaneState
+from agents.lane.outcome_counts import OutcomeCounts
 from agents.lane.state_folder import StateFolder
 from agents.topic_checks.addresses import AddressFaults, shown
 from agents.worker.lag import LaneLags
@@ -17,6 +18,9 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol.stored_ids import display_id
 
 log: Final = logging.getLogger("ringfence.worker")
+
+OWN_RULES: Final = ("duplicates", "on_conflict")
+"""Keys by which each worker goes on its own: neither the lane nor the group compares them."""
 
 
 class WorkerHealth:
@@ -118,6 +122,7 @@ class WorkerHealth:
             **({"folder_fault": True} if lane.folder_fault else {}),
             **({"note": lane.opening.note} if lane.opening.note else {}),
             **({"observes": True} if lane.opening.address.observes else {}),
+            "own_rules": {name: getattr(lane.opening.address, name) for name in OWN_RULES},
             **({"partitions": sorted(lane.next_by_partition)} if lane.opening.address.lanes else {}),
             "next": lane.next_by_partition if lane.opening.address.lanes else lane.next,
             "rate": self._lags.rate(key),
@@ -128,7 +133,7 @@ class WorkerHealth:
                 **({"promise": coverage.report()} if (coverage := lane.coverage()) else {}),
             },
             **lane.counts,
-            **({"frequent_id": _shown(frequent)} if (frequent := lane.transactions.frequent_id) else {}),
+            **_noticed(lane.transactions.outcomes),
             **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
         }
 
@@ -151,6 +156,18 @@ class WorkerHealth:
     def stopped(self) -> None:
         """Note that the worker stops: the log needs no line on it."""
         self._was_ready = False
+
+
+def _noticed(outcomes: OutcomeCounts) -> dict[str, Any]:
+    """Return what a person should know of the messages, if there is anything."""
+    found: dict[str, Any] = {}
+    if (frequent := outcomes.frequent_ids.most) is not None:
+        found["frequent_id"] = _shown(frequent) | {"means": outcomes.frequent_ids.means}
+    if names := outcomes.missing_ids.names:
+        found["unchecked_headers"] = names
+    if outcomes.forwarding.advice:
+        found["forwarding"] = {"share": outcomes.forwarding.share, "advice": outcomes.forwarding.advice}
+    return found
 
 
 def _shown(frequent: FrequentId) -> dict[str, Any]:

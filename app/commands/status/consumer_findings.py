@@ -1,11 +1,11 @@
 """Findings of a consumer group: nobody consumes, a group waits, a handler hangs, a lease is not given up. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from app.commands.status.causes import PASSES_S, Problem, merged, quota
-from app.commands.status.formatting import age, quoted, waiting
-from app.commands.status.model import Consumers, Finding, Share
+from app.commands.status.causes import PASSES_S, SHOWN_MAX, Problem, merged, named, quota
+from app.commands.status.formatting import age, open_records, quoted, waiting
+from app.commands.status.model import Consumers, Finding, LeftLetters, Share
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.wording import counted
 
@@ -17,6 +17,7 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
     """Yield findings of the group, then of its partitions."""
     where = f"{consumers.consumer_group} at {consumers.address}"
     rebalances = "REBALANC" in consumers.state.upper()
+    yield from _letters(consumers, where)
     if consumers.lag and consumers.waiting and not consumers.members and not rebalances:
         yield Finding(
             where,
@@ -39,17 +40,13 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
         at = ", ".join(web for web, probe_error in consumers.unheard.items() if probe_error == silent)
         what = f"{silent.what}, at {at}, so what its handlers do is not known here"
         yield Finding(where, what, silent.do, "", stands=False)
+    yield from _failing(consumers, where)
+    yield from _runs(consumers, where)
+    yield from _leases(consumers, where)
     yield from merged(
-        Problem(
-            f"{where}, partition",
-            str(share.partition),
-            consumer.what,
-            consumer.do,
-            consumer.command,
-            consumer.stands,
-        )
+        Problem(f"{where}, partition", str(share.partition), what, "", _who(consumers), stands)
         for share in consumers.partitions
-        for consumer in _share(consumers, share, f"{where}, partition {share.partition}")
+        for what, stands in _not_held(consumers, share)
     )
 
 
@@ -58,78 +55,141 @@ def _oldest(consumers: Consumers) -> str:
     return "an unknown time" if oldest is None else age(oldest.head_age_seconds)
 
 
-def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
+def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
+    """Open dead letters, and the groups that wait behind them."""
+    letters, blocked = consumers.dead_letters, consumers.blocked
+    if letters is None and not blocked:
+        return
+    what = [] if letters is None else [open_records(letters, "dead letter")]
+    if blocked:
+        names = [share.blocked_group or "a group" for share in consumers.partitions if share.blocked]
+        shown = ", ".join(names[:SHOWN_MAX])
+        more = f" and {blocked - len(names[:SHOWN_MAX]):,} more" if blocked > len(names[:SHOWN_MAX]) else ""
+        those = ("waits, its message has a dead letter", "wait, each behind a message with a dead letter")
+        what.append(f"{counted(blocked, 'group')} {those[blocked > 1]}: {shown}{more}")
+    yield Finding(
+        where,
+        "; ".join(what),
+        "fix the cause, then have them done once more; `ringfence dlq list` shows them, and `ringfence dlq drop` gives them up",
+        f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}",
+        stands=True,
+    )
+
+
+def left_letters(left: LeftLetters) -> Finding:
+    """Dead letters of a consumer group that is not there."""
+    do = "their consumer group has no progress: start a consumer of it and redrive them, or drop them"
+    group = f" --consumer-group {quoted(left.consumer_group)}" if left.consumer_group else ""
+    return Finding(
+        f"{left.consumer_group or 'no consumer group'} at {left.address}",
+        open_records(left.dead_letters, "dead letter"),
+        do,
+        f"ringfence dlq list {quoted(left.address)}{group}",
+        stands=True,
+    )
+
+
+def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
+    """Yield a finding of all groups whose first message fails."""
+    failing = [share for share in consumers.partitions if share.failing_seconds is not None and share.lag]
+    if not failing:
+        return
+    longest = max(failing, key=lambda share: share.failing_seconds or 0.0)
+    group = "a group" if longest.failing_group is None else f"group {longest.failing_group}"
+    others = sum(max(1, share.failing) for share in failing) - 1
+    more = f"; {counted(others, 'other group waits', 'other groups wait')} likewise" if others else ""
+    do, command = "fix what the handler depends on", ""
+    if others:
+        do, command = f"{do}; this shows all groups that wait", _groups("show", consumers)
+    elif longest.failing_group is not None:
+        do, command = f"{do}, or drop the message", _groups("skip", consumers, quoted(longest.failing_group))
+    yield Finding(
+        _at(where, failing),
+        f"{group} waits: its first message fails for {age(longest.failing_seconds)}, {counted(longest.failing_attempts, 'attempt')} so far{more}",
+        do,
+        command,
+        stands=(longest.failing_seconds or 0.0) > PASSES_S,
+    )
+
+
+def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
+    """Handlers that run for long."""
+    running = [share for share in consumers.partitions if share.running and share.lag]
+    silent = [
+        share
+        for share in running
+        if share.run_seconds is None
+        and (share.head_age_seconds or 0.0) > PASSES_S
+        and share.failing_seconds is None
+        and not share.waits
+    ]
+    if silent:
+        oldest = max(share.head_age_seconds or 0.0 for share in silent)
+        what = (
+            f"{counted(sum(share.running for share in silent), 'message')} run, and the oldest that is not finished waits for {age(oldest)}: "
+            "a backlog, or a handler that hangs; its consumer cannot be asked which"
+        )
+        do = (
+            "look at its log, or have its web server where this machine reaches it (app.web_host, --web-port)"
+        )
+        yield Finding(_at(where, silent), what, do, _who(consumers), stands=False)
+    late = [share for share in running if (share.run_seconds or 0.0) > PASSES_S]
+    if not late:
+        return
+    longest = max(late, key=lambda share: share.run_seconds or 0.0)
+    group = "no group" if longest.run_group is None else f"group {longest.run_group}"
+    others = len(late) - 1
+    more = f"; {counted(others, 'other partition has', 'other partitions have')} one, too" if others else ""
+    yield Finding(
+        _at(where, late),
+        f"a handler runs one message of {group} for {age(longest.run_seconds)}, and does not end{more}",
+        "nothing, if that may take so long, else fix the handler, or set --handler-timeout"
+        + ("" if longest.run_group is None else "; this ends the run"),
+        "" if longest.run_group is None else _groups("release", consumers, quoted(longest.run_group)),
+        stands=(longest.run_seconds or 0.0) > HANGS_S,
+    )
+
+
+def _leases(consumers: Consumers, where: str) -> Iterator[Finding]:
+    """Partitions whose former holder has not released them, one finding for each pair of consumers."""
+    found: dict[tuple[str, str, bool], list[Share]] = {}
+    for share in consumers.partitions:
+        if share.waits and share.holder and (share.holder_is_member is False or share.state == "draining"):
+            holder = share.holder.rpartition("/")[0] or share.holder
+            found.setdefault((share.waits, holder, share.holder_is_member is False), []).append(share)
+    for (waits, holder, gone), shares in found.items():
+        silent = max(share.silent_seconds or 0.0 for share in shares)
+        if gone:
+            what = f"{waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago"
+            do = "nothing, if that is less than --lease-timeout; else look at the log of who waits"
+            stands = silent > PASSES_S and any(share.lag for share in shares)
+            yield Finding(_at(where, shares), what, do, _who(consumers), stands)
+        else:
+            runs = counted(sum(share.running for share in shares), "message")
+            what = f"{waits} waits until {holder} has ended what it runs: {runs}"
+            do = "nothing; a handler that hangs is ended by this"
+            yield Finding(_at(where, shares), what, do, _groups("release", consumers, "GROUP"), stands=False)
+
+
+def _not_held(consumers: Consumers, share: Share) -> Iterator[tuple[str, bool]]:
+    """Why nobody holds a partition, and whether that stands."""
     late = (share.head_age_seconds or 0.0) > PASSES_S
     if share.waits and share.holder:
-        yield from _lease(consumers, share, where)
-    elif share.reason:
-        yield Finding(where, f"it is not held yet: {share.reason}", "", _who(consumers), stands=late)
+        return
+    if share.reason:
+        yield f"it is not held yet: {share.reason}", late
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
-        what = f"nobody was given it, though {counted(len(consumers.members), 'consumer')} run"
-        yield Finding(where, what, "", _who(consumers), stands=late)
-    if share.running and share.lag:
-        yield from _runs(consumers, share, where)
-    if share.blocked:
-        group = "a group" if share.blocked_group is None else f"group {share.blocked_group}"
-        more = f"; so do {counted(share.blocked - 1, 'other')}" if share.blocked > 1 else ""
-        yield Finding(
-            where,
-            f"{group} waits behind a message that is not tried again: its dead letter is written{more}",
-            "see why with `ringfence dlq list`, and have it done once more, or drop it with `ringfence dlq drop`",
-            f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}",
-            stands=True,
-        )
-    if share.failing_seconds is not None and share.lag:
-        group = "a group" if share.failing_group is None else f"group {share.failing_group}"
-        lasts, often = age(share.failing_seconds), counted(share.failing_attempts, "attempt")
-        yield Finding(
-            where,
-            f"{group} waits: its first message fails for {lasts}, {often} so far",
-            "fix what the handler depends on"
-            + ("" if share.failing_group is None else ", or drop the message"),
-            "" if share.failing_group is None else _groups("skip", consumers, quoted(share.failing_group)),
-            stands=share.failing_seconds > PASSES_S,
-        )
+        yield f"nobody was given it, though {counted(len(consumers.members), 'consumer')} run", late
 
 
-def _runs(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
-    if share.run_seconds is None:
-        if (share.head_age_seconds or 0.0) > PASSES_S and share.failing_seconds is None and not share.waits:
-            what = (
-                f"{counted(share.running, 'message')} run, and the oldest that is not finished waits for {age(share.head_age_seconds)}: a backlog, "
-                "or a handler that hangs; its consumer cannot be asked which"
-            )
-            do = "look at its log, or have its web server where this machine reaches it (app.web_host, --web-port)"
-            yield Finding(where, what, do, _who(consumers), stands=False)
-    elif share.run_seconds > PASSES_S:
-        group = "no group" if share.run_group is None else f"group {share.run_group}"
-        yield Finding(
-            where,
-            f"a handler runs one message of {group} for {age(share.run_seconds)}, and does not end",
-            "nothing, if that may take so long, else fix the handler, or set --handler-timeout"
-            + ("" if share.run_group is None else "; this ends the run"),
-            "" if share.run_group is None else _groups("release", consumers, quoted(share.run_group)),
-            stands=share.run_seconds > HANGS_S,
-        )
-
-
-def _lease(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
-    holder, silent = (share.holder or "").rpartition("/")[0] or share.holder, share.silent_seconds or 0.0
-    if share.holder_is_member is False:
-        what = f"{share.waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago"
-        do = "nothing, if that is less than --lease-timeout; else look at the log of who waits"
-        yield Finding(where, what, do, _who(consumers), stands=silent > PASSES_S and bool(share.lag))
-    elif share.state == "draining":
-        what = (
-            f"{share.waits} waits until {holder} has ended what it runs: {counted(share.running, 'message')}"
-        )
-        do = "nothing; a handler that hangs is ended by this"
-        yield Finding(where, what, do, _groups("release", consumers, "GROUP"), stands=False)
+def _at(where: str, shares: Sequence[Share]) -> str:
+    return named(f"{where}, partition", [str(share.partition) for share in shares])
 
 
 def _who(consumers: Consumers) -> str:
     return f"ringfence consumers show {quoted(consumers.address)}"
 
 
-def _groups(verb: str, consumers: Consumers, group: str) -> str:
-    return f"ringfence groups {verb} {quoted(consumers.address)} {group} --consumer-group {quoted(consumers.consumer_group)}"
+def _groups(verb: str, consumers: Consumers, group: str = "") -> str:
+    words = [quoted(consumers.address), *([group] if group else [])]
+    return f"ringfence groups {verb} {' '.join(words)} --consumer-group {quoted(consumers.consumer_group)}"

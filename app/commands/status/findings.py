@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from agents.rules.lane_rules import OWN_FILE
-from app.commands.status import consumer_findings, model
+from app.commands.status import address_findings, consumer_findings, model
 from app.commands.status.causes import PASSES_S, Problem, merged, named, quota
-from app.commands.status.formatting import age, quoted, share, waiting
-from app.commands.status.model import Address, Bridge, Finding, FrequentId, Lane, Status, Worker
+from app.commands.status.formatting import age, quoted, waiting
+from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Worker
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.producer import transaction_version
-from ringfence_kafka.wording import counted
 
-COVERS_LITTLE_S: Final = 60.0
-"""A full ring that reaches back no further than this is worth a note: resends come later."""
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
 _STATUS: Final = "ringfence status"
 _CHECK: Final = "ringfence topics check"
@@ -43,6 +40,7 @@ def findings(status: Status) -> list[Finding]:
         Problem("lane", lane.lane, *item, waiting=lane.waiting or 0)
         for address in status.addresses
         for lane in address.lanes
+        if not _is_of(_topic_faults(status, address), lane)
         for item in _lane(status, lane, address.topic)
     )
     found += [
@@ -50,6 +48,7 @@ def findings(status: Status) -> list[Finding]:
     ]
     for consumers in status.consumers:
         found += consumer_findings.findings(consumers)
+    found += map(consumer_findings.left_letters, status.left_letters)
     found += _bridges(status.bridges)
     found += [
         Finding(f"bridge {bridge.bridge}", bridge.what, bridge.do, "", bridge.stands)
@@ -110,35 +109,42 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
         yield _Problem(what, f"look at {worker.host}", "", stands=stands)
     if worker.throttled:
         yield _Problem(*quota(worker.throttled), "", stands=False)
+    addresses = {f"address {address.address}: " for address in status.addresses}
     for fault in worker.faults:
-        yield _Problem(fault, "", _CHECK, stands=True)
+        if not any(map(fault.startswith, addresses)):  # else the address has it
+            yield _Problem(fault, "", _CHECK, stands=True)
+
+
+def _topic_faults(status: Status, address: Address) -> list[str]:
+    """Return what is wrong with the topics of an address, as its workers and the status itself see it: each fault once."""
+    prefix = f"address {address.address}: "
+    faults = [
+        fault.removeprefix(prefix)
+        for worker in status.workers
+        for fault in worker.faults
+        if fault.startswith(prefix)
+    ]
+    if not any("does not exist" in fault and address.topic in fault.split() for fault in faults):
+        faults += address.faults
+    return list(dict.fromkeys(faults))
+
+
+def _is_of(faults: Iterable[str], lane: Lane) -> bool:
+    """Return whether a fault of its address is the reason why a lane is not open."""
+    return bool(lane.reason) and any(fault in (lane.reason or "") for fault in faults)
 
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
-    for fault in address.faults:
+    for fault in _topic_faults(status, address):
+        offsets = sum(lane.waiting or 0 for lane in address.lanes if _is_of([fault], lane))
+        what = f"{fault}; {waiting(offsets)}" if offsets else fault
         command = _CREATE if "does not exist" in fault else _CHECK
-        yield Finding(f"address {address.address}", fault, "", command, stands=True)
+        yield Finding(f"address {address.address}", what, "", command, stands=True)
     if address.lanes_fault:
         # Workers with another file may run its lanes all the same.
         stands = any(lane.state != model.OPEN for lane in address.lanes)
         yield Finding(f"address {address.address}", address.lanes_fault, "", _CHECK, stands)
-    yield from _limits(status, address)
-    yield from _ring(address)
-    yield from _frequent_ids(address)
-    yield from _observed(address)
-
-
-def _limits(status: Status, address: Address) -> Iterator[Finding]:
-    """Workers do not agree on limits. Each reports it of all, so one finding is enough."""
-    said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
-    if said:
-        yield Finding(
-            f"address {address.address}",
-            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
-            "give all workers the same file and start those again that have another one",
-            _STATUS,
-            stands=False,
-        )
+    yield from address_findings.findings(status, address)
 
 
 def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
@@ -197,69 +203,6 @@ def _retries(status: Status, lane: Lane) -> Iterator[_Problem]:
         yield _Problem(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
     else:
         yield _Problem(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
-
-
-def _ring(address: Address) -> Iterator[Finding]:
-    if any(lane.promise for lane in address.lanes):
-        yield from _broken_promises(address)
-        return
-    fullest, covered = address.fullest, address.seconds_covered
-    if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
-        return
-    if covered < COVERS_LITTLE_S:
-        what = (
-            f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
-        )
-        do = "raise id_cache_size; this says how far"
-        yield Finding(
-            f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
-        )
-
-
-def _frequent_ids(address: Address) -> Iterator[Finding]:
-    """Yield an ID with a large part of the duplicates, in all lanes that have it."""
-    found: dict[str, list[FrequentId]] = {}
-    for lane in address.lanes:
-        if lane.frequent_id is not None:
-            found.setdefault(lane.frequent_id.id, []).append(lane.frequent_id)
-    for name, lanes in found.items():
-        texts = lanes[0].parts or [name]
-        count, duplicates = sum(item.count for item in lanes), sum(item.duplicates for item in lanes)
-        what = (
-            f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {' '.join(texts)}. A producer that sends one "
-            "ID with all its messages loses all but the first"
-        )
-        do = "give each message an ID of its own; this shows the one that was accepted"
-        searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
-        command = f"ringfence rings find {quoted(address.address)} {searched}"
-        yield Finding(f"address {address.address}", what, do, command, stands=False)
-
-
-def _broken_promises(address: Address) -> Iterator[Finding]:
-    broken = [lane for lane in address.lanes if lane.promise and not lane.promise["holds"]]
-    if not broken:
-        return
-    enough = max(lane.promise["enough"] for lane in broken if lane.promise)
-    what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
-    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this shows each ring"
-    yield Finding(
-        f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
-    )
-
-
-def _observed(address: Address) -> Iterator[Finding]:
-    observing = [lane for lane in address.lanes if lane.observes]
-    if not observing:
-        return
-    passed = sum(lane.observed_duplicates or 0 for lane in observing)
-    judged = sum((lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in observing)
-    what = f"it only observes: of {counted(judged, 'message')}, {counted(passed, 'duplicate')} passed that it would have dropped"
-    do = 'to drop them, set mode = "enforce" and restart its workers; no ID is forgotten'
-    others = [lane.lane for lane in address.lanes if lane.state == model.OPEN and not lane.observes]
-    if others:
-        what += f"; {named('lane', others)} {'drops' if len(others) == 1 else 'drop'} them"
-        do = "give all workers the same mode, and restart those that had another one"
-    yield Finding(f"address {address.address}", what, do, "", stands=False)
 
 
 def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:

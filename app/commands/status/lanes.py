@@ -214,10 +214,13 @@ def _lane(
     if not ring and meta is not None:
         size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
     state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
-    accepted, duplicates, unchecked, quarantined, observed = (
+    accepted, duplicates, unchecked, quarantined, observed, forwarded = (
         said.get(name, 0) if ring else None
-        for name in ("accepted", "duplicates", "unchecked", "quarantined", "observed_duplicates")
-    )
+        for name in (
+            "accepted", "duplicates", "unchecked", "quarantined", "observed_duplicates", "forwarded"
+        )
+    )  # fmt: skip
+    forwarding: Mapping[str, Any] = said.get("forwarding") or {}
     lags = [item.lag for item in waits]
     lag = None if None in lags else sum(lag or 0 for lag in lags)
     some = [0 if item.nothing else item.lag for item in waits]
@@ -228,7 +231,8 @@ def _lane(
         None if None in some else sum(item or 0 for item in some), _folder_fault(said), said.get("note"),
         FrequentId(**frequent) if (frequent := said.get("frequent_id")) else None,
         ring.get("promise"),
-        bool(said.get("observes")), observed,
+        bool(said.get("observes")), observed, list(said.get("unchecked_headers", ())), forwarded,
+        forwarding.get("share"), forwarding.get("advice", ""), dict(said.get("own_rules") or {}),
     )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ class FrequentId:
     duplicates: int
     parts: list[str] = field(default_factory=list)
     """Empty = it has one, or only its digest is known."""
+    means: str = ""
+    """What becomes of the messages of a producer that sends one ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,12 @@ class Lane:
     """Header names of messages without an ID, the most frequent first."""
     forwarded: int | None = None
     """Records that were not at home where they arrived, since the worker has the lane; None = not known."""
+    forwarding_share: float | None = None
+    """Share of forwarded records of late; None = it is small."""
     forwarding_advice: str = ""
-    """What helps, if many records are forwarded now; empty = few are."""
+    """What helps, if many records are forwarded of late; empty = few are."""
+    own_rules: dict[str, str] = field(default_factory=dict)
+    """Keys by which its worker goes on its own, with their values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from app.commands.status import model
 from app.commands.status.formatting import age, lanes_open, memory, number, partitions, rate, share
-from app.commands.status.model import Address, Consumers, Finding, Lane, Status, Worker
+from app.commands.status.model import Address, Consumers, Finding, Status, Worker
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.wording import counted
 
@@ -23,7 +24,7 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
-    if any(worker.buffered_bytes is not None for worker in status.workers):
+    if status.workers:
         parts += ["", _workers(status.workers)]
     if status.consumers:
         parts += ["", _consumers(status.consumers)]
@@ -46,42 +47,46 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
 
 
 def _finding(finding: Finding) -> RenderableType:
-    mark = ("STANDS", "bold red") if finding.stands else ("note", "yellow")
-    lines = [
-        Text.assemble(
-            mark, f"  {printable(finding.where)}: {printable(shortened(finding.what, '--json has all'))}"
-        )
-    ]
-    if finding.do or finding.command:
-        words = f"{finding.do}{': ' if finding.do and finding.command else ''}"
-        # Not wrapped: it is to be copied.
-        line = Text(f"   -> {printable(words)}", no_wrap=True, overflow="ignore")
-        lines.append(line.append(printable(finding.command), "bold"))
-    return Group(*lines)
+    mark = Text("STANDS", "bold red") if finding.stands else Text("note", "yellow")
+    words = Table.grid(padding=(0, 2, 0, 0))
+    words.add_column(width=len("STANDS"))
+    words.add_column()
+    words.add_row(
+        mark, Text(f"{printable(finding.where)}: {printable(shortened(finding.what, '--json has all'))}")
+    )
+    if finding.do:
+        words.add_row("" if finding.command else Text("    ->"), Text(printable(finding.do)))
+    if not finding.command:
+        return words
+    # Not wrapped: it is to be copied.
+    command = Text("    ->  ", no_wrap=True, overflow="ignore").append(printable(finding.command), "bold")
+    return Group(words, command)
 
 
 def _add(table: Table, *cells: str) -> None:
-    """Add a row without markup or control characters, as other programs choose its words."""
-    table.add_row(*(Text(printable(cell)) for cell in cells))
+    """Add a row of one line without markup or control characters, as other programs choose its words."""
+    table.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
 
 
 def _table(title: str, columns: str) -> Table:
-    """``columns``: their names; ``<`` in front of a name aligns it to the left."""
+    """``columns``: their names. A name behind ``<`` is of words, which are shortened where there is no room; numbers never are."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns.split("|"):
         name = column.removeprefix("<")
-        table.add_column(name, justify="right" if name == column else "left", overflow="fold")
+        numbers = name == column
+        table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, vertical="bottom")
     return table
 
 
 def _addresses(addresses: Iterable[Address]) -> Table:
-    table = _table("ADDRESSES", "<address|lanes open|in|duplicates|lag|ring|reaches back")
+    table = _table("ADDRESSES", "<address|lanes\nopen|in|duplicates|no ID|lag|ring|reaches\nback")
     for address in addresses:
         full = address.fullest
         filled = share((full.ring_size or 0) / (full.ring_capacity or 1)) if full is not None else ""
         _add(
             table,
-            address.address, lanes_open([lane.state for lane in address.lanes]), rate(address.rate), share(address.duplicates_share), number(address.lag),
+            address.address, lanes_open([lane.state for lane in address.lanes]), rate(address.rate), share(address.duplicates_share), share(address.unchecked_share),
+            number(address.lag),
             filled, age(address.seconds_covered),
         )  # fmt: skip
     return table
@@ -97,7 +102,7 @@ def _lanes(status: Status) -> RenderableType:
         own = [partitions(item.partitions)] if several else []
         _add(
             table,
-            item.lane, *own, item.state, number(item.lag), age(item.head_age_seconds), _worker(status, item),
+            item.lane, *own, item.state, number(item.lag), age(item.head_age_seconds), item.worker or "nobody",
         )  # fmt: skip
     if len(shown) == len(lanes):
         return table
@@ -106,23 +111,18 @@ def _lanes(status: Status) -> RenderableType:
     )
 
 
-def _worker(status: Status, lane: Lane) -> str:
-    if lane.worker is None:
-        return "nobody"
-    web = next((worker.web for worker in status.workers if worker.name == lane.worker), None)
-    return lane.worker if web is None else f"{lane.worker} {web}"
-
-
 def _workers(workers: Iterable[Worker]) -> Table:
-    table = _table("WORKERS", "<worker|lanes|under way")
+    table = _table("WORKERS", "<worker|lanes|under way|<page")
     for worker in workers:
-        _add(table, worker.name, str(worker.lanes), memory(worker.buffered_bytes, worker.buffer_limit_bytes))
+        under_way = memory(worker.buffered_bytes, worker.buffer_limit_bytes)
+        _add(table, worker.name, str(worker.lanes), under_way, worker.web or "")
     return table
 
 
 def _consumers(consumers: Iterable[Consumers]) -> Table:
     table = _table(
-        "CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in|under way"
+        "CONSUMERS",
+        "<group at address|members|waiting|oldest|<its\ngroup|<most\nwait in|dead\nletters|under\nway",
     )
     for consumer in consumers:
         oldest, hot = consumer.oldest, consumer.hottest
@@ -130,14 +130,18 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
             table,
             f"{consumer.consumer_group} at {consumer.address}",
             str(len(consumer.members)),
-            number(consumer.lag),
+            number(consumer.waiting),
             age(oldest.head_age_seconds) if oldest else "",
-            str(oldest.head_attempts) if oldest else "",
             (oldest.head_group or "(none)") if oldest else "",
             f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
-            memory(consumer.buffered_bytes, consumer.buffer_limit_bytes),
+            _count(consumer.dead_letters),
+            "" if consumer.buffered_bytes is None else f"{consumer.buffered_bytes / 2**20:,.0f} MiB",
         )
     return table
+
+
+def _count(records: OpenRecords | None) -> str:
+    return "" if records is None else f"{'≥' if records.at_least else ''}{number(records.count)}"
 
 
 def _bridges(status: Status) -> Table:

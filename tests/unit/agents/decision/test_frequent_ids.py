@@ -12,7 +12,7 @@ from agents.batch.batch import DueRecords, FetchedBatch
 from agents.batch.native_records import parse
 from agents.decision import frequent_ids
 from agents.decision.decide import Outcome
-from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, SAMPLES_MAX, FrequentId, FrequentIds
+from agents.decision.frequent_ids import COUNTERS, HALF_HOUR_S, SAMPLES_MAX, FrequentId, FrequentIds, meaning
 from agents.decision.item import Item
 from agents.lane.outcome_counts import OutcomeCounts
 from ringfence_kafka.config.load import validate
@@ -114,8 +114,27 @@ def test_an_hour_later(clock: Clock) -> None:
     assert FrequentIds("orders-0").most is None
 
 
+@pytest.mark.parametrize(
+    ("keys", "means"),
+    [
+        ({}, "loses all but the first"),
+        ({"duplicates": "divert"}, "go to orders.duplicates"),
+        ({"on_conflict": "divert"}, "go to orders.duplicates"),
+        ({"on_conflict": "accept"}, "loses those whose value came before"),
+        ({"mode": "observe"}, "loses none here"),
+    ],
+)
+def test_what_it_means(keys: dict[str, str], means: str) -> None:
+    """A producer with one ID loses messages only where the address drops them."""
+    (address,) = validate({"addresses": [{"name": "orders", **keys}]}).addresses
+
+    assert means in meaning(address)
+
+
 def test_the_log_names_it_once_an_hour(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    found = FrequentIds("orders-0")
+    found = FrequentIds(
+        "orders-0", means="A producer that sends one ID with all its messages loses all but the first"
+    )
     for _ in range(5):
         _add(found, *[CONSTANT] * 10)
     clock.now += 2 * HALF_HOUR_S

@@ -86,9 +86,9 @@ NOT_HELD: dict[str, Any] = {"lag": 5, "state": "none", "holder": None, "reason":
         (with_share(**FAILING, failing_seconds=61.0), True,
          "group it's waits: its first message fails for 61 s, 4 attempts so far", SKIP),
         (with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0), True,
-         "group it's waits behind a message that is not tried again: its dead letter is written; so do 2 others", "ringfence dlq drop"),
-        (with_share(lag=5, blocked=3, head_age_seconds=3.0), True,
-         "its dead letter is written", "ringfence dlq redrive orders --consumer-group billing"),
+         "3 groups wait, each behind a message with a dead letter: it's and 2 more", "ringfence dlq drop"),
+        (with_share(lag=5, blocked=1, head_age_seconds=3.0), True,
+         "1 group waits, its message has a dead letter: a group", "ringfence dlq redrive orders --consumer-group billing"),
         (with_share(**DEAD, silent_seconds=3.0), False, "c2 waits for the lease of c1, which is gone", "--lease-timeout"),
         (with_share(**DEAD, silent_seconds=61.0), True, "c2 waits for the lease of c1, which is gone", "--lease-timeout"),
         (with_share(lag=5, waits="c2", state="draining", running=1), False,
@@ -144,14 +144,15 @@ def test_full_ring() -> None:
 
 def test_frequent_id() -> None:
     """An ID with a large part of the duplicates is one note for all lanes that have it, with the command that finds the original."""
-    found = _only(with_lanes(frequent_id=FrequentId("-it's", 30, 40)))
+    means = "A producer loses messages"
+    found = _only(with_lanes(frequent_id=FrequentId("-it's", 30, 40, means=means)))
 
     assert not found.stands
     assert found.where == "address orders"
-    assert found.what.startswith("75.0 % of the 80 duplicates of the last hour have the ID -it's. A producer")
+    assert found.what.startswith(f"75.0 % of the 80 duplicates of the last hour have the ID -it's. {means}")
     assert found.command == "ringfence rings find orders 'text:-it'\\''s'"
     parts = _only(with_lanes(frequent_id=FrequentId("hex:00", 30, 40, ["/shop", "a 7"])))
-    assert "have the ID /shop a 7. A producer" in parts.what
+    assert parts.what.endswith("have the ID /shop a 7")
     assert parts.command == "ringfence rings find orders '/shop' 'a 7'"
 
 
@@ -167,7 +168,7 @@ def test_broken_promise() -> None:
 
 def test_observes() -> None:
     """An address that only observes is a note. It counts the duplicates that passed, and names lanes that drop them."""
-    counts = {"observes": True, "accepted": 90, "duplicates": 12, "unchecked": 8, "observed_duplicates": 10}
+    counts = {"observes": True, "accepted": 98, "duplicates": 12, "unchecked": 0, "observed_duplicates": 10}
     status = with_lanes(**counts)
     found = _only(status)
 
@@ -410,6 +411,6 @@ def test_memory() -> None:
     Console(file=output, width=100).print(document(status, []), crop=False)
 
     assert "12 of 128 MiB" in output.getvalue()
-    assert "24 of 256 MiB" in output.getvalue()
+    assert "24 MiB" in output.getvalue()
     assert "12 of 128 MiB" in page.render(status, [], "w1", {})
     assert verb.as_document(status, [])["workers"][0]["buffer_limit_bytes"] == 128 * 2**20

@@ -1,0 +1,155 @@
+"""Findings of an address: what waits for a person, what rings remember, which messages come and how. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from app.commands.status import model
+from app.commands.status.causes import SHOWN_MAX, named
+from app.commands.status.formatting import age, open_records, quoted, share
+from app.commands.status.model import Address, Finding, FrequentId, Status
+from ringfence_kafka.wording import counted, first_of
+
+COVERS_LITTLE_S: Final = 60.0
+"""A full ring that reaches back no further than this is worth a note: resends come later."""
+
+
+def findings(status: Status, address: Address) -> Iterator[Finding]:
+    """Yield findings of one address beside faults of its topics."""
+    yield from _quarantined(address)
+    yield from _limits(status, address)
+    yield from _own_rules(address)
+    yield from _ring(address)
+    yield from _unchecked(address)
+    yield from _frequent_ids(address)
+    yield from _forwarded(address)
+    yield from _observed(address)
+
+
+def _quarantined(address: Address) -> Iterator[Finding]:
+    if address.quarantine is not None:
+        what = open_records(address.quarantine, "quarantined record")
+        do = "fix what the reason says, then publish them again; `ringfence quarantine list` shows them, and `ringfence quarantine drop` gives them up"
+        command = f"ringfence quarantine redrive {quoted(address.address)}"
+        yield Finding(f"address {address.address}", what, do, command, stands=True)
+
+
+def _limits(status: Status, address: Address) -> Iterator[Finding]:
+    """Workers do not agree on limits. Each reports it of all, so one finding is enough."""
+    said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
+    if said:
+        yield Finding(
+            f"address {address.address}",
+            f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
+            "give all workers the same file and start those again that have another one",
+            "ringfence status",
+            stands=False,
+        )
+
+
+def _own_rules(address: Address) -> Iterator[Finding]:
+    """Workers with different values of a key that each goes by on its own."""
+    for key in dict.fromkeys(key for lane in address.lanes for key in lane.own_rules):
+        found: dict[str, list[str]] = {}
+        for lane in address.lanes:
+            if lane.worker and key in lane.own_rules:
+                found.setdefault(lane.own_rules[key], []).append(lane.worker)
+        if len(found) > 1:
+            said = "; ".join(
+                f'{named("worker", list(dict.fromkeys(workers)))}: "{value}"'
+                for value, workers in found.items()
+            )
+            what = f"live workers do not agree on {key}: {said}; each goes by its own file"
+            do = "give all workers the same file, and restart those that have another one"
+            yield Finding(f"address {address.address}", what, do, "", stands=False)
+
+
+def _ring(address: Address) -> Iterator[Finding]:
+    if any(lane.promise for lane in address.lanes):
+        yield from _broken_promises(address)
+        return
+    fullest, covered = address.fullest, address.seconds_covered
+    if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
+        return
+    if covered < COVERS_LITTLE_S:
+        what = (
+            f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
+        )
+        do = "raise id_cache_size; this says how far"
+        yield Finding(
+            f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
+        )
+
+
+def _broken_promises(address: Address) -> Iterator[Finding]:
+    broken = [lane for lane in address.lanes if lane.promise and not lane.promise["holds"]]
+    if not broken:
+        return
+    enough = max(lane.promise["enough"] for lane in broken if lane.promise)
+    what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
+    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this shows each ring"
+    yield Finding(
+        f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
+    )
+
+
+def _unchecked(address: Address) -> Iterator[Finding]:
+    """Messages without an ID, though IDs are looked for."""
+    names = list(dict.fromkeys(name for lane in address.lanes for name in lane.unchecked_headers))
+    number = sum(lane.unchecked or 0 for lane in address.lanes if lane.ring_capacity)
+    if not number:
+        return
+    what = f"{counted(number, 'message has', 'messages have')} no duplicate ID ({share(address.unchecked_share)}): a resend is accepted again"
+    do, command = "have producers set the ID, or say with duplicate_id_from where it is", ""
+    if names:
+        likely = next((name for name in names if "dup" in name.lower() or name.lower().endswith("id")), None)
+        what += f"; headers of such messages: {first_of(names, SHOWN_MAX)}"
+        do = "if one of these headers is the ID, add it to duplicate_id_headers, else have producers set the ID"
+        if likely is not None:
+            do += "; this tries one"
+            command = f"ringfence audit {quoted(address.topic)} --id-header {quoted(likely)}"
+    yield Finding(f"address {address.address}", what, do, command, stands=False)
+
+
+def _frequent_ids(address: Address) -> Iterator[Finding]:
+    """Yield an ID with a large part of the duplicates, in all lanes that have it."""
+    found: dict[str, list[FrequentId]] = {}
+    for lane in address.lanes:
+        if lane.frequent_id is not None:
+            found.setdefault(lane.frequent_id.id, []).append(lane.frequent_id)
+    for name, lanes in found.items():
+        texts = lanes[0].parts or [name]
+        count, duplicates = sum(item.count for item in lanes), sum(item.duplicates for item in lanes)
+        what = (
+            f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {' '.join(texts)}"
+            f"{f'. {lanes[0].means}' if lanes[0].means else ''}"
+        )
+        do = "give each message an ID of its own; this shows the one that was accepted"
+        searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
+        command = f"ringfence rings find {quoted(address.address)} {searched}"
+        yield Finding(f"address {address.address}", what, do, command, stands=False)
+
+
+def _forwarded(address: Address) -> Iterator[Finding]:
+    found: dict[str, float] = {}
+    for lane in address.lanes:
+        if lane.forwarding_advice:
+            most = max(found.get(lane.forwarding_advice, 0.0), lane.forwarding_share or 0.0)
+            found[lane.forwarding_advice] = most
+    for advice, most in found.items():
+        what = f"up to {share(most)} of the records of a lane are forwarded to their home, which costs a second write"
+        yield Finding(f"address {address.address}", what, advice, "", stands=False)
+
+
+def _observed(address: Address) -> Iterator[Finding]:
+    observing = [lane for lane in address.lanes if lane.observes]
+    if not observing:
+        return
+    passed = sum(lane.observed_duplicates or 0 for lane in observing)
+    judged = sum((lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in observing)
+    what = f"it only observes: of {counted(judged, 'message')}, {counted(passed, 'duplicate')} passed that it would have dropped"
+    do = 'to drop them, set mode = "enforce" and restart its workers; no ID is forgotten'
+    others = [lane.lane for lane in address.lanes if lane.state == model.OPEN and not lane.observes]
+    if others:
+        what += f"; {named('lane', others)} {'drops' if len(others) == 1 else 'drop'} them"
+        do = "give all workers the same mode, and restart those that had another one"
+    yield Finding(f"address {address.address}", what, do, "", stands=False)

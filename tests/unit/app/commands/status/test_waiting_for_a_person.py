@@ -1,0 +1,182 @@
+"""What waits for a person: dead letters, quarantine, messages without an ID; each is one finding, and each table fits 80 columns."""
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from app.commands.status import formatting
+from app.commands.status import status as verb
+from app.commands.status.findings import findings
+from app.commands.status.model import Finding, LeftLetters, Status
+from app.commands.status.show import document
+from ringfence_client.progress.open_records import OpenRecords
+from tests.support.standing import CONSUMERS, SHARE, STATUS, WORKER, with_lanes, with_share
+
+OPEN = OpenRecords(
+    count=21, at_least=False, oldest_seconds=7_300.0, oldest_place="0/17", oldest_reason="ValueError: no"
+)
+TEXT = "are open, the oldest for 2 hours (at 0/17): ValueError: no"
+
+
+def _only(status: Status) -> Finding:
+    found = findings(status)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def _printed(status: Status, width: int) -> list[str]:
+    output = io.StringIO()
+    Console(file=output, width=width).print(document(status, findings(status)), crop=False)
+    return output.getvalue().splitlines()
+
+
+def test_open_dead_letters() -> None:
+    """Open dead letters stand, although no message waits; the groups behind them are named in the same line."""
+    found = _only(with_share({"dead_letters": OPEN}))
+    assert (found.where, found.stands) == ("billing at orders", True)
+    assert found.what == f"21 dead letters {TEXT}"
+    assert found.command == "ringfence dlq redrive orders --consumer-group billing"
+    status = with_share(
+        {"dead_letters": replace(OPEN, at_least=True)}, blocked=21, blocked_group="g1", lag=40
+    )
+    blocked = _only(status)
+    assert blocked.what.startswith("at least 21 dead letters are open")
+    assert blocked.what.endswith("; 21 groups wait, each behind a message with a dead letter: g1 and 20 more")
+    assert verb.as_document(status, [blocked])["consumers"][0]["dead_letters"]["count"] == 21
+
+
+def test_dead_letters_of_a_group_of_the_past() -> None:
+    """Dead letters of a consumer group that was forgotten are found, too, and so are those without a consumer group."""
+    left = [LeftLetters("audit it", "orders", OPEN), LeftLetters("", "orders", OPEN)]
+    known, unknown = findings(replace(STATUS, left_letters=left))
+
+    assert (known.where, known.stands) == ("audit it at orders", True)
+    assert known.command == "ringfence dlq list orders --consumer-group 'audit it'"
+    assert (unknown.where, unknown.command) == ("no consumer group at orders", "ringfence dlq list orders")
+
+
+def test_quarantined_records() -> None:
+    """Quarantined records that nobody redrove stand."""
+    [address] = STATUS.addresses
+    found = _only(replace(STATUS, addresses=[replace(address, quarantine=OPEN)]))
+
+    assert (found.where, found.stands) == ("address orders", True)
+    assert found.what == f"21 quarantined records {TEXT}"
+    assert found.command == "ringfence quarantine redrive orders"
+
+
+@pytest.mark.parametrize(
+    ("names", "what", "command"),
+    [
+        (["traceparent", "_amq_dupl_id"], "; headers of such messages: traceparent, _amq_dupl_id",
+         "ringfence audit orders --id-header _amq_dupl_id"),
+        (["traceparent"], "; headers of such messages: traceparent", ""),
+        ([], "a resend is accepted again", ""),
+    ],
+)  # fmt: skip
+def test_messages_without_an_id(names: list[str], what: str, command: str) -> None:
+    """Messages without an ID are a note with the header names that they have."""
+    status = with_lanes(unchecked=1, unchecked_headers=names)
+    found = _only(status)
+
+    assert not found.stands
+    assert found.what.startswith("2 messages have no duplicate ID (1.0 %)")
+    assert found.what.endswith(what)
+    assert found.command == command
+    assert any("1.0 %" in line for line in _printed(status, 80))
+    assert findings(with_lanes(unchecked=1, ring_capacity=0)) == []  # nothing looks for IDs
+
+
+def test_much_forwarding() -> None:
+    """The share of forwarded records comes with what helps, once for all lanes."""
+    status = with_lanes(forwarding_share=0.5, forwarding_advice="set partitioner")
+    found = _only(status)
+
+    assert found.what.startswith("up to 50.0 % of the records of a lane are forwarded to their home")
+    assert (found.do, found.stands) == ("set partitioner", False)
+
+
+def test_own_rules_that_differ() -> None:
+    """Workers that treat conflicts differently are named: no group compares this key."""
+    [address] = STATUS.addresses
+    first, second = (replace(lane, own_rules={"on_conflict": "duplicate"}) for lane in address.lanes)
+    assert findings(replace(STATUS, addresses=[replace(address, lanes=[first, second])])) == []
+    second = replace(second, worker="w2", own_rules={"on_conflict": "divert"})
+    found = _only(replace(STATUS, addresses=[replace(address, lanes=[first, second])]))
+
+    assert not found.stands
+    assert 'on_conflict: worker w1: "duplicate"; worker w2: "divert"' in found.what
+
+
+def test_groups_that_fail_are_one_line() -> None:
+    """Thirteen failing groups in three partitions are one finding: the one that fails for the longest, and a count."""
+    shares = [
+        replace(SHARE, partition=index, lag=9, failing=count, failing_group=f"g{index}", failing_attempts=3, failing_seconds=60.0 + index)
+        for index, count in enumerate((4, 4, 5))
+    ]  # fmt: skip
+    found = _only(replace(STATUS, consumers=[replace(CONSUMERS, partitions=shares)]))
+
+    assert found.where == "billing at orders, partitions 0, 1, 2"
+    assert found.what == (
+        "group g2 waits: its first message fails for 62 s, 3 attempts so far; 12 other groups wait likewise"
+    )
+    assert found.command == "ringfence groups show orders --consumer-group billing"
+
+
+def test_one_fault_of_an_address_is_one_line() -> None:
+    """A missing topic that two workers, the status itself and the lanes report is one finding of the address."""
+    fault = "orders (input topic of orders) does not exist: run 'ringfence topics create'"
+    status = with_lanes(state="retrying", reason=f"TopicError: {fault}", lag=3)
+    [address] = status.addresses
+    status = replace(
+        status,
+        workers=[replace(WORKER, name=name, faults=[f"address orders: {fault}"]) for name in ("w1", "w2")],
+        addresses=[replace(address, faults=["topic orders does not exist"])],
+    )
+    found = _only(status)
+
+    assert (found.where, found.stands, found.command) == ("address orders", True, "ringfence topics create")
+    assert found.what == f"{fault}; up to 6 messages wait"
+    other = replace(
+        status, addresses=[replace(address, address="bills", faults=["no leader"])], workers=[WORKER]
+    )
+    assert {item.where for item in findings(other)} == {"address bills", "lanes orders-0, orders-1"}
+
+
+LONG = "payments-of-the-northern-region"
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_tables_fit(width: int) -> None:
+    """Each row of a table is one line. Long names are shortened, and numbers are whole."""
+    [address] = STATUS.addresses
+    lanes = [replace(lane, lane=f"{LONG}-{lane.number}", rate=12_345.0, lag=98_765) for lane in address.lanes]
+    share: dict[str, Any] = {
+        "hot_group": LONG,
+        "hot_depth": 1_234,
+        "head_group": LONG,
+        "head_age_seconds": 900.0,
+    }
+    status = replace(
+        with_share({"consumer_group": LONG, "address": LONG, "dead_letters": OPEN}, lag=7_654, **share),
+        addresses=[replace(address, address=LONG, lanes=lanes)],
+    )
+    lines = _printed(status, width)
+    tables = lines[lines.index(next(line for line in lines if line.startswith("ADDRESSES"))) :]
+
+    assert max(map(len, tables)) <= width
+    assert sum(line.startswith("payments") for line in tables) == 1 + len(lanes) + 1
+    for number in ("24,690/s", "197,530", "10.0 %", "7,654", "15 minutes", " 21 "):
+        assert any(number in line for line in tables), number
+    assert any("…" in line for line in tables) == (width < 200)
+
+
+def test_a_consumer_group_shows_what_is_unfinished() -> None:
+    """The table counts messages that wait: those that were finished out of order are in the lag, and do not wait."""
+    row = next(line for line in _printed(with_share(lag=106, waiting=1), 100) if line.startswith("billing"))
+
+    assert "106" not in row
+    assert formatting.number(1) in row.split()
