@@ -18,7 +18,7 @@ def log_options(command: Command) -> Command:
             "level",
             ("debug", "info", "warning", "error"),
             "info",
-            "What Ringfence itself logs; its libraries always log from warnings on.",
+            "Level of Ringfence's own lines; its libraries always log from warnings on.",
         ),
     ):
         command = click.option(

@@ -15,7 +15,7 @@ def consumers() -> None:
 
 @consumers.command("show")
 @click.argument("address", required=False)
-@click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Of this one only.")
+@click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Only this consumer group.")
 @JSON
 @addresses_option
 def consumers_show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:

@@ -89,8 +89,8 @@ def _print(found: Found) -> None:
                 console.print(f"partition {row.partition}: {text}", highlight=False, soft_wrap=True)
     if any(row.holder_is_member is False for row in found.rows):
         console.print(
-            "gone: the group has no such member; it is dead, stopped, cut off, or about to end. Who waits gets its partition "
-            "when it has released it, or written nothing for --lease-timeout (--lease-idle where nothing runs).",
+            "gone: the group has no such member; it is dead, stopped, cut off, or about to end. A waiting consumer gets its partition "
+            "when it is released, or after --lease-timeout without a write (--lease-idle if no handler runs).",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
 

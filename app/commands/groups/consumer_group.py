@@ -102,8 +102,8 @@ class ConsumerGroup:
             answer = await self._ask(known.web, number, name, "release")
             if isinstance(answer, str):
                 raise GroupError(
-                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again where its web server can be reached, or "
-                    "stop that consumer: what it ran comes again"
+                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again where its web server answers, or "
+                    "stop that consumer; its running messages then come again"
                 )
             if answer["released"]:
                 released.append(f"{self._topic}/{number}")

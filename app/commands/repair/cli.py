@@ -20,14 +20,14 @@ def _parse_group(text: str) -> bytes:
 
 
 _FILTERS: Final = (
-    click.option("--reason", default="", metavar="TEXT", help="TEXT stands in the reason, in whatever case."),
-    click.option("--group", type=_parse_group, metavar="GROUP", help="Of this message group; hex:... for bytes."),
-    click.option("--older-than", "older_s", type=span, metavar="TIME", help="So old or older, by their timestamps: 90s, 10m, 2h, 7d."),
-    click.option("--newer-than", "newer_s", type=span, metavar="TIME", help="No older than that."),
-    click.option("--at", type=parse_place, multiple=True, metavar="PARTITION/OFFSET", help="This one; repeat it for more."),
+    click.option("--reason", default="", metavar="TEXT", help="Records whose reason contains TEXT, in upper or lower case."),
+    click.option("--group", type=_parse_group, metavar="GROUP", help="Records of this message group; hex:... for bytes."),
+    click.option("--older-than", "older_s", type=span, metavar="TIME", help="Records at least this old, by their timestamps: 90s, 10m, 2h, 7d."),
+    click.option("--newer-than", "newer_s", type=span, metavar="TIME", help="Records at most this old."),
+    click.option("--at", type=parse_place, multiple=True, metavar="PARTITION/OFFSET", help="The record at this place; repeat it for more."),
 )  # fmt: skip
 _CONSUMER_GROUP: Final = click.option(
-    "--consumer-group", type=CONSUMER_GROUP, help="Those of this consumer group's handlers."
+    "--consumer-group", type=CONSUMER_GROUP, help="Dead letters of this consumer group."
 )
 _filters = grouped("selection", Selection, *_FILTERS)
 _letter_filters = grouped("selection", Selection, _CONSUMER_GROUP, *_FILTERS)
@@ -35,13 +35,13 @@ _redriving = grouped(
     "options",
     RedriveOptions,
     DRY_RUN,
-    click.option("--rate", type=NumberRange(0, RATE_MAX, min_open=True), help="So many records a second at most."),
-    click.option("--limit", type=click.IntRange(1), help="So many records, and no more."),
+    click.option("--rate", type=NumberRange(0, RATE_MAX, min_open=True), help="Maximum number of records a second."),
+    click.option("--limit", type=click.IntRange(1), help="Maximum number of records."),
     click.option(
         "--max-redrives", "redrives_max", type=click.IntRange(1), default=MAX_REDRIVES, show_default=True,
-        help="Leave what was redriven so often.",
+        help="Leave records that were redriven this often.",
     ),
-    click.option("--force", is_flag=True, help="Also what would be left for such a reason."),
+    click.option("--force", is_flag=True, help="Redrive records, too, that are otherwise left."),
 )  # fmt: skip
 _all = click.option("--all", "settled_too", is_flag=True, help="Also what is settled: redriven, or dropped.")
 _bridge = click.option(

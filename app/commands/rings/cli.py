@@ -63,7 +63,7 @@ def rings_find(
 @rings.command("clear")
 @click.argument("address")
 @click.option(
-    "--despite-lag", is_flag=True, help="Of BRIDGE.ADDRESS: also while lanes have not judged all that came."
+    "--despite-lag", is_flag=True, help="Clear BRIDGE.ADDRESS even if lanes have not judged all messages."
 )
 @YES
 @addresses_option
