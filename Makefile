@@ -79,6 +79,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.prose
 
 # Others' libraries go into an environment of their own; where the registry does not serve them, the bench says what it leaves out.
 BENCH_VENV := .venv-bench

@@ -24,13 +24,18 @@ _LEFTOVERS: Final = (
 
 def documents() -> list[str]:
     """Paths of all Markdown files, also of those that are not committed yet."""
+    return files("*.md")
+
+
+def files(pattern: str) -> list[str]:
+    """Paths of the project's files whose names match, also of those that are not committed yet."""
     if IS_REPOSITORY:
         listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
             cwd=ROOT, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return [line for line in listed.stdout.splitlines() if (ROOT / line).exists()]
-    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob(pattern))
     return sorted(str(path) for path in paths if not any(map(_is_left_over, path.parts)))
 
 

@@ -1,0 +1,1 @@
+"""Check of plain English: documents, messages, docstrings, comments, and subjects of commits."""

@@ -1,0 +1,106 @@
+"""The check of prose finds hard sentences and subjects, and says where they are."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.prose import __main__ as check
+from tests.prose import faults, sentences
+from tests.support.checkout import ROOT
+
+PAGE = """# What a heading says is not judged
+
+A [link](https://example.org/a-b) is
+its text. The `name of code` counts as one word.
+
+```
+no sentence stands in a block of code
+```
+
+- The last of the items is a sentence.
+"""
+CODE = '''"""Do what is asked for."""
+text = """
+A text that nobody reads here.
+"""
+# A comment of two lines
+# is one sentence.
+log.warning("lane %s: a write was refused", lane)
+print(f"{topic} has {count} partitions")
+'''
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The lane closes, and its successor reads the changelog.", []),
+        ("Who holds this partition?", []),
+        ("Of each address it keeps the newest record.", ["opens with a relative"]),
+        ("It knows what it needs, which is little, where it is.", ["3 relatives"]),
+        (" ".join(["word"] * 26), ["26 words"]),
+    ],
+)
+def test_sentence(text: str, found: list[str]) -> None:
+    assert faults.of_sentence(text) == found
+
+
+@pytest.mark.parametrize(
+    "subject", ["Add a page", "Embed Kafka", "Process it", "Bring it back", "Add " + "x" * 68]
+)
+def test_good_subject(subject: str) -> None:
+    assert faults.of_subject(subject) == []
+
+
+@pytest.mark.parametrize("subject", ["Added a page", "Adding it", "Adds it", "The page", "Add " + "x" * 69])
+def test_bad_subject(subject: str) -> None:
+    assert len(faults.of_subject(subject)) == 1
+
+
+def test_places(tmp_path: Path) -> None:
+    """Headings, blocks of code and strings are left out; a link is its text, a name of code one word."""
+    page, module = tmp_path / "page.md", tmp_path / "module.py"
+    page.write_text(PAGE, "utf-8")
+    module.write_text(CODE, "utf-8")
+
+    assert [item[1:] for item in sentences.of_markdown(page)] == [
+        (3, "A link is its text."),
+        (3, "The X counts as one word."),
+        (10, "The last of the items is a sentence."),
+    ]
+    assert [item[1:] for item in sentences.of_code(module)] == [
+        (1, "Do what is asked for."),
+        (5, "A comment of two lines is one sentence."),
+    ]
+    assert [item[1:] for item in sentences.of_messages(module)] == [
+        (7, "lane %s: a write was refused"),
+        (8, "X has X partitions"),
+    ]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(40.0, "a.md:7: opens"), (60.0, "lower the limit to 50.2")])
+def test_limit(limit: float, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A share above its limit fails and names the sentences; one far below it allows a lower limit."""
+    texts = ("Of each the newest.", "The lane closes now.")
+    found = [sentences.Sentence(ROOT / "a.md", 7, text) for text in texts]
+
+    assert check.measure("pages", found, limit) is (limit > 50)
+    assert expected in capsys.readouterr().out
+
+
+def test_subjects_since_the_day(tmp_path: Path) -> None:
+    """Later commits are checked, earlier ones are not; a folder without a repository has none."""
+    assert check.check_subjects(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
+    for year, subject, holds in (
+        (2020, "Added early", True),
+        (2030, "Add it", True),
+        (2031, "Added late", False),
+    ):
+        day = f"{year}-01-01T00:00:00Z"
+        commit = [*git, "commit", "--quiet", "--allow-empty", "--no-verify", "--message", subject]
+        dates = {"GIT_AUTHOR_DATE": day, "GIT_COMMITTER_DATE": day}
+        subprocess.run(commit, cwd=tmp_path, check=True, env={**os.environ, **dates})
+        assert check.check_subjects(tmp_path) is holds, subject
