@@ -52,6 +52,9 @@ class Scene:
         assert (done.returncode != 0) is fails, f"{done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
+    def overview(self, *options: str) -> str:
+        return run_verb("groups", "show", self.name, *options, "--config", str(self.config)).stdout
+
     def show(self) -> dict[str, Any]:
         """Return groups by name; the only partition as ``partition``."""
         document = json.loads(self.verb("show", "--json").partition("not known")[0])
@@ -161,6 +164,33 @@ def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert len(handled) == EACH - 2
     assert "failed" not in process.log()
     assert after["partition"]["next"] == after["partition"]["end"]
+
+
+def test_consumer_groups_and_next_messages(bootstrap: str, tmp_path: Path) -> None:
+    """Without a consumer group its verb lists them, or says how to begin one; of a group it shows the next unfinished messages."""
+    scene = Scene(bootstrap, tmp_path)
+    nobody = scene.overview()
+    kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
+    scene.verb("skip", FINE)
+    text = scene.verb("show", FINE, "--messages", "2")
+    document = json.loads(scene.verb("show", FINE, "--messages", "2", "--json"))
+    whole = json.loads(scene.verb("show", FINE, "--json"))
+    nothing = scene.verb("show", "nobody", fails=True)
+    listed = scene.overview()
+    [row] = json.loads(scene.overview("--json"))["consumer_groups"]
+
+    assert "ringfence consume" in nobody
+    assert [(item["partition"], item["offset"]) for item in document["messages"]] == [(0, 5), (0, 8)]
+    assert (document["messages"][0]["duplicate_id"], document["messages"][0]["value"]) == ("5", "v 5 0")
+    assert document["messages"][0]["headers"] == [["_AMQ_DUPL_ID", "5"]]
+    assert len(whole["messages"]) == 5
+    assert text.startswith("0/5  ")
+    assert "ID 5" in text
+    assert "    _AMQ_DUPL_ID: 5\n    (5 bytes) v 5 0\n" in text
+    assert "no message of nobody waits" in nothing
+    assert f"ringfence groups show {scene.name} --consumer-group {scene.group}" in listed
+    assert (row["consumer_group"], row["members"], row["failing"], row["parked"]) == (scene.group, [], 0, 0)
+    assert row["lag"] >= 3 * EACH
 
 
 def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:

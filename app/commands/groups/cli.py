@@ -20,14 +20,38 @@ _consumer_group = click.option(
 
 @groups.command("show")
 @click.argument("address")
-@_consumer_group
+@click.argument("name", metavar="[GROUP]", required=False)
+@click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Whose progress.")
+@click.option("--messages", type=click.IntRange(min=1), help="With GROUP: how many messages, 5 unless given.")
 @JSON
 @addresses_option
-def groups_show(settings: Settings, address: str, group: str, as_json: bool) -> int:
-    """Show groups of ADDRESS with unfinished messages: depth, acquired, owner, age of the first."""
-    from app.commands.groups import show as groups_module
+def groups_show(
+    settings: Settings, address: str, name: str | None, group: str | None, messages: int | None, as_json: bool
+) -> int:
+    """Show which groups of ADDRESS wait for a consumer group, and why; or the next messages of GROUP.
 
-    return groups_module.show(settings, address, group, as_json)
+    Without --consumer-group it lists the consumer groups. Exit code 1: no message of GROUP waits.
+    """
+    if name is None and messages is not None:
+        raise click.UsageError(
+            f"--messages is for one group: write ringfence groups show {address} GROUP --messages {messages}"
+        )
+    if group is None and name is not None:
+        raise click.UsageError(
+            "which messages come next depends on the consumer group: add --consumer-group NAME; "
+            f"ringfence groups show {address} lists them"
+        )
+    if group is None:
+        from app.commands.groups import overview
+
+        return overview.show(settings, address, as_json)
+    if name is None:
+        from app.commands.groups import show as groups_module
+
+        return groups_module.show(settings, address, group, as_json)
+    from app.commands.groups.messages import show_messages
+
+    return show_messages(settings, address, group, name, messages or 5, as_json=as_json)
 
 
 _target = stacked(click.argument("address"), click.argument("name", metavar="GROUP"), _consumer_group)

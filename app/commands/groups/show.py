@@ -6,7 +6,7 @@ It reads the progress topic and the accepted topic, so it needs no consumer. Onl
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -213,6 +213,27 @@ class Standing(NamedTuple):
     end: int
     """For committed readers."""
 
+    @property
+    def first(self) -> int:
+        """No unfinished message lies below it."""
+        return max(self.start, min((self.progress.next, *self.progress.again)))
+
+
+def waiting(standing: Standing) -> Callable[[Any], bool]:
+    """Return what says whether a record is not finished."""
+    known = standing.progress
+    finished, again = Watermark(known.next, known.finished), frozenset(known.again)
+
+    def waits(record: Any) -> bool:
+        if record.offset in again:
+            return bool(record.offset < standing.end)
+        done = finished.is_finished(record.offset) or record.offset in range(
+            *known.purged.get(record.key, (0, 0))
+        )
+        return bool(not done and record.offset < standing.end)
+
+    return waits
+
 
 async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
     """Return what the last record says of the present topic: it may be a new one, or an offset may have been set."""
@@ -236,18 +257,14 @@ async def unfinished(
     settings: Settings, topic: str, partition: int, standing: Standing
 ) -> dict[str | None, GroupRow]:
     """Return groups with unfinished messages by their names in hex, in the order of their first messages."""
-    known, end = standing.progress, standing.end
-    finished, again = Watermark(known.next, known.finished), frozenset(known.again)
+    waits, again = waiting(standing), frozenset(standing.progress.again)
     rows: dict[str | None, GroupRow] = {}
     now = time.time() * 1000
 
     async def consume(records: Sequence[Any]) -> None:
         for record in records:
             key = record.key
-            done = finished.is_finished(record.offset) or record.offset in range(
-                *known.purged.get(key, (0, 0))
-            )
-            if record.offset >= end or (done and record.offset not in again):
+            if not waits(record):
                 continue
             row = rows.get(name := None if key is None else key.hex())
             if row is None:
@@ -258,8 +275,7 @@ async def unfinished(
             if record.offset in again:
                 row.redriven.append(record.offset)
 
-    begin = max(standing.start, min((known.next, *again)))
-    await LogReader(settings.kafka).read_range(topic, partition, begin, end, consume)
+    await LogReader(settings.kafka).read_range(topic, partition, standing.first, standing.end, consume)
     return rows
 
 

@@ -1,6 +1,5 @@
 """Refused records, dead letters and results of verbs, as text and as JSON."""
 
-import base64
 import json
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
+from app.commands.groups.messages import readable
 from app.commands.repair.records import Refused, Selection, Wanted
 from conf import terminal
 from ringfence_client.handlers import group_names
@@ -34,15 +34,6 @@ class Row(NamedTuple):
     settled: bool
     waits: bool | None = False
     """Whether its group waits behind it; None = not known."""
-
-
-def _readable(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return f"base64:{base64.b64encode(value).decode()}"
 
 
 def document(row: Row) -> dict[str, Any]:
@@ -94,9 +85,9 @@ def show_one(row: Row, *, as_json: bool) -> None:
     _dump(
         document(row)
         | {
-            "key": _readable(refused.key),
-            "value": _readable(refused.value),
-            "headers": [[name, _readable(value)] for name, value in refused.headers],
+            "key": readable(refused.key),
+            "value": readable(refused.value),
+            "headers": [[name, readable(value)] for name, value in refused.headers],
         }
     )
 
@@ -154,7 +145,7 @@ def print_one(row: Row) -> None:
     say(f"{'key':<15} {_in_line(refused.key)}")
     for header, content in refused.headers:
         say(f"{'header':<15} {header}: {_in_line(content)}")
-    text = _readable(refused.value)
+    text = readable(refused.value)
     size = len(refused.value or b"")
     if text is not None and len(text) > VALUE_SHOWN_MAX:
         text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
@@ -163,7 +154,7 @@ def print_one(row: Row) -> None:
 
 
 def _in_line(value: bytes | None) -> str:
-    text = _readable(value)
+    text = readable(value)
     if text is None:
         return "(none)"
     return (
