@@ -4,11 +4,12 @@ Both are kept beside Ivy's files. If they are missing or stale, Spark starts as 
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from reconcile.session.spark_errors import SPARK
 
 _IVY: Final = "~/.ivy2.5.2"  # where Spark's Ivy keeps what it fetched
 _FOLDER: Final = "ringfence"
+_LOCK: Final = "ringfence.lock"
 ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
 """With ``off`` in the environment no archive is made; one that exists is used."""
 _ARCHIVE: Final = ".jsa"
@@ -30,6 +32,24 @@ _PLAIN: Final = re.compile(r"[\w./@+-]+", re.ASCII)
 """A path that no shell, and no Java, reads as anything else."""
 _ARTIFACT: Final = re.compile(r"(?:.*_)?(?P<name>[a-zA-Z][\w.-]*?)-\d[^/]*\.jar")
 _HASHED: Final = 16
+
+
+def ivy_folder(theirs: Mapping[str, str]) -> Path:
+    """Return the folder in which Ivy keeps jars; ``theirs`` are the defaults of this machine's Spark."""
+    return Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
+
+
+@contextlib.contextmanager
+def fetching_alone(folder: Path) -> Iterator[None]:
+    """Let only one process of this user start Spark until its connector is there.
+
+    Ivy fails when two processes fill an empty cache at once. A folder that cannot be locked is used without a lock.
+    """
+    with contextlib.ExitStack() as lock:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(lock.enter_context((folder / _LOCK).open("a")), fcntl.LOCK_EX)
+        yield
 
 
 class ClassArchive:
@@ -53,7 +73,7 @@ class ClassArchive:
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
         """Return the archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""
-        folder = Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
+        folder = ivy_folder(theirs)
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
         if java is None or not plain or any(other in theirs for other in _OTHERS):
             return None

@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from reconcile.session.class_archive import ClassArchive
+from reconcile.session.class_archive import ClassArchive, fetching_alone, ivy_folder
 from reconcile.session.executor_watch import TIMEOUT_S, served
 from reconcile.session.jvm import Jvm, JvmError
 from reconcile.session.jvm_errors import not_started
@@ -101,12 +101,13 @@ def session(
     logging.getLogger().addHandler(logging.NullHandler())
     quick = _quick(master, environ)
     conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
-    with own_folder() as folder, _jvm(conf, folder, stop) as jvm:
+    with own_folder() as folder, _alone(quick, environ) as alone, _jvm(conf, folder, stop) as jvm:
         try:
             with steps() as progress:
                 progress.say(f"Spark starts, with master {master}")
                 progress.begin("starting Spark")
                 SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
+                alone.close()
                 stop.heed_again()
                 spark = _quiet(SparkSession.builder.getOrCreate())
         except (*SPARK, OSError, JvmError) as error:
@@ -123,6 +124,15 @@ def session(
                 # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
                 with contextlib.suppress(*SPARK, OSError), warnings.catch_warnings(action="ignore"):
                     spark.stop()
+
+
+@contextlib.contextmanager
+def _alone(quick: ClassArchive | None, environ: Mapping[str, str]) -> Iterator[contextlib.ExitStack]:
+    """Hold the lock for a start that may fetch the connector. Closing the stack releases it."""
+    with contextlib.ExitStack() as alone:
+        if quick is None or quick.class_path is None:
+            alone.enter_context(fetching_alone(ivy_folder(_defaults(environ))))
+        yield alone
 
 
 def _quiet(spark: SparkSession) -> SparkSession:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from reconcile.session.class_archive import fetching_alone, ivy_folder
 from reconcile.session.session import configured
 from tests.reconcile.rows import Frames
 
@@ -15,7 +16,8 @@ def spark() -> Iterator[SparkSession]:
     """Yield a session tuned for small frames: a few rows are processed sooner than a plan is compiled or optimized again."""
     conf = configured("local[2]", submitted=False, environ=os.environ, records=0)
     conf.set("spark.driver.memory", "1g").set("spark.sql.shuffle.partitions", "2")
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    with fetching_alone(ivy_folder({})):
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -1,5 +1,6 @@
 """Files that a session leaves for a quicker start of the next one, used only if they fit."""
 
+import fcntl
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from reconcile.session.class_archive import ClassArchive
+from reconcile.session.class_archive import ClassArchive, fetching_alone
 from reconcile.session.session import configured
 
 PACKAGES = "org.apache.spark:connector:4.0.0"
@@ -50,6 +51,26 @@ def _archived(ivy: Path, content: bytes = b"classes") -> Path:
     archive = _kept(ivy)._archive()
     archive.write_bytes(content)
     return archive
+
+
+def test_one_fetches_at_a_time(tmp_path: Path) -> None:
+    """Ivy fails when two processes fill an empty cache: the second waits until the first has Spark's connector."""
+    folder = tmp_path / "home" / "ivy"
+    with (
+        fetching_alone(folder),
+        (folder / "ringfence.lock").open() as other,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (folder / "ringfence.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_folder_without_a_lock(tmp_path: Path) -> None:
+    """A folder that cannot be made does not keep Spark from starting: Ivy names the problem."""
+    (tmp_path / "file").touch()
+    with fetching_alone(tmp_path / "file" / "ivy"):
+        pass
 
 
 def test_ivy_is_asked_once(ivy: Path) -> None:
