@@ -1,4 +1,4 @@
-"""Where tables are told: a person's terminal, or a file or another program."""
+"""Output of tables: a person's terminal, a file or another program."""
 
 from typing import Any, Final
 

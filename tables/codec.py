@@ -353,7 +353,7 @@ def decode_meta(value: bytes) -> Meta:
         keys = frozenset(Meta._fields) if version == FORMAT_LANES else _META_KEYS
         if missing := keys - data.keys() - _OPTIONAL:
             raise FormatError(f"meta record is damaged: it lacks {', '.join(sorted(missing))}")
-        # What a later version adds under the same format may be left unread.
+        # A later version may add fields under the same format, which are left unread.
         known = {key: data[key] for key in data.keys() & keys}
         if known.get(_PROMISE):
             known[_PROMISE] = Promise(**known[_PROMISE])

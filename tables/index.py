@@ -55,7 +55,7 @@ class StoredIndex:
         """
         for occupant in self._overwritten(first_sequence, len(ids), live_from):
             writes.delete_index(occupant)
-        # Of more than the ring has room for nobody would remove the first ones: they are in no slot when they are overwritten.
+        # If there are more than the ring has room for, nobody would remove the first ones: they are in no slot.
         over = max(0, len(ids) - self._capacity)
         for sequence, id_ in enumerate(ids[over:], first_sequence + over):
             writes.put_index(id_, sequence)

@@ -139,7 +139,7 @@ class TableRestore:
         )
 
         async def consume(records: Sequence[Any]) -> None:
-            # A transaction ends there. What lies beyond, if somebody else has the lane, may end in the midst of one.
+            # A transaction ends there. Records beyond may end in the midst of a transaction, if somebody else has the lane.
             within = native_changelog.below(records, high_watermark)
             if within:
                 await self._slices.run(restore.consuming(within))

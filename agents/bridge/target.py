@@ -116,7 +116,7 @@ async def _create(
         )  # fmt: skip
         return None
     log.info("bridge %s: made %s at the target", plan.name, name)
-    # Who writes to it before brokers show it is told that there is none.
+    # A producer that writes to it before brokers show it learns that there is none.
     with contextlib.suppress(TopicError):
         (shown,) = (await appeared(admin, [name], SHOWN_LIMIT_S)).values()
         if shown.config is not None:

@@ -17,7 +17,7 @@ def note_values(checked: Checked, digests: Sequence[int], originals: Originals) 
     Args:
         checked: The outcome for some messages; its verdicts are changed.
         digests: One for each message; 0 = its value does not count.
-        originals: Those of the batch.
+        originals: Originals of the batch.
     """
     if checked.owners is not None:
         new = [digests[owner] for owner in checked.owners]
@@ -51,7 +51,7 @@ def check_with_values(
         units: The IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
         times: Their record timestamps, ms.
         digests: As for :func:`note_values`. The value of a message with several IDs does not count.
-        originals: Those of the batch.
+        originals: Originals of the batch.
     """
     if ring.capacity == 0:
         return ring.check_units(units, times)

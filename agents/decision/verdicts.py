@@ -30,7 +30,7 @@ def judge_ids(
     Args:
         items: The records.
         table: Asked, not changed.
-        originals: Those of the batch.
+        originals: Originals of the batch.
         plain: None of them is an envelope or came over a bridge.
         by_value: An ID with another value is another message.
     """

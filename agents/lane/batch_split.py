@@ -15,7 +15,6 @@ class BatchSplit:
     """Of one lane."""
 
     def __init__(self) -> None:
-        """Batches are whole."""
         self.records_max = TRANSACTION_RECORDS_MAX
         self._failures = 0
 

@@ -21,7 +21,6 @@ class OpeningLimiter:
     def __init__(
         self, most: int = OPENING_MAX, slow_most: int = SLOW_MAX, held_max_s: float = HELD_MAX_S
     ) -> None:
-        """All are free."""
         self._free = asyncio.Semaphore(most)
         self._free_for_slow = asyncio.Semaphore(slow_most)
         self._held_max_s = held_max_s

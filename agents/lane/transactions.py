@@ -86,7 +86,7 @@ class Transactions:
 
     @property
     def outcomes(self) -> OutcomeCounts:
-        """What became of its records, beside the lane's counts."""
+        """Verdicts on its records, beside the lane's counts."""
         return self._outcomes
 
     async def run(

@@ -1,4 +1,4 @@
-"""What the page's charts show of a worker, read from its lanes once in ten seconds."""
+"""Figures of a worker for the page's charts, read from its lanes once in ten seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

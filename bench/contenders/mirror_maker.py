@@ -72,7 +72,7 @@ def prepare(folder: Path, source: str, topic: str, target: str, partitions: int,
         f"{alias}->{TARGET}.topics": topic,
         f"{alias}->{TARGET}.tasks.max": str(partitions),
         f"{TARGET}->{alias}.enabled": "false",
-        # What it does beside mirroring is not what is compared.
+        # Its work beside mirroring is not compared.
         "emit.heartbeats.enabled": "false",
         "emit.checkpoints.enabled": "false",
         "sync.topic.configs.enabled": "false",

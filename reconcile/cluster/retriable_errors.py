@@ -24,7 +24,7 @@ MOVING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
-        # Of the client itself: partitions have no leader now; the connection to one is lost.
+        # Errors of the client: partitions have no leader now; the connection to one is lost.
         KafkaError._NOENT,
         KafkaError._TRANSPORT,
     }

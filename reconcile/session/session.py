@@ -41,7 +41,7 @@ _PLANNING: Final = {
     # A text of each plan, made for pages that nobody sees.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
-    # What is true of columns is found out over and over, of plans with hundreds of them, and saves nothing here.
+    # Spark would derive facts about hundreds of columns again and again, which saves nothing here.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
 }

@@ -141,10 +141,10 @@ EVIDENCE: Final = schema(
     value_changed=FLAG,
     headers_changed=FLAG,
     timestamp_changed=FLAG,  # of a part: not that of its envelope
-    # Of parts: not at the address, not one of so many.
+    # For parts: not at the address, not one of so many.
     address_changed=FLAG,
     parts_changed=FLAG,
-    # Of a record and its parts together; of a plain record what it says itself.
+    # For a record and its parts together; a plain record has its own.
     whole=INT,  # fate
     came=INT,  # parts that were accepted
     ids=INT,  # IDs: a part has none that its envelope, or a part before it, has too

@@ -34,7 +34,7 @@ UNREADABLE_REST_S: Final = 5.0
 
 
 class FetchLoop:
-    """Of one accepted topic."""
+    """Fetch loop of one accepted topic."""
 
     def __init__(
         self,

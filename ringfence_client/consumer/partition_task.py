@@ -33,7 +33,7 @@ class Assignment:
     """By what right partitions are ours."""
 
     generation: int
-    """Of the consumer group."""
+    """Generation of the consumer group."""
 
 
 class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):

@@ -26,7 +26,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 class HeldPartitions:
-    """Of one accepted topic."""
+    """Partitions of one accepted topic that this consumer holds."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ LOAD_REST_S: Final = 1.0
 
 
 class Attempts:
-    """Those of one consumer."""
+    """Attempts of one consumer."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from ringfence_client.window.window import End
 
 
 class Burials:
-    """Those of one consumer."""
+    """Dead letters that handlers of one consumer cause."""
 
     def __init__(
         self, factory: MessageFactory, resting: RestingTurns, counts: Counter[str], failure_log: FailureLog

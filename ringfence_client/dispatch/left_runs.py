@@ -20,7 +20,7 @@ Finish = Callable[[Turn, bytes | None, Effects | None, list[OutgoingRecord] | No
 
 
 class LeftRuns:
-    """Those of one consumer."""
+    """Abandoned runs of one consumer."""
 
     def __init__(self, resting: RestingTurns, finish: Finish) -> None:
         self._resting = resting

@@ -74,7 +74,7 @@ def check_handler(
 
 
 class HandlerRuns:
-    """Those of one consumer."""
+    """Handler calls of one consumer."""
 
     def __init__(self, handler: Handler, concurrency: int, *, batches: bool = False) -> None:
         """Wrap a coroutine function, or a plain one, which runs in threads. With ``batches`` it takes a list of messages."""

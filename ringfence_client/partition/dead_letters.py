@@ -64,7 +64,7 @@ class _Alone(NamedTuple):
 
 
 class DeadLetters:
-    """Those of one consumer group at one address."""
+    """Dead letters of one consumer group at one address."""
 
     def __init__(
         self, topic: DeadLetterTopic, group: str, find: Callable[[], Awaitable[DeadLetterTopic]] | None = None

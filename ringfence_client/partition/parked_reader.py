@@ -23,7 +23,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 RECORDS_MAX: Final = 5_000
 """Offsets of one reading. Other parked messages of the range are kept too, as far as there is room."""
 CHUNK: Final = 250
-"""Of them at once; handlers run between."""
+"""Offsets at once; handlers run between."""
 POLL_MS: Final = 200
 RETRY_S: Final = 1.0
 STOP_LIMIT_S: Final = 5.0
@@ -112,7 +112,7 @@ class ParkedReader:
                 if self._is_silent(tp):
                     return None
                 try:
-                    # What follows a message that waited was handled long ago.
+                    # Messages behind one that waited were handled long ago.
                     room = 0 if window.cache.is_evicted(offset) else window.cache.room
                     found = await self._stretch(tp, offset, room)
                 except Exception:

@@ -43,13 +43,13 @@ class _InDoubt(NamedTuple):
     """A transaction that failed: whether it was committed is known when its producer's successor has fenced."""
 
     beat: int
-    """Of the progress record."""
+    """Counter of the progress record."""
     waiting: int
     """Number of waiting futures, from the first on, that are answered if it was committed."""
 
 
 class ProgressWriter:
-    """Of one partition that is held. Runs in a task of its own."""
+    """Writer of one held partition, in a task of its own."""
 
     def __init__(
         self,

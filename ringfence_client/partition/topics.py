@@ -37,7 +37,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
             config = {**BROKER_TIME, "max.message.bytes": str(await _letter_bytes_max(address, cluster))}
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.topics.create(topic, partitions, address.replication_factor, config)
-    # Whoever made them: one broker shows what was just made before another one does.
+    # One broker shows a new topic before another one does, whoever made it.
     described = await cluster.topics.await_created([letters, kept], APPEAR_LIMIT_S)
     faults = problems(described[letters], LETTERS, address.name) + problems(described[kept], *PROGRESS)
     if faults:

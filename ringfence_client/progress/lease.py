@@ -17,7 +17,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Whose progress it is."""
+    """Owner of a partition's progress."""
 
     group: str
     topic: str
@@ -32,7 +32,7 @@ class Lease:
 
     @property
     def key(self) -> bytes:
-        """Of the progress record."""
+        """Key of the progress record."""
         return progress_record.encode_key(self.group, self.topic, self.partition)
 
     def __str__(self) -> str:

@@ -103,7 +103,7 @@ class OpenRecordCounts:
         self._kafka = kafka
         self._records_max = records_max
         self._partitions: dict[Place, _Partition] = {}
-        """Of topics that exist."""
+        """Partitions of topics that exist."""
 
     async def look(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
         """Read on, and return the present open records of topics. A topic that does not exist has none.

@@ -26,10 +26,10 @@ log: Final = logging.getLogger("ringfence.consumer")
 PARTITIONS: Final = 8
 """For the topic as Ringfence creates it."""
 TRIES: Final = 5
-"""Of a record with parts that are not as it names them; after that they are gone."""
+"""Readings of a record whose parts differ from their checksums; after that they are gone."""
 AGAIN_S: Final = 0.1
 BATCH_BYTES: Final = 128 * 1024
-"""Of record batches of progress, about. The topic must take a little more."""
+"""Size of record batches of progress, about. The topic must take a little more."""
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "segment.ms": str(10 * 60 * 1000),

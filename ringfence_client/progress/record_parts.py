@@ -30,7 +30,7 @@ PARTS_MIN: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOffset:
-    """What a progress record knows by offset, as :class:`ringfence_client.progress.progress_record.Progress` has it."""
+    """Knowledge of a progress record by offset, as :class:`ringfence_client.progress.progress_record.Progress` has it."""
 
     finished: Sequence[Run] = ()
     attempts: Mapping[int, int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class Resumption:
     """The offset at which reading continues, and facts for the log."""
 
     progress: Progress
-    """Of the present topic. Nothing of another one is in it."""
+    """Progress in the present topic. It has nothing of another one."""
     recreated: bool = False
     """The record is of a topic of that name that was deleted."""
     moved: bool = False
@@ -56,7 +56,7 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
         if moved and log.committed is not None and log.committed > log.end >= progress.next:
             moved, beyond = False, True
         if log.committed is not None and moved:
-            # What was redriven below is owed all the same. From there on everything is done again.
+            # Redriven messages below are owed all the same. From there on everything is done again.
             owed = () if recreated else tuple(number for number in recorded.again if number < log.committed)
             blocked = tuple(number for number in recorded.blocked if number in owed)
             redriven = {} if recreated else recorded.redriven

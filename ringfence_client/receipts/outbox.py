@@ -118,7 +118,6 @@ class Outbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect."""
         if self._blocking is not None:
             self._blocking.close()
 
@@ -208,7 +207,7 @@ class Outbox:
                 timestamp_ms=now,
                 headers=message.headers,
             )
-            # Of several records of a batch, aiokafka returns the first one's time for all.
+            # For all records of a batch, aiokafka returns the first one's time.
             appended = sent.timestamp if sent.timestamp_type else now
             return Place(sent.partition, sent.offset, appended)
         except MessageSizeTooLargeError as error:

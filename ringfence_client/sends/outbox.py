@@ -30,9 +30,9 @@ class Outbox:
         """By the last snapshot, whose transaction is not known to be committed."""
         self.taken_states: dict[bytes, bytes | None] = {}
         self.bytes = 0
-        """Of everything."""
+        """Bytes of all records."""
         self._taken_bytes = 0
-        """Of what was taken."""
+        """Bytes of the records that were taken."""
 
     @property
     def full(self) -> bool:

@@ -24,7 +24,7 @@ class AwayError(TopicError):
 
 
 class PartitionSends:
-    """Of one partition, while it is held."""
+    """Sends of one partition, while it is held."""
 
     def __init__(self, reader: StateReader) -> None:
         self.outbox = Outbox()

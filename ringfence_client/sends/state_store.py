@@ -104,7 +104,7 @@ class StateReader:
 
 
 class StateStore:
-    """Of one partition, while it is held."""
+    """States of one partition, while it is held."""
 
     def __init__(self, reader: StateReader, outbox: Outbox) -> None:
         """``outbox`` has the states that are not committed yet."""

@@ -92,7 +92,6 @@ class _MemoryStates(StateReader):
 
     @property
     def log_reader(self) -> LogReader:
-        """Of the memory."""
         return self._reader
 
 

@@ -62,7 +62,7 @@ class DeadLetterRecord:
         value: Of its message.
         reason: Why it was given up.
         attempts: How often it was tried.
-        offset: Of its message in the accepted topic.
+        offset: Offset of its message in the accepted topic.
         redriven: How often its message had been done once more.
         headers: As they are written. Not compared.
     """

@@ -21,7 +21,7 @@ START_S: Final = 0.2
 
 
 class LagMonitor:
-    """Of one consumer, from its start to its end."""
+    """Lag of one consumer, from its start to its end."""
 
     def __init__(self, consumer: GroupConsumer) -> None:
         self._consumer = consumer

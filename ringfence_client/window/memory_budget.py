@@ -25,7 +25,7 @@ MESSAGE_BYTES: Final = 450
 WAITING_BYTES: Final = 1_200
 """Cost of the turn that keeps the group of a message that waits for its next attempt, or for an operator."""
 GROUP_BYTES: Final = 1_100
-"""Of each group that has one. All measured, with CPython 3.11."""
+"""Cost of each group that has a message. All measured, with CPython 3.11."""
 
 
 class Partition(Protocol):

@@ -226,7 +226,7 @@ class Window:
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self.finish(offset, End.PURGE)
-        # What was acquired of it lies below the end: a successor has to do that.
+        # Its acquired messages lie below the end: a successor has to do that.
         begin, known = self._purged.get(group, (0, 0))
         self._purged[group] = (begin, max(below, known)) if known > self.end else (self.end, below)
         return len(dropped)

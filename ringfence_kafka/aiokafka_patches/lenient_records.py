@@ -101,7 +101,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
             return next(self)
         except Exception as error:
             if self.next_fetch_offset > self._fetched_at:
-                # What was read goes first: the next fetch begins with the batch that cannot be.
+                # Records that were read go first: the next fetch begins with the batch that cannot be read.
                 self._records_iterator = None
                 raise StopIteration from None
             if isinstance(error, OldFormatError):

@@ -25,4 +25,4 @@ HEADERS: Final[Mapping[str, str]] = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Of an answer with a page. The page has the style and the script inline, without a change."""
+"""Headers of an answer with a page. The page has the style and the script inline, without a change."""

@@ -94,7 +94,7 @@ class TransactionV1:
                 name_topics(error, topics)
             raise
         finally:
-            # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
+            # If the caller gives up before they are answered, Python would print their results as never retrieved.
             _note_outcomes(futures)
 
     async def commit(self) -> None:

@@ -237,7 +237,7 @@ class TransactionalProducer:
         waiter = producer_internals.transaction_end(self._producer)
         if waiter is not None and waiter.done():
             note_outcome(waiter)
-        # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
+        # They would be tried for ever if the partition was deleted, and the abort would wait for them.
         producer_internals.forget_offsets(self._producer)
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
         if self._in_transaction:

@@ -35,7 +35,7 @@ class Part(NamedTuple):
     names: tuple[str, ...] = ()
     """Headers; the first that has a value counts."""
     tokens: tuple[str, ...] = ()
-    """Of a JSON pointer (RFC 6901). Of a header of CloudEvents: the attribute in a value of structured mode."""
+    """Tokens of a JSON pointer (RFC 6901). For a header of CloudEvents: the attribute in a value of structured mode."""
 
 
 def checked_forms(given: object) -> Forms:
@@ -127,7 +127,7 @@ class DuplicateIds:
         return ""
 
     def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> list[bytes | None]:
-        """Return each part; null and empty ones are missing. Of repeated headers the last counts, as in Kafka."""
+        """Return each part; null and empty ones are missing. The last of repeated headers counts, as in Kafka."""
         named = dict(headers)
         document: Any = _UNREAD
         parts = []

@@ -25,7 +25,6 @@ class _Header(NamedTuple):
     correlation_id: int
 
     def encode(self) -> bytes:
-        """Return the bytes."""
         return self.data
 
 
@@ -35,7 +34,6 @@ class _Answer(NamedTuple):
     read: "Callable[[Reader], Any]"
 
     def decode(self, buffer: BytesIO) -> Any:
-        """Return the answer."""
         return self.read(Reader(buffer.getbuffer(), buffer.tell()))
 
 

@@ -274,7 +274,6 @@ class _Reader:
             self._consumer.seek(tp, 0)
 
     async def stop(self) -> None:
-        """Disconnect."""
         await internals.end(self._consumer, STOP_LIMIT_S)
 
 

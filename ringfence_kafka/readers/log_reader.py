@@ -238,7 +238,7 @@ async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | Non
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:
     await internals.end(consumer, STOP_LIMIT_S)
-    # What was fetched beyond what was read: each lane that fails reads its batch again, and would leave megabytes each time.
+    # Drop records beyond the range: each lane that fails reads its batch again, and would leave megabytes each time.
     internals.drop_all_fetched(consumer)
 
 

@@ -34,7 +34,7 @@ def options(*, indexed: bool) -> Options:
     """Small: a lane holds some MiB, and a worker has many lanes. ``indexed``: by ID, too."""
     found = Options(raw_mode=True)
     if indexed:
-        # Bloom filters: those of set_bloom_filter() are written and never asked. What sets the block factory afterwards undoes this.
+        # Bloom filters: those of set_bloom_filter() are written and never asked. Setting the block factory afterwards undoes this.
         found.optimize_for_point_lookup(INDEXED_CACHE_MIB)
     else:
         blocks = BlockBasedOptions()

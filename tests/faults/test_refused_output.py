@@ -86,7 +86,7 @@ def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> N
         f"{topic} (accepted topic of {scene.struck.address}) does not exist, or this user may not see it: "
         "run 'ringfence topics create'"
     )
-    # What was accepted before went with the topic; its IDs stay known.
+    # Messages that were accepted before went with the topic; its IDs stay known.
     assert wrong(accepted, scene.struck.due[FEW:]) == EXACT
 
 

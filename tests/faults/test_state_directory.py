@@ -122,7 +122,7 @@ def test_struck_while_down(scene: Scene) -> None:
     for pattern, damage in WHILE_DOWN:
         generator = random.Random(f"{SEED} {pattern} {damage}")
         damaged = DamagedFiles(*where, pattern, generator, down=True, damage=damage)
-        # What is missing at the end of the write-ahead log is read from the changelog instead.
+        # The changelog has the records that the end of the write-ahead log lacks.
         faults.append((damaged, "is rebuilt" if pattern != "*.log" else f"lane {scene.lane} open: "))
     for fault, said in faults:
         with striking(fault):

@@ -107,7 +107,7 @@ def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
         assert process.stop() == 0
         scene.configure(transaction_addresses=[scene.target])
         process.start()
-        # What was refused burned no ID.
+        # A refused transaction burned no ID.
         scene.send(scene.transaction(1))
         assert scene.values(process)[1] == [b"0.1", b"1.1"]
         assert process.stop() == 0

@@ -116,7 +116,6 @@ class Chain:
         return f"{self.name}-{stage}-group"
 
     def log(self) -> str:
-        """Return the ends of all logs."""
         return "\n".join(f"== {process.name}\n{process.log()[-3_000:]}" for process in self.processes)
 
     def _send(self) -> None:
@@ -257,7 +256,6 @@ class Chain:
         return f"{len(self.messages)} messages: {counts}"
 
     def findings(self) -> list[str]:
-        """Return all that is wrong."""
         expected: dict[bytes | None, list[str]] = defaultdict(list)
         totals: Counter[int] = Counter()
         for group, amount in self.messages:

@@ -58,7 +58,7 @@ async def test_taken_while_suspended(bootstrap: str) -> None:
         running = await bench.start(handler, concurrency=1, lease_timeout=300.0, lease_idle=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
         held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
-        # What aiokafka says when the group is rebalanced.
+        # Lines of aiokafka when the group is rebalanced.
         await held_partitions.revoked(partitions)
         free.set()
         await until(lambda: len(handler.done) == 1, lambda: str(handler.done))
@@ -225,7 +225,7 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
         running = await bench.start(handler)
         held, held_partitions = running.consumer.partitions[0], running.consumer.held_partitions
         await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
-        # What aiokafka says when the group is rebalanced.
+        # Lines of aiokafka when the group is rebalanced.
         await held_partitions.revoked([TopicPartition(bench.accepted, 0)])
         free.set()
         await until(lambda: len(failed) == 3, lambda: str(failed))

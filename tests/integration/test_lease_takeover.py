@@ -132,7 +132,7 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
         await _waits(running, "held by outsider")
         with planted("opening", bench.lease_name(), fail_at_times):
             while not handler.begun and time.monotonic() < begun + LIMIT_S:
-                # What aiokafka says when the group is rebalanced.
+                # Lines of aiokafka when the group is rebalanced.
                 await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
                 running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
                 await asyncio.sleep(0.5)

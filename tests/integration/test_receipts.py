@@ -59,7 +59,6 @@ def config(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def running(broker: EmbeddedBroker, config: Path) -> Iterator[Running]:
-    """One worker."""
     with worker(config, APP) as process:
         yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
 

@@ -80,7 +80,7 @@ async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
             lambda: any(group.acquired for group in window.ledger.groups() if group.group == b"group"),
             lambda: str(window.counts),
         )
-        # What aiokafka says when the group is rebalanced.
+        # Lines of aiokafka when the group is rebalanced.
         await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
         held.free.set()
         await until(lambda: 0 in held.recorder.offsets, lambda: str(held.recorder.begun))

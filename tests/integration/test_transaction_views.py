@@ -130,7 +130,7 @@ def test_ids_of_parts_are_found(seen: Seen) -> None:
     ]
     assert _find(seen, OURS, "x", "--of", OURS)[:2] == _find(seen, OURS, "x")[:2]
     assert _find(seen, OURS, "T", "--of", OTHER)[:2] == (1, {"known": False, "lanes": []})
-    # What was refused, and what was ignored, has left nothing.
+    # Refused and ignored transactions have left nothing.
     for identifier, more in (("9", ["--of", OTHER]), ("U", []), ("V", []), ("W", [])):
         assert _find(seen, OURS, identifier, *more)[0] == 1
 

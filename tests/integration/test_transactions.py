@@ -136,7 +136,7 @@ def test_one_known_id_ignores_all(running: Running) -> None:
     running.send(plain)
     running.settle(TRANSFERS)
     running.send(ignored)
-    # What was new in it is not known by that.
+    # Its new IDs are not known by that.
     running.send(Sent(b"known-own", b"k", b"known-after"))
     got = running.accepted("known-")
     (diverted,) = [

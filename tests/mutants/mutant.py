@@ -24,7 +24,7 @@ class Mutant:
 
     name: str
     why: str
-    """What would go wrong, in one sentence."""
+    """Damage of the bug, in one sentence."""
     patches: tuple[Patch, ...]
     test: str
     """Pytest's node ID of the test that fails: the fastest that does."""

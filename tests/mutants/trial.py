@@ -56,7 +56,7 @@ _BROKEN: Final = re.compile(
 
 
 class Fate(StrEnum):
-    """What became of a mutant."""
+    """Fate of a mutant."""
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"
@@ -67,12 +67,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said of a mutant."""
+    """Result of a mutant."""
 
     mutant: Mutant
     fate: Fate
     reason: str
-    """What the failing test said first, or what is wrong."""
+    """First line of the failing test, or the fault."""
     seconds: float
 
 
@@ -83,9 +83,9 @@ class Run:
     exit_code: int | None
     """None: ended because its time was up."""
     failures: list[str]
-    """What each failing test said."""
+    """Output of each failing test."""
     errors: list[str]
-    """What fixtures and collection said."""
+    """Output of fixtures and collection."""
     output: str
 
 

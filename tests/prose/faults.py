@@ -1,4 +1,4 @@
-"""What makes a sentence or a subject hard to read."""
+"""Faults that make a sentence or a subject hard to read."""
 
 import re
 from typing import Final

@@ -326,7 +326,7 @@ def test_runs(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> No
     assert scheduler.run(input=6, accepted=3, bridge_duplicates=2) == found
     assert scheduler.runs.acknowledge() is not None
 
-    # A run without any: what was kept goes on. What was cleared is forgotten.
+    # A run without any: what was kept goes on. Cleared hops are forgotten.
     world.accept(world.arrive("a", b"2"))
     world.commit()
     assert scheduler.run(input=1, bridge_duplicates=0) == {}

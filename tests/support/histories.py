@@ -81,7 +81,6 @@ def found(history: History) -> dict[str, int]:
 
 
 def only(history: History) -> Finding:
-    """Return the only finding."""
     (finding,) = check(history)
     return finding
 

@@ -50,7 +50,6 @@ class Got(NamedTuple):
 
     @property
     def source(self) -> str:
-        """``_RF_SOURCE``."""
         return (dict(self.headers)["_RF_SOURCE"] or b"").decode()
 
 

@@ -17,6 +17,5 @@ class Fetched(NamedTuple):
 
 
 def refused_record(**changes: Any) -> Refused:
-    """Return a quarantined record."""
     given = {"place": Place("q", 1, 7), "key": b"k", "value": b"v", "headers": (), "timestamp": 1_000_000}
     return Refused(**{**given, **changes})

@@ -191,7 +191,7 @@ class ConsumerGroup:
             offsets += answer.get("offsets", ())
             if answer["dropped"]:
                 moved_at = time.monotonic()
-            # Whoever runs its first message has all of the group; the rest has just come, or is still to be fetched.
+            # The process that runs its first message has all of the group; the rest has just come, or is still to be fetched.
             stalled = time.monotonic() - moved_at > FETCH_LIMIT_S
             if len(offsets) >= row.depth or answer["acquired"] or stalled:
                 return {**answer, "dropped": len(offsets), "offsets": offsets}

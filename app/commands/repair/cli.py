@@ -101,7 +101,7 @@ def quarantine_redrive(
 ) -> int:
     """Publish again what is open in the quarantine of NAME, an address or a bridge: each record once, whatever ends this.
 
-    It goes into the input that it came from, and is judged anew. What comes into quarantine meanwhile is left. Exit code 1 if something
+    It goes into the input that it came from, and is judged anew. Records that come into quarantine meanwhile are left. Exit code 1 if something
     was left, with the reason.
     """
     from app.commands.repair import verbs
@@ -172,8 +172,8 @@ def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_jso
 def dlq_redrive(settings: Settings, address: str, selection: Selection, options: RedriveOptions) -> int:
     """Have the consumer group whose handler could not do it do it once more; other consumer groups see nothing of it.
 
-    Each message takes its place in its group, before all that nobody has begun. Works beside running consumers and without any. What
-    becomes a dead letter meanwhile is left. Exit code 1 if something was left, with the reason.
+    Each message takes its place in its group, before all that nobody has begun. Works beside running consumers and without any. Messages
+    that become dead letters meanwhile are left. Exit code 1 if something was left, with the reason.
     """
     from app.commands.repair import verbs
     from app.commands.repair.dead_letters import DeadLetterTopic

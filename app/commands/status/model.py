@@ -25,7 +25,7 @@ class FrequentId:
     parts: list[str] = field(default_factory=list)
     """Empty = it has one, or only its digest is known."""
     means: str = ""
-    """What becomes of the messages of a producer that sends one ID."""
+    """Fate of the messages of a producer that sends one ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Lane:
     forwarding_share: float | None = None
     """Share of forwarded records of late; None = it is small."""
     forwarding_advice: str = ""
-    """What helps, if many records are forwarded of late; empty = few are."""
+    """Advice if many records are forwarded of late; empty = few are."""
     own_rules: dict[str, str] = field(default_factory=dict)
     """Keys by which its worker goes on its own, with their values."""
 

@@ -161,7 +161,7 @@ class FetchLoop:
             # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
             if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
                 break
-            # What is not wanted now stays with the fetcher, which does not fetch it again.
+            # Records that are not wanted now stay with the fetcher, which does not fetch them again.
             if not self._is_wanted(tp) or not subscriptions.is_assigned(tp):
                 continue
             state = subscriptions.subscription.assignment.state_value(tp)

@@ -82,7 +82,7 @@ def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFra
     place = F.struct("partition", "offset")
     rows = _with_ring(originals, events)
     if _KNOWING in rows.columns:
-        # What emptied a former ring is not looked at: a new one may know the ID.
+        # An event that emptied a former ring does not count: a new one may know the ID.
         rows = rows.withColumn("ring", F.explode(_KNOWING)).withColumns(
             {
                 "emptied": F.when(F.col("ring") == F.col("lane"), F.col("emptied")).otherwise(0),

@@ -117,7 +117,7 @@ def _columns() -> list[Column]:
     key_changed = ~F.col("key_digest").eqNullSafe(F.col("out_key_digest")) | (
         accepted & (F.col("out_group_digest") != F.xxhash64("group"))
     )
-    # What did not fit the quarantine topic is named by its size, and then key and headers may be left out too.
+    # The quarantine topic names a record that did not fit by its size. Key and headers may be left out too.
     # A null value has size 0 there.
     stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
@@ -137,7 +137,7 @@ def _columns() -> list[Column]:
         "partition": F.when(somewhere, F.col("partition")),
         "offset": F.when(somewhere, F.col("offset")),
         "fate": F.coalesce(fate, F.when(~has_input, FORWARDED)),
-        # What an output says of itself where no input is known.
+        # Without a known input, the output's own data.
         "timestamp": F.when(has_input, F.col("timestamp")).otherwise(F.col("out_timestamp")),
         "parts": F.when(has_input, F.col("parts")).otherwise(F.col("out_parts")),
         **{f"{name}_changed": F.coalesce(column, F.lit(False)) for name, column in changed.items()},

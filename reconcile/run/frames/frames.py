@@ -46,7 +46,7 @@ class Frames(Sources):
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
         """Return new outputs, and those that the last run saw of inputs beyond its cut."""
-        # Of an address that is away nobody judges what its transactions brought.
+        # Nobody judges the transactions of an address that is away.
         came = [self._not_judged_without(frame).where(F.col("address") != AWAY) for frame in self.came_out()]
         return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], schemas.OUTPUTS)
 

@@ -37,7 +37,7 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
     """
     whole = F.col("whole")
     dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
-    # What was known by its hop no ring has caught.
+    # No ring has caught a message that was known by its hop.
     by_hop = F.col("resent")
     return (
         evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))

@@ -56,7 +56,7 @@ def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], d
 def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, int]]) -> DataFrame:
     address = frames.addresses[number]
     topic = address.accepted_topic if fate in PASSED else address.duplicates_topic
-    # What retention takes meanwhile is left without: the verdict does not rest on it.
+    # Retention may delete records meanwhile: the verdict does not rest on them.
     records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
     named = outputs.named(records, Dialect.of_address(address), fate)
     return named.withColumns({"fate": F.lit(fate), "out_address": F.lit(number)})

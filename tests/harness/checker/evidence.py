@@ -61,7 +61,6 @@ class Input:
 
     @property
     def place(self) -> Place:
-        """Place in the input."""
         return self.record.place
 
     @property

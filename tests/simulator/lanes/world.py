@@ -93,7 +93,6 @@ class LaneWorld(World):
         return zlib.crc32(key) % self.partitions
 
     def lane_at_home(self, key: bytes) -> int:
-        """Return the lane that owns it."""
         return self.home(key) % self.lane_count
 
     def lane_of(self, topic: str, partition: int) -> int:

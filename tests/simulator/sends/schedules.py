@@ -24,7 +24,6 @@ LARGE_CACHE_BYTES: Final = 2**20
 
 
 def sends_schedule(seed: int) -> ConsumerSchedule:
-    """Return the schedule of a seed."""
     plan, dice = consumer_schedule(seed), random.Random(f"sends {seed}")
     happenings = [item for item in plan.happenings if item.kind not in LEFT_OUT]
     if dice.random() < MORE_SHARE:

@@ -87,7 +87,6 @@ class Access:
 
     @property
     def section(self) -> dict[str, str]:
-        """Return all of ``[kafka]``."""
         return {"bootstrap_servers": self.bootstrap, **self.options}
 
     def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:

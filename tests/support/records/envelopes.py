@@ -117,7 +117,6 @@ class Addresses:
         return attributed([self._history(partition) for partition in self.partitions])
 
     def findings(self) -> list[Finding]:
-        """Return the anomalies of all addresses."""
         histories = self.histories()
         return [*(finding for history in histories for finding in check(history)), *apart(histories)]
 

@@ -16,7 +16,6 @@ def ids(text: str) -> list[bytes]:
 
 
 def run(ring: Ring, *units: str, times: Sequence[int] | None = None) -> list[Verdict]:
-    """As one batch."""
     return applied(ring, *units, times=times).verdicts
 
 

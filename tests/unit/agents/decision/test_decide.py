@@ -104,7 +104,6 @@ def _id(value: bytes) -> tuple[str, bytes]:
 
 
 def offsets(items: Sequence[Item]) -> list[int]:
-    """Return their offsets."""
     return [item.record.offset for item in items]
 
 

@@ -59,7 +59,6 @@ AWAY = next(key for key in (b"key-%d" % index for index in range(200)) if Partit
 def part(
     address: str | None = None, key: str | None = None, value: str | None = "v", **headers: str
 ) -> dict[str, Any]:
-    """One of an envelope."""
     found: dict[str, Any] = {"key": key, "value": value}
     if address is not None:
         found["address"] = address
@@ -149,7 +148,7 @@ def test_ids_in_parts() -> None:
 
     assert lane.verdicts(Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"b")])) == [DUPLICATE]
     assert lane.verdicts(envelope(2, part(ID="c"), part(ID="a"))) == [DUPLICATE]
-    # What was new in it was not added.
+    # Its new IDs were not added.
     assert lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"c")])) == [ACCEPTED]
 
 

@@ -154,7 +154,6 @@ def _counts(**address: Any) -> OutcomeCounts:
 
 
 def _due(partition: int, *ids: bytes) -> DueRecords:
-    """Return records of the core."""
     data = stored([Stored(at, key=item, headers=[("_AMQ_DUPL_ID", item)]) for at, item in enumerate(ids)])
     part = parse(data, 0, [], lambda *_: None)
     assert part is not None

@@ -24,7 +24,6 @@ class Given:
 
 
 def duplicate_id(headers: Headers, names: Sequence[str]) -> bytes | None:
-    """Of one message."""
     ((found,), _, _) = duplicate_ids([Given(headers)], names)
     return found
 

@@ -104,7 +104,6 @@ def test_cannot_be_one(handler: Any, complaint: str) -> None:
 
 
 async def run(handler: Callable[[Any], Any]) -> None:
-    """As the dispatcher does."""
     runs = HandlerRuns(handler, 1)
     try:
         await runs.call([MESSAGE])

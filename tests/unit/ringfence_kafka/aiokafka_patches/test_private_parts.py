@@ -118,7 +118,6 @@ def _texts() -> dict[Path, str]:
 
 @functools.cache
 def _classes(name: str) -> list[ast.ClassDef]:
-    """Return our classes of this name."""
     return [
         node
         for text in _texts().values()

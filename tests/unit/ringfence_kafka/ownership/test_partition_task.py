@@ -55,7 +55,6 @@ class _Tenant(PartitionTask[object, str]):
         self._tenure.failed(time.monotonic())
 
     def tell(self, told: Callable[[], None]) -> None:
-        """As its owner does."""
         told()
         self._disturb()
 

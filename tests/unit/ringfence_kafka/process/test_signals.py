@@ -24,7 +24,6 @@ def test_signals_are_noted_not_raised() -> None:
 
 
 def test_a_signal_ends_a_sleep() -> None:
-    """A signal interrupts a sleep."""
     began = time.monotonic()
     with Interruption() as interruption:
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -1,4 +1,4 @@
-"""What waits for a person: dead letters, quarantine, messages without an ID; each is one finding, and each table fits 80 columns."""
+"""Messages that wait for a person: dead letters, quarantine, messages without an ID; each is one finding, and each table fits 80 columns."""
 
 import io
 from dataclasses import replace
