@@ -98,7 +98,13 @@ MUTANTS: Final = (
     Mutant(
         "shrunk-without-a-floor",
         "What a smaller ring evicted comes back when the ring grows again.",
-        (Patch("tables/resize.py", "    if capacity != meta.capacity:\n", "    if capacity < 0:\n"),),
+        (
+            Patch(
+                "tables/resize.py",
+                "    if capacity > meta.capacity or (capacity < meta.capacity and not promised):\n",
+                "    if capacity < 0:\n",
+            ),
+        ),
         "tests/unit/tables/test_resize.py::test_shrunk_and_grown_again",
     ),
     Mutant(
