@@ -142,10 +142,13 @@ def test_a_handler_that_forgets(demo: RunningDemo) -> None:
     """Totals in a process's memory are wrong after its death, which gives exit code 1 and each wrong line by its name."""
     assert demo.end() == 1, demo.output
     assert [_totals(demo.output)[name] for name in COLUMNS[3:]] == [0, 0, 0, 0, 0]
-    assert re.search(r"0 lost, 0 doubled, 0 out of order, [1-9][\d,]* wrong\.?$", demo.output, re.MULTILINE)
     assert re.search(
+        r"0 lost, 0 doubled, 0 out of order, [1-9][\d,]* wrong\.?$", demo.output, re.MULTILINE
+    ), demo.output
+    named = re.search(
         r"^wrong: billing/\d/\d+ \(account customer-\d+, order orders/", demo.output, re.MULTILINE
     )
+    assert named is not None, demo.output
     assert "the logs of its handlers end so:" in demo.output
 
 
