@@ -19,8 +19,13 @@ from tests.support.kafka import Got
 from tests.support.pages import transactions
 from tests.support.worker import configure, run_verb, wait_for, worker
 
+
 # Topics are shared with other tests, so its addresses get names of this module's; nothing else is changed.
-TEXT = transactions.TEXT.replace("payments", "page-payments").replace("transfers", "page-transfers")
+def renamed(text: str) -> str:
+    return text.replace("payments", "page-payments").replace("transfers", "page-transfers")
+
+
+TEXT = renamed(transactions.TEXT)
 TRANSFERS, PAYMENTS = "page-transfers", "page-payments"
 PARTITIONS = 4
 HEADERS = [(name, value.encode()) for name, value in transactions.HEADERS]
@@ -57,8 +62,8 @@ def followed(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def program(language: str, file: Path, bootstrap: str) -> Path:
-    """Return a program of the page, in a file."""
-    text = transactions.block(language, TEXT)
+    """Return an example program, in a file."""
+    text = renamed(transactions.program(language))
     assert text.count('"127.0.0.1:9092"') == 1
     file.write_text(text.replace("127.0.0.1:9092", bootstrap), "utf-8")
     return file

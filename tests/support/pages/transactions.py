@@ -1,4 +1,4 @@
-"""Content of the page on transactions: programs, settings and the test vector are taken from it."""
+"""Content of the page on transactions, settings and the test vector, and the programs in examples/producers."""
 
 import re
 from typing import Final, NamedTuple
@@ -6,6 +6,13 @@ from typing import Final, NamedTuple
 from tests.support.checkout import ROOT
 
 TEXT: Final = (ROOT / "docs" / "transactions.md").read_text("utf-8")
+PROGRAMS: Final = {
+    "python": "transfer.py",
+    "java": "Transfer.java",
+    "go": "transfer.go",
+    "javascript": "transfer.js",
+    "csharp": "Transfer.cs",
+}
 KEY: Final = "acct-1"
 HEADERS: Final = [("_RF_TX", "json/1"), ("_AMQ_DUPL_ID", "pay-4711")]
 
@@ -30,7 +37,12 @@ def block(language: str, text: str = TEXT) -> str:
     return found
 
 
+def program(language: str) -> str:
+    """Return the example program of a language."""
+    return (ROOT / "examples" / "producers" / PROGRAMS[language]).read_text("utf-8")
+
+
 def vector(text: str = TEXT) -> str:
-    """Return the value of the envelope that all producers of the page write."""
+    """Return the value of the envelope that all example programs write."""
     [found] = blocks("json", text.split("## The test vector")[1])
     return found.rstrip("\n")

@@ -73,7 +73,7 @@ def test_node_program(tmp_path: Path) -> None:
     library = tmp_path / "node_modules" / "kafkajs"
     library.mkdir(parents=True)
     shutil.copy(STAND_INS / "kafkajs.js", library / "index.js")
-    (tmp_path / "transfer.js").write_text(transactions.block("javascript"), "utf-8")
+    (tmp_path / "transfer.js").write_text(transactions.program("javascript"), "utf-8")
 
     assert ran(["node", "transfer.js"], tmp_path) == EXPECTED
 
@@ -88,7 +88,7 @@ def test_go_program(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text(
         f"module transfer\n\ngo 1.18\n\nrequire {name} v1.0.0\n\nreplace {name} => ./franz-go\n"
     )
-    (tmp_path / "transfer.go").write_text(transactions.block("go"), "utf-8")
+    (tmp_path / "transfer.go").write_text(transactions.program("go"), "utf-8")
     alone = {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=mod"}
 
     assert ran(["go", "run", "."], tmp_path, alone) == EXPECTED
@@ -96,7 +96,7 @@ def test_go_program(tmp_path: Path) -> None:
 
 def test_dotnet_program() -> None:
     """Read, not run: the literals of its parts, as .NET writes them, are the vector's, and so are key, headers and topic."""
-    program = transactions.block("csharp")
+    program = transactions.program("csharp")
     parts = program.partition("object[] parts = ")[2].partition("];\n")[0] + "]"
     parts = re.sub(r"//.*", "", parts)
     parts = re.sub(
