@@ -56,12 +56,17 @@ _PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})
 
 def page() -> str:
     """All of it."""
-    found = dict(_verbs(cli, "ringfence"))
+    found = commands()
     first = _context(next(iter(found.values())), "ringfence")
     common = [param for param in first.command.params if _EVERYWHERE.intersection(param.opts)]
     parts = [_HEAD + _table(first, common)]
     parts += [_section(name, command) for name, command in sorted(found.items())]
     return "\n".join(parts)
+
+
+def commands() -> dict[str, click.Command]:
+    """Commands by their whole name, as "ringfence groups skip"."""
+    return dict(_verbs(cli, "ringfence"))
 
 
 def sizing(text: str) -> str:
