@@ -19,6 +19,7 @@ from app.commands.consume import consume
 from app.commands.consumers.cli import consumers
 from app.commands.demo import demo
 from app.commands.groups.cli import groups
+from app.commands.init.cli import init
 from app.commands.plan.plan import plan
 from app.commands.reconcile import reconcile
 from app.commands.repair.cli import dlq, quarantine
@@ -63,7 +64,7 @@ def cli() -> None:
     """
 
 
-for command in (audit, bridge, broker, config, consume, consumers, demo, dlq, groups, plan):
+for command in (audit, bridge, broker, config, consume, consumers, demo, dlq, groups, init, plan):
     cli.add_command(command)
 for command in (quarantine, reconcile, rings, send, status, topics, verdict, worker):
     cli.add_command(command)

@@ -12,6 +12,7 @@ Made from the settings by `make cli-docs`. All programs read one TOML file: `--c
 else `conf/ringfence.toml`. An unknown key, a wrong type or an impossible combination is an error. It names the key, its value and the way out.
 
 ```console
+$ ringfence init orders payments --bootstrap-servers kafka-1:9092   # writes ringfence.toml
 $ ringfence config check --config ringfence.toml                    # validates it without a broker
 $ ringfence config show --config ringfence.toml                     # prints each value with its origin
 ```
@@ -23,7 +24,26 @@ $ ringfence config show --config ringfence.toml                     # prints eac
 - **Secrets.** No secret stands in the file. A key that ends with `_env` names the environment variable that holds one.
 - **Editors.** The first line, `#:schema ./ringfence.schema.json`, gives completion, descriptions and errors to editors that know it, such as
   Visual Studio Code with *Even Better TOML*. `ringfence config schema` prints that file.
+- **Artemis and HornetQ.** `ringfence init --from broker.xml` [imports a broker's configuration](#import-from-artemis-or-hornetq).
 
+"""
+_IMPORT: Final = """\
+## Import from Artemis or HornetQ
+
+`ringfence init --from broker.xml --output ringfence.toml` also reads `hornetq-configuration.xml`. It prints a list of all settings that have no
+counterpart, and writes it into the file. A table that is not valid here stands in the file behind `#`, with the reason. A document type
+declaration (DTD) is refused, so no entity is read. Passwords are not copied.
+
+| there | here |
+|---|---|
+| addresses and queues | `[[addresses]]`, without those that are only dead-letter or expiry addresses |
+| `address-setting match="#"`, other patterns | `[address_defaults]`, `[[addresses]]` with a pattern |
+| `id-cache-size`, `persist-id-cache` | `id_cache_size`, `persist_id_cache`; `lanes = 1`, because a broker remembers the IDs of a whole address |
+| `max-delivery-attempts`, `redelivery-delay`, `-multiplier`, `max-redelivery-delay`, `-collision-avoidance-factor` | options of `ringfence consume`, in a comment beside the address |
+| `dead-letter-address` | `<address>.dlq`, which Ringfence names itself |
+| bridge | `[[bridges]]`; with its filter, if that is `name = 'value'` or `name IN ('a', 'b')`, else behind `#` |
+| cluster connection | `[[cluster_connections]]` with `load_balancing = "strict"` |
+| connector | `bootstrap_servers` with its host and port 9092, which you correct |
 """
 _SECTIONS: Final = {
     "[kafka]": ("KafkaSettings", ""),
@@ -52,7 +72,7 @@ def page() -> str:
             if key not in elsewhere
         ]
         parts.append(f"## `{section}`\n\n{definitions[name]['description']}\n\n{_COLUMNS}{''.join(rows)}\n")
-    return "".join(parts).rstrip() + "\n"
+    return "".join([*parts, _IMPORT])
 
 
 def _row(key: str, held: dict[str, Any], *, required: bool) -> str:

@@ -101,10 +101,11 @@ def _context(command: click.Command, name: str) -> click.Context:
 def _section(name: str, command: click.Command) -> str:
     context = _context(command, name)
     pieces = " ".join(command.collect_usage_pieces(context))
+    shared = any("--config" in param.opts for param in command.params)
     own = [
         param
         for param in command.params
-        if not _EVERYWHERE.intersection(param.opts) and isinstance(param, click.Option)
+        if isinstance(param, click.Option) and not (shared and _EVERYWHERE.intersection(param.opts))
     ]
     text = inspect.cleandoc(command.help or "").translate(_PLAIN)
     return f"## {name}\n\n`{name} {pieces}`\n\n{text}\n" + (f"\n{_table(context, own)}" if own else "")

@@ -148,7 +148,9 @@ def test_top_level_names(wheels: dict[str, Path]) -> None:
     with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
         assert {"ringfence_client/py.typed", "ringfence_kafka/py.typed"} <= set(opened.namelist())
     with zipfile.ZipFile(wheels["ringfence"]) as opened:
-        assert {"conf/ringfence.toml", "reconcile/page/page.html"} <= set(opened.namelist())
+        assert {"conf/ringfence.toml", "conf/ringfence.schema.json", "reconcile/page/page.html"} <= set(
+            opened.namelist()
+        )
     [version] = _metadata(wheels["ringfence_client"], "Version")
     assert f"ringfence-client=={version}" in _metadata(wheels["ringfence"], "Requires-Dist")
 

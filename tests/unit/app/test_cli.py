@@ -44,7 +44,7 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
             yield prefix + name, consume if name == "consume" else command
 
 
-WITHOUT_CONFIGURATION = {"config schema"}
+WITHOUT_CONFIGURATION = {"config schema", "init"}
 """Verbs that read no configuration."""
 
 

@@ -1,0 +1,176 @@
+"""Addresses of Artemis and HornetQ, and the settings that match them. Pure."""
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from app.commands.init.broker_xml import BrokerFile
+from app.commands.init.draft import Table, section
+from app.commands.init.remarks import Remarks
+from ringfence_client.handlers.options import ConsumerOptions
+from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
+
+_ID_CACHE_SIZE: Final = "id-cache-size"
+_CACHE_SIZES: Final = {"Artemis": 20_000, "HornetQ": 2_000}
+"""Their defaults."""
+_PERSIST: Final = "persist-id-cache"
+_ATTEMPTS: Final = 10
+"""The brokers' default of max-delivery-attempts."""
+_RETRIES: Final = (
+    "max-delivery-attempts", "redelivery-delay", "redelivery-delay-multiplier", "redelivery-multiplier", "max-redelivery-delay",
+    "redelivery-collision-avoidance-factor",
+)  # fmt: skip
+_DEAD: Final = ("dead-letter-address", "expiry-address")
+_INTERNAL: Final = ("activemq.", "$")
+_ALL: Final = "#"
+
+
+class AddressSettings:
+    """What a broker's file says of addresses."""
+
+    def __init__(self, broker: BrokerFile, remarks: Remarks) -> None:
+        self._broker = broker
+        self._remarks = remarks
+        self._settings = [
+            (match, keys) for match, keys in broker.address_settings() if not match.startswith(_INTERNAL)
+        ]
+        self._settings.sort(key=lambda setting: _specificity(setting[0]))
+        self._dead = {keys[key] for _, keys in broker.address_settings() for key in _DEAD if key in keys}
+        self._queues: dict[str, list[str]] = {}
+        for address, queue in broker.addresses():
+            self._queues.setdefault(address, [])
+            if queue:
+                self._queues[address].append(queue)
+
+    def address_of(self, queue: str) -> str:
+        """Return the address of a queue, which may have its name."""
+        address, qualified, _ = queue.partition("::")
+        if qualified:
+            return address
+        return next((address for address, queues in self._queues.items() if queue in queues), queue)
+
+    def named(self, prefix: str) -> list[str]:
+        """Return how a cluster connection names the addresses that begin so; ``orders.#`` means ``orders`` too."""
+        base = prefix.removesuffix(".#")
+        return [base] * (base != prefix and base in self._queues) + [f"{prefix.removesuffix('#')}*"]
+
+    def defaults(self) -> Table:
+        """Return ``[address_defaults]``, and note which keys have no counterpart."""
+        broker = self._broker
+        ours = self._values({_ID_CACHE_SIZE: self._default_size()}) | {"lanes": 1}
+        if broker.text(_PERSIST) == "false":
+            ours["persist_id_cache"] = False
+        self._remark()
+        reason = f"{broker.product} remembers the IDs of a whole address, as lanes = 1 does; lanes = 0 spreads an address over workers."
+        return section("[address_defaults]", ours, [reason])
+
+    def _default_size(self) -> str:
+        for_all = next((keys for match, keys in self._settings if match == _ALL), {})
+        default = self._broker.text(_ID_CACHE_SIZE) or str(_CACHE_SIZES[self._broker.product])
+        return for_all.get(_ID_CACHE_SIZE, default)
+
+    def _values(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        size = keys.get(_ID_CACHE_SIZE, "")
+        if not size:
+            return {}
+        if not size.isdecimal() or int(size) > MAX_ID_CACHE_SIZE:
+            self._remarks.add(f"{_ID_CACHE_SIZE} = {size!r}", "it is not 0 to 2,147,483,647")
+            return {}
+        return {"id_cache_size": int(size)}
+
+    def _remark(self) -> None:
+        for match, keys in self._settings:
+            for key, value in keys.items():
+                if key == "dead-letter-address":
+                    self._remarks.add(f"{key} {value}", "dead letters of an address go to <address>.dlq")
+                elif key not in {_ID_CACHE_SIZE, *_RETRIES}:
+                    self._remarks.add(f"{key} ({match})", "")
+
+    def patterns(self) -> Iterator[Table]:
+        """Yield an entry for each pattern that sets keys of the file, for addresses to come."""
+        found: dict[str, Table] = {}
+        for match, keys in self._settings:
+            if match != _ALL and _has_wildcard(match) and (values := self._values(keys)):
+                name = match.replace(_ALL, "*")
+                comments = ["Here * stands for any characters, also dots."]
+                found[name] = Table(header="[[addresses]]", values={"name": name} | values, comments=comments)
+        yield from found.values()
+
+    def addresses(self, more: Sequence[str]) -> Iterator[Table]:
+        """Yield an entry for each address, and for ``more`` names."""
+        literal = [match for match, _ in self._settings if not _has_wildcard(match)]
+        for name in dict.fromkeys((*self._queues, *literal, *more)):
+            if name in self._dead and name not in more:
+                self._remarks.add(f"address {name}", "it holds dead letters or expired messages only")
+            elif name and not name.startswith(_INTERNAL):
+                yield self._entry(name)
+
+    def _entry(self, name: str) -> Table:
+        keys = {_ID_CACHE_SIZE: self._default_size()}
+        repeated = False
+        for match, found in self._settings:
+            if _matches(match, name):
+                keys |= found
+            # A pattern may match here and not there, or there and not here, so the entry says the size itself.
+            here = _matches(match, name) or fnmatch.fnmatchcase(name, match.replace(_ALL, "*"))
+            repeated |= here and match != _ALL and _ID_CACHE_SIZE in found
+        values = self._values(keys) if repeated else {}
+        comments = []
+        if queues := self._queues.get(name):
+            comments.append(f"Each queue there is a consumer group here: {', '.join(queues)}")
+        if options := self._consume_options(name, keys):
+            comments.append(f"ringfence consume {name} … {options}")
+        return Table(header="[[addresses]]", values={"name": name} | values, comments=comments)
+
+    def _consume_options(self, name: str, keys: Mapping[str, str]) -> str:
+        """Return the options of ``ringfence consume`` with which messages are retried as there."""
+        if not set(_RETRIES) & keys.keys():
+            return ""
+        numbers = {}
+        for key in _RETRIES:
+            try:
+                numbers[key] = float(keys[key])
+            except KeyError:
+                continue
+            except ValueError:
+                self._remarks.add(f"{key} = {keys[key]!r}", "it is not a number")
+        attempts = int(numbers.get("max-delivery-attempts", _ATTEMPTS))
+        if attempts < 1:
+            self._remarks.add(
+                "max-delivery-attempts without a limit",
+                "each message has a last attempt; choose --max-attempts",
+            )
+            return ""
+        options: dict[str, Any] = {"max_attempts": attempts}
+        if delay := numbers.get("redelivery-delay"):
+            growth = numbers.get("redelivery-delay-multiplier", numbers.get("redelivery-multiplier", 1.0))
+            options |= {"retry_delay": delay / 1_000, "retry_multiplier": growth}
+            if growth > 1:
+                options["retry_max"] = numbers.get("max-redelivery-delay", 10 * delay) / 1_000
+            options["retry_jitter"] = numbers.get("redelivery-collision-avoidance-factor", 0.0)
+        if attempts == 1:
+            options = {"max_attempts": 1}
+        try:
+            ConsumerOptions(**options)
+        except ValueError as error:
+            self._remarks.add(f"retries of {name}", str(error))
+            return ""
+        return " ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in options.items())
+
+
+def _has_wildcard(match: str) -> bool:
+    return "#" in match or "*" in match
+
+
+def _matches(match: str, name: str) -> bool:
+    """Whether a setting is about an address: # stands for any number of words between dots, * for one."""
+    words = re.sub(r"(#\.)+", "#.", f"{match}.").split(".")[:-1]
+    parts = {"#": r"(?:[^.]*\.)*", "*": r"[^.]*\."}
+    pattern = "".join(parts.get(word, re.escape(word) + r"\.") for word in words)
+    return re.fullmatch(pattern, f"{name}.") is not None
+
+
+def _specificity(match: str) -> tuple[bool, int, int]:
+    """Sort a setting for more addresses before one for fewer."""
+    return not _has_wildcard(match), len(re.sub("[#*]", "", match)), match.count("*")

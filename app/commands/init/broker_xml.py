@@ -1,0 +1,117 @@
+"""Reads the configuration of ActiveMQ Artemis (broker.xml) and of HornetQ (hornetq-configuration.xml).
+
+The parser is that of the standard library. A document type declaration ends it at once: entities can only be declared
+there, so none is expanded and no other file or address is read.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers.expat import ExpatError, ParserCreate
+
+from ringfence_kafka.errors import ConfigurationError
+
+_PLACEHOLDER: Final = re.compile(r"\$\{[^:}]*:([^}]*)\}")
+"""A system property with its default, which stands for it here."""
+_HOST: Final = re.compile(r"//([^:/?,;()\s]+)")
+_NAMESPACE_END: Final = "}"
+
+
+class BrokerFile:
+    """The elements of a file, without their namespaces."""
+
+    def __init__(self, root: Element, *, hornetq: bool) -> None:
+        core = root.find("core")
+        self.root = root if core is None else core
+        self.hornetq = hornetq
+
+    @property
+    def product(self) -> str:
+        """Name of the broker."""
+        return "HornetQ" if self.hornetq else "Artemis"
+
+    def text(self, name: str) -> str:
+        """Return the text of a setting of the whole broker; empty = it is not set."""
+        return text_of(self.root, name)
+
+    def addresses(self) -> Iterator[tuple[str, str]]:
+        """Yield each address, and a queue of it; an empty queue = it has none."""
+        for address in self.root.iterfind("addresses/address"):
+            name = address.get("name", "")
+            yield name, ""
+            for queue in address.iterfind("*/queue"):
+                yield name, queue.get("name", "")
+        for queue in self.root.iterfind("queues/queue"):
+            yield text_of(queue, "address") or queue.get("name", ""), queue.get("name", "")
+
+    def address_settings(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield what addresses a setting matches, and its keys."""
+        for setting in self.root.iterfind("address-settings/address-setting"):
+            yield setting.get("match", ""), {item.tag: clean(item.text) for item in setting}
+
+    def hosts(self, connector: str) -> list[str]:
+        """Return the hosts that a connector names."""
+        for item in self.root.iterfind("connectors/connector"):
+            if item.get("name") == connector:
+                given = [
+                    param.get("value", "") for param in item.iterfind("param") if param.get("key") == "host"
+                ]
+                return [clean(host) for host in given] or _HOST.findall(clean(item.text))
+        return []
+
+
+def text_of(element: Element, name: str) -> str:
+    """Return the text of an inner element; empty = there is none."""
+    return clean(element.findtext(name))
+
+
+def clean(text: str | None) -> str:
+    """Return a text without space at its ends, and with the defaults of system properties in their place."""
+    return _PLACEHOLDER.sub(r"\1", text or "").strip()
+
+
+def connectors(element: Element) -> list[str]:
+    """Return the names of the static connectors of a bridge or a cluster connection."""
+    return [
+        clean(item.text) or item.get("connector-name", "")
+        for item in element.iterfind("static-connectors/connector-ref")
+    ]
+
+
+def read(path: Path) -> BrokerFile:
+    """Read a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is something else.
+    """
+    builder, names = TreeBuilder(), list[str]()
+    parser = ParserCreate(namespace_separator=_NAMESPACE_END)
+
+    def refuse(*_declaration: object) -> None:
+        raise ConfigurationError(
+            f"{path}: has a document type declaration, which may read other files: remove the line <!DOCTYPE …>"
+        )
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        names.append(name)
+        builder.start(name.rpartition(_NAMESPACE_END)[2], attributes)
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda name: builder.end(name.rpartition(_NAMESPACE_END)[2])
+    parser.CharacterDataHandler = builder.data
+    try:
+        parser.Parse(path.read_bytes(), True)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror or error}: name a readable broker.xml") from error
+    except (ExpatError, ValueError) as error:
+        raise ConfigurationError(f"{path}: not XML: {error}: name a broker.xml") from error
+    root = builder.close()
+    if root.tag != "configuration":
+        raise ConfigurationError(
+            f"{path}: begins with <{root.tag}>, not with <configuration>: name a broker.xml of Artemis, or a "
+            "hornetq-configuration.xml"
+        )
+    return BrokerFile(root, hornetq="hornetq" in names[0] or root.find("core") is None)
