@@ -6,6 +6,7 @@ how far the lane is, and which message was accepted with an ID.
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,8 +63,11 @@ class Outbox:
             timeout: Seconds that :meth:`send` takes at most.
 
         Raises:
+            ValueError: the time-out is not a number of seconds.
             ConfigurationError: the file cannot be used, the address is unknown, or another address feeds its input.
         """
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+            raise ValueError(f"Outbox(timeout={timeout!r}): give a number of seconds above 0, such as 30.0")
         self._settings = config if isinstance(config, Settings) else load(Path(config))
         self._address = self._settings.configured(address if isinstance(address, str) else address.name)
         self._settings.require_own_input(self._address, "the outbox cannot send")

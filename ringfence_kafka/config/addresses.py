@@ -129,6 +129,11 @@ class AddressSettings(AddressDefaults):
                 "remove it, or set duplicates or on_conflict to 'divert'"
             )
         forms = data.get("duplicate_id_from")
+        if isinstance(forms, str) and header_name(forms) and "duplicate_id_headers" in data:
+            raise ValueError(
+                f"duplicate_id_headers = {data['duplicate_id_headers']!r} has no effect with duplicate_id_from = {forms!r}: "
+                "remove it, or write duplicate_id_from = 'header', which looks for these headers"
+            )
         of_value = "value" in (forms if isinstance(forms, list | tuple) else [forms])
         if data.get("on_conflict", "duplicate") != "duplicate" and of_value:
             raise ValueError(
@@ -253,9 +258,18 @@ def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tup
         merged = dict(defaults)
         for number in patterns:
             if fnmatch.fnmatchcase(entry["name"], entries[number]["name"]):
-                merged |= entries[number]
-        resolved.append(merged | entry)
+                merged = _over(merged, entries[number])
+        resolved.append(_over(merged, entry))
     return tuple(resolved)
+
+
+def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of both. A layer that names the one header of its IDs needs no inherited list of headers."""
+    forms = layer.get("duplicate_id_from")
+    is_named = isinstance(forms, str) and bool(header_name(forms))
+    return {key: value for key, value in base.items() if not (is_named and key == "duplicate_id_headers")} | {
+        **layer
+    }
 
 
 def sorted_patterns(entries: Sequence[Any]) -> list[int]:

@@ -22,7 +22,13 @@ def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
                 f"not a duration: write a number of {_NAMES[unit]}, or digits and units in quotes: "
                 "'500ms', '30s', '5m', '1h', '7d', '1h30m'"
             )
-        milliseconds = sum(float(digits) * _MILLISECONDS[part] for digits, part in _PART.findall(value))
+        parts = _PART.findall(value)
+        if len({part for _, part in parts}) < len(parts):
+            total = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts) / 1_000
+            raise ValueError(
+                f"a unit stands twice: write each once, as in {duration_text(total)!r}, if that is meant"
+            )
+        milliseconds = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts)
         found = milliseconds / _MILLISECONDS[unit]
         if found.is_integer():
             return int(found)

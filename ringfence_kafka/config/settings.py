@@ -261,7 +261,9 @@ class Settings(Section):
         found = self.address(name)
         if found is not None:
             return found
-        defaults = {key: getattr(self.address_defaults, key) for key in AddressDefaults.model_fields}
+        defaults = {
+            key: getattr(self.address_defaults, key) for key in self.address_defaults.model_fields_set
+        }
         (resolved,) = resolve_patterns(defaults, [*self._patterns, {"name": name}])
         return AddressSettings.model_validate(resolved)
 

@@ -512,6 +512,13 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
             "addresses[orders]: default_group = 'none' has no effect without group_header: remove it, or name the header",
         ),
         (
+            _orders(duplicate_id_headers=["X"], duplicate_id_from="header:ID"),
+            (
+                "addresses[orders]: duplicate_id_headers = ['X'] has no effect with duplicate_id_from = 'header:ID': "
+                "remove it, or write duplicate_id_from = 'header', which looks for these headers"
+            ),
+        ),
+        (
             _orders(duplicate_id_from=["value", "key"], on_conflict="divert"),
             (
                 "addresses[orders]: on_conflict = 'divert' has no effect with duplicate_id_from = ['value', 'key']: "
@@ -1024,3 +1031,14 @@ def test_a_bad_address_name_hides_no_other_fault() -> None:
     first, second = str(caught.value).splitlines()
     assert ".name = 'a b'" in first
     assert ".input_topic = 'c d'" in second
+
+
+def test_a_named_header_replaces_inherited_ones() -> None:
+    """An address may name its header where the defaults list headers; the other way round its list would have no effect."""
+    listed, by_name = {"duplicate_id_headers": ["X"]}, {"duplicate_id_from": "header:ID"}
+    settings = validate({"address_defaults": listed, "addresses": [{"name": "orders", **by_name}]})
+
+    assert settings.addresses[0].id_headers == ("ID",)
+    assert validate({"address_defaults": by_name}).target("elsewhere").id_headers == ("ID",)
+    with pytest.raises(ConfigurationError, match="has no effect with duplicate_id_from"):
+        validate({"address_defaults": by_name, "addresses": [{"name": "orders", **listed}]})
