@@ -85,8 +85,8 @@ def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
         )
     if confirmed > offset:
         raise MalformedHopError(
-            f"{wire_names.HEADER_CONFIRMED} is {confirmed}, and {wire_names.HEADER_HOP} says that this is offset {offset}: a bridge confirms "
-            "only what comes before what it sends"
+            f"{wire_names.HEADER_CONFIRMED} is {confirmed}, and {wire_names.HEADER_HOP} has offset {offset}: a bridge confirms "
+            "lower offsets only"
         )
     return confirmed
 

@@ -177,8 +177,8 @@ def _run_ivy(bundle: Bundle, command: list[str]) -> None:
         last = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES_SHOWN:])
         raise PrerequisiteError(
             f"The jars of {bundle.title} could not be fetched (Ivy ended with {done.returncode}): check the network and proxy "
-            "(JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or set RINGFENCE_IVY_SETTINGS to an Ivy settings file that "
-            f"names a mirror, and run again. Ivy's last lines:\n{last}"
+            "(JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or name a mirror in an Ivy settings file "
+            f"(RINGFENCE_IVY_SETTINGS), and run again. Ivy's last lines:\n{last}"
         )
 
 

@@ -298,7 +298,7 @@ class ProgressWriter:
         if crowding >= CROWDED and not self._crowded:
             log.warning(
                 "%s: %.0f %% of the messages that may wait in a partition do; at 100 %% nothing more of it is fetched, and healthy groups "
-                "wait too: repair what the handler fails at, or drop failing groups ('ringfence groups show', 'skip', 'purge')",
+                "wait too; fix the failures, or drop failing groups ('ringfence groups show', 'skip', 'purge')",
                 self._lease, 100 * crowding,
             )  # fmt: skip
         self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)

@@ -120,9 +120,9 @@ class TransactionalProducer:
             if await transaction_version.lowered(self._producer):
                 raise TransactionVersionError(self.transactional_id) from error
             raise KafkaTimeoutError(
-                f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed: "
-                "its last transaction does not end (kafka-transactions.sh find-hanging), the cluster's transaction "
-                f"coordinator is away, or {transaction_v2_requests.FEATURE} was lowered to 0 for a time and brokers were not restarted since"
+                f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed. "
+                "Either its last transaction does not end (kafka-transactions.sh find-hanging), or the transaction coordinator is away, "
+                f"or {transaction_v2_requests.FEATURE} was lowered to 0 and brokers were not restarted since"
             ) from error
 
     async def _refused(self, error: UnsupportedVersionError) -> Exception:

@@ -119,7 +119,7 @@ def test_malformed(running: Running) -> None:
     assert got[1].headers == [("_RF_SOURCE", b"hops-malformed/0/3")]
     assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
     assert reasons[1].startswith(
-        b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"
+        b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7"
     )
 
 

@@ -113,7 +113,7 @@ def require_parts(address: AddressSettings, identifier: Sequence[str]) -> None:
     if given not in {1, count}:
         made = f"{count} parts, {', '.join(forms)}" if count > 1 else f"one part, {forms}"
         raise IdFormatError(
-            f"{given} parts of an ID, and an ID of {address.name} has {made}: give each part, in this order, or the whole ID as "
+            f"{given} parts of an ID, and an ID of {address.name} has {made}; give each part, in this order, or the whole ID as "
             "'ringfence rings show' writes it"
         )
     if given == count:
@@ -125,7 +125,7 @@ def _require_digests(forms: Sequence[str], identifier: Sequence[str]) -> None:
         digest = text.startswith("digest:") if len(forms) == 1 else len(_parse_part(text)) == _DIGEST_BYTES
         if form == "value" and not digest:
             raise IdFormatError(
-                f"{text!r} is not a digest, and an ID of this address has the digest of the value: write "
+                f"{text!r} is not a digest, and an ID of this address has the digest of the value; write "
                 "digest:HEX with the output of 'b2sum -l 256' for the value"
             )
 

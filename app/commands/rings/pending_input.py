@@ -83,8 +83,8 @@ async def _await(
             ((view, partition), end), *_ = left.items()
             raise UnreadError(
                 f"{wire_names.HOP_MEMORY}{address.name} is not cleared: lane {view.lane} has judged "
-                f"{topic}/{partition} up to {reached[partition]} of {end}, and what a bridge has sent there would tell "
-                "it again what was confirmed; start the workers and wait until their lag is 0, or clear --despite-lag"
+                f"{topic}/{partition} up to {reached[partition]} of {end}; records of bridges "
+                "among the rest would confirm offsets again; start the workers and wait until their lag is 0, or clear --despite-lag"
             )
         await asyncio.sleep(_ASK_AGAIN_S)
 

@@ -86,7 +86,7 @@ def grow(
     if fed_by := upstream(name, settings.addresses):
         raise GrowthError(
             f"the input topic of {name} is {address.input_topic}, the accepted topic of {fed_by[0]}, whose lanes have recorded its "
-            f"partition count: it keeps that count, and {name} has no others. In a chain only the first address can get more: "
+            f"partition count; {name} has the same partitions. In a chain only the first address can get more: "
             f"'ringfence topics grow {fed_by[-1]}'"
         )
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo

@@ -110,8 +110,7 @@ class Run:
         if (found := kept.pop("format")) != FORMAT:
             raise ConfigurationError(
                 f"reconcile.state_dir has a run of format {found!r}, and this version reads format {FORMAT}: use the version that wrote "
-                "it, or name another reconcile.state_dir: the next run begins at the start of the logs, and what retention has taken of "
-                "them is GAP"
+                "it, or name another reconcile.state_dir. The next run then begins at the start of the logs, and deleted records are GAP"
             )
         if missing := {field.name for field in fields(cls)} - {"acknowledged"} - kept.keys():
             raise ValueError(f"a run without {', '.join(sorted(missing))}")

@@ -64,7 +64,7 @@ def test_way() -> None:
         ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", None)], "_RF_BRIDGE_CONFIRMED is null"),
         (
             [("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"42")],
-            "_RF_BRIDGE_CONFIRMED is 42, and _RF_BRIDGE_DUPL_ID says that this is offset 41",
+            "_RF_BRIDGE_CONFIRMED is 42, and _RF_BRIDGE_DUPL_ID has offset 41",
         ),
         ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_IDS", b"check")], "_RF_BRIDGE_IDS is 'check': .* knows ignore"),
         ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_IDS", None)], "_RF_BRIDGE_IDS is null"),

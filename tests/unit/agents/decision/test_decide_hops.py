@@ -251,7 +251,7 @@ def test_malformed(key: bytes | None) -> None:
 
     assert [(item.record.offset, item.reason.split(":")[0]) for item in outcome.quarantined] == [
         (1, "_RF_BRIDGE_DUPL_ID is 'to-paris/7'"),
-        (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"),
+        (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7"),
     ]
     assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED]
     assert outcome.forwarded == []
