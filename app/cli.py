@@ -27,6 +27,7 @@ from app.commands.rings.cli import rings
 from app.commands.send.cli import send
 from app.commands.status.cli import status
 from app.commands.topics.cli import topics
+from app.commands.verb_group import VerbGroup
 from app.commands.verdict import verdict
 from app.commands.worker import worker
 from ringfence_kafka.process.command_line import run
@@ -47,7 +48,7 @@ def _print_version(context: click.Context, _parameter: click.Parameter, wanted: 
     context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,

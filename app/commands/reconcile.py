@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from app.commands.options import JSON, addresses_option
 from app.commands.spark_check import require_spark
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.auth.reachability import require_listener
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
@@ -18,7 +19,7 @@ ANOMALIES: Final = (
 )  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=VerbGroup, invoke_without_command=True)
 @click.option(
     "--out",
     metavar="DIR",

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import click
@@ -30,7 +31,8 @@ _UNKNOWN: Final = "UNKNOWN"
 def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_json: bool) -> int:
     """Say what became of the message with ID at ADDRESS. Exit code 1 if it is not known to be accepted.
 
-    ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. QUARANTINED names the last
+    ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. An ID that was accepted
+    in several lanes, or with several values, has a line for each message, the last one at the end. QUARANTINED names the last
     refused one, and why. UNKNOWN: no ring knows ID, and quarantine has no message with it.
 
     ID is written as for `rings find`.
@@ -52,7 +54,13 @@ def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_js
 def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> None:
     match found["verdict"]:
         case "ACCEPTED":
-            click.echo(f"ACCEPTED  {found['source']}  {moment(found['timestamp'])}  lane {found['lane']}")
+            for item in found["acceptances"]:
+                click.echo(f"ACCEPTED  {item['source']}  {moment(item['timestamp'])}  lane {item['lane']}")
+            if (lanes := len({item["lane"] for item in found["acceptances"]})) > 1:
+                click.echo(
+                    f"note   {lanes} lanes accepted it, because it came with groups of each: with lanes = 1 one ring knows all IDs of an address",
+                    err=True,
+                )
         case "QUARANTINED":
             click.echo(f"QUARANTINED  {found['source']}  {printable(found['reason'])}")
         case _:
@@ -74,17 +82,13 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
 
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         snapshots = await show.snapshots(settings, address, cluster)
-        known = [(slot, view) for view, restore in snapshots for slot in find.slots_of(encoded_id, restore)]
+        known = find.entries(address, encoded_id, snapshots)
         if known:
-            slot, view = max(known, key=lambda item: (item[0].origin.timestamp, item[0].sequence))
-            entry = show.entry(address, slot)
-            assert entry is not None  # noqa: S101 - there is a slot
-            return {
-                "verdict": _ACCEPTED,
-                "source": entry.source,
-                "timestamp": entry.timestamp,
-                "lane": view.lane,
-            }
+            kept = ("source", "timestamp", "lane")
+            acceptances = [
+                {key: item[key] for key in kept} for item in sorted(known, key=itemgetter("timestamp"))
+            ]
+            return {"verdict": _ACCEPTED, **acceptances[-1], "acceptances": acceptances}
         refused = await _quarantined(settings, address, cluster, encoded_id)
         if refused is not None:
             return {"verdict": _QUARANTINED, **refused}

@@ -14,6 +14,13 @@ def nobody(
     )
 
 
+def unresolved(kafka: KafkaSettings, host: str) -> BrokerUnavailableError:
+    """Return the error for a host name that this machine does not know, while no other server answers."""
+    return BrokerUnavailableError(
+        f"cannot resolve host {host!r} of the bootstrap servers {kafka.bootstrap_servers!r}: fix the name, or this machine's name service"
+    )
+
+
 def refused(server: str, reason: str) -> BrokerUnavailableError:
     """``server`` (``host:port``) refused us; ``reason`` is one of the sentences below."""
     return BrokerUnavailableError(f"the broker at {server} denies access: {reason}")

@@ -4,6 +4,7 @@ The password is read from the environment when a client is made, and is kept by 
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any, Final
@@ -82,12 +83,15 @@ def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
 async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavailableError | None:
     """Try each server once more; returns the first refusal with the way out, or None if nobody was there to refuse.
 
+    A host name without an address is an error of this kind too, if no server refuses.
+
     Kafka's clients themselves say only that no connection came about. ``was_in``: the client connected before, so a connection that closes
     at once means a proxy without its broker, not a wrong security protocol.
     """
     options = client_options(kafka)
     for name in ("retry_backoff_ms", "connections_max_idle_ms"):
         options.pop(name, None)
+    unknown = None
     for server in options.pop("bootstrap_servers"):
         host, _, port = server.rpartition(":")
         try:
@@ -103,6 +107,8 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
             for cause in _causes(error):
                 if isinstance(cause, PrerequisiteError):
                     return BrokerUnavailableError(str(cause))
+                if isinstance(cause, socket.gaierror) and not was_in:
+                    unknown = access_errors.unresolved(kafka, host)
             reason = _reason(kafka, error)
             if reason is None and not was_in and _closed(error):
                 reason = access_errors.protocol(
@@ -110,7 +116,7 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
                 )
             if reason is not None:
                 return access_errors.refused(server, reason)
-    return None
+    return unknown
 
 
 def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:

@@ -40,6 +40,8 @@ def _refusal(host: str, port: int) -> str:
         socket.create_connection((host, port), LOOK_LIMIT_S).close()
     except TimeoutError:
         return ""
+    except socket.gaierror:
+        return f"cannot resolve host {host!r}"
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -361,6 +361,23 @@ def test_verdict_by_hand(running: Running, config: Path) -> None:
     assert ask("a", address="receipts-memory")[1].endswith("no ID can be found\n")
 
 
+def test_verdict_of_several_lanes(running: Running, config: Path) -> None:
+    """``ringfence verdict`` names each acceptance of an ID that came with groups of several lanes."""
+    with Outbox(config, ADDRESS) as outbox:
+        receipts = [outbox.send("x", duplicate_id="several lanes", key=f"g{number}") for number in range(20)]
+    sources = [item.source for item in receipts if item.verdict is Verdict.ACCEPTED]
+    shown = run_verb("verdict", ADDRESS, "several lanes", "--config", str(config))
+    document = json.loads(
+        run_verb("verdict", ADDRESS, "several lanes", "--json", "--config", str(config)).stdout
+    )
+
+    assert len(sources) > 1
+    assert [line.split()[1] for line in shown.stdout.splitlines()] == sources
+    assert f"{len(sources)} lanes accepted it" in shown.stderr
+    assert [item["source"] for item in document["acceptances"]] == sources
+    assert document["source"] == sources[-1]
+
+
 def test_the_example(running: Running, config: Path, tmp_path: Path) -> None:
     """The example of docs/receipts.md runs as it stands there, but for its address. It has the same answer each time."""
     page = (ROOT / "docs" / "receipts.md").read_text("utf-8")

@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from app.commands.options import JSON
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.process.command_line import config_option, document_of
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def config() -> None:
     """Show and check the configuration. No verb asks a broker."""
 

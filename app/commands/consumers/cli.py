@@ -3,11 +3,12 @@
 import click
 
 from app.commands.options import JSON, YES, addresses_option
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONSUMER_GROUP, silence_clients
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def consumers() -> None:
     """Show who consumes each partition, and forget groups that are gone."""
     silence_clients()

@@ -3,11 +3,12 @@
 import click
 
 from app.commands.options import JSON, YES, addresses_option, stacked
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONSUMER_GROUP, silence_clients
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def groups() -> None:
     """Look at message groups and how far a consumer group is in them."""
     silence_clients()

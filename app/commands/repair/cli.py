@@ -6,6 +6,7 @@ import click
 
 from app.commands.options import DRY_RUN, JSON, YES, addresses_option, grouped, settings_option
 from app.commands.repair.records import RedriveOptions, Selection, parse_place, span
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONSUMER_GROUP, NumberRange, silence_clients
 
@@ -50,7 +51,7 @@ _bridge = click.option(
 _place = click.argument("place", type=parse_place, metavar="PARTITION/OFFSET")
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def quarantine() -> None:
     """Look at what was refused for good, publish it again, or drop it."""
     silence_clients()
@@ -128,7 +129,7 @@ def quarantine_drop(
     return verbs.drop(topic, selection, dry_run=dry_run, yes=yes)
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def dlq() -> None:
     """Look at what handlers could not do, have it done once more, or drop it."""
     silence_clients()

@@ -3,12 +3,13 @@
 import click
 
 from app.commands.options import DRY_RUN_OBSTACLES, JSON, YES, addresses_option
+from app.commands.verb_group import VerbGroup
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import silence_clients
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def rings() -> None:
     """Look at the rings of duplicate IDs."""
     silence_clients()

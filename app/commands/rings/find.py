@@ -4,10 +4,10 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -143,12 +143,19 @@ def slots_of(encoded_id: bytes, restore: Restore) -> list[Slot]:
     return [slot for slot in show.live_slots(restore) if stored_ids.without_value(slot.id) == encoded_id]
 
 
-async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, object]]:
+async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, Any]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         restored = await show.snapshots(settings, address, cluster)
-    found: list[dict[str, object]] = []
+    return entries(address, encoded_id, restored)
+
+
+def entries(
+    address: AddressSettings, encoded_id: bytes, restored: Iterable[tuple[Any, Restore]]
+) -> list[dict[str, Any]]:
+    """Return the messages that the lanes of an address accepted with an ID."""
+    found: list[dict[str, Any]] = []
     for view, restore in restored:
         latest = {slot.id: slot for slot in sorted(slots_of(encoded_id, restore), key=attrgetter("sequence"))}
-        entries = [show.entry(address, slot) for slot in latest.values()]
-        found += [{"lane": view.lane, **asdict(entry)} for entry in entries if entry is not None]
+        shown = [show.entry(address, slot) for slot in latest.values()]
+        found += [{"lane": view.lane, **asdict(entry)} for entry in shown if entry is not None]
     return found

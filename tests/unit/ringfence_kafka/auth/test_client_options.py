@@ -110,3 +110,11 @@ async def test_a_connection_that_is_closed_at_once() -> None:
 
         assert "denies access: it closes the connection" in str(refused)
         assert await client_options.refusal(kafka, was_in=True) is None
+
+
+async def test_a_host_without_an_address() -> None:
+    """A host name that cannot be resolved is named, for a client that was not connected before."""
+    kafka = KafkaSettings.model_validate({"bootstrap_servers": "broker.invalid:9092"})
+
+    assert str(await client_options.refusal(kafka)).startswith("cannot resolve host 'broker.invalid' of")
+    assert await client_options.refusal(kafka, was_in=True) is None

@@ -21,6 +21,12 @@ def test_somebody_listens() -> None:
         reachability.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
 
 
+def test_a_host_without_an_address() -> None:
+    """A host name that cannot be resolved is named."""
+    with pytest.raises(BrokerUnavailableError, match=r"\(cannot resolve host 'broker.invalid'\)"):
+        reachability.require_listener(KafkaSettings(bootstrap_servers="broker.invalid:9092"))
+
+
 def test_nobody_listens() -> None:
     """A cluster without a listener is reported at once, in the words of every verb."""
     began = time.monotonic()
