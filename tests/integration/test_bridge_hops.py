@@ -118,9 +118,7 @@ def test_malformed(running: Running) -> None:
     assert values(got) == [b"6", b"forged"]
     assert got[1].headers == [("_RF_SOURCE", b"hops-malformed/0/3")]
     assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
-    assert reasons[1].startswith(
-        b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7"
-    )
+    assert reasons[1].startswith(b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID has offset 7")
 
 
 @pytest.mark.long
