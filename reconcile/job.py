@@ -6,9 +6,10 @@ It runs as ``ringfence reconcile``, as ``python -m reconcile``, and under ``spar
 import argparse
 import contextlib
 import datetime as dt
+import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import results_folder
 from reconcile.run.history.rings import Rings
 from reconcile.run.outcome import carry_over, committed_result, report_model, results
+from reconcile.run.outcome.terminal_report import Judged, tell
 from reconcile.run.outcome.terminal_report import progress as shown_progress
-from reconcile.run.outcome.terminal_report import tell
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.judge import STEPS, Judge
 from reconcile.session.session import FEW, fit_to, local_dir, required, session, submitted
@@ -59,6 +60,8 @@ class Options:
     as_json: bool = False
     acknowledge: int | None = None  # the run to acknowledge; LAST = whichever is the last
     master: str | None = None
+    again: Sequence[str] = ()
+    """Options of the command line that commands on this run repeat: the configuration, the connection, Spark's master."""
 
 
 def run(settings: Settings, options: Options) -> int:
@@ -88,16 +91,6 @@ def _check(settings: Settings, options: Options) -> None:
         refuse_callback(settings.kafka)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A run that is kept."""
-
-    document: Mapping[str, Any]
-    advice: Sequence[str]
-    drawn: bool
-    """The page is in the folder of ``--out``."""
-
-
 def _run(settings: Settings, options: Options, stop: Stop) -> int:
     _check(settings, options)
     began = dt.datetime.now(dt.UTC)
@@ -111,8 +104,10 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
         raise
     if judged is None:
         return 0
-    folder = (options.out or "").rstrip("/")
-    tell(judged.document, judged.advice, folder, as_json=options.as_json, drawn=judged.drawn)
+    if options.as_json:
+        print(json.dumps(judged.document, indent=2))
+    else:
+        tell(judged, options.out, options.again)
     return summary.EXIT_CODES[judged.document["verdict"]]
 
 
@@ -150,9 +145,9 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
             document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
             kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
-            judged = Judged(document, Figures.from_json(kept).advice, drawn)
             result = committed_result.finished(document, ready.runs, options.out if drawn else None)
             committed_result.commit(settings, result)
+            judged = Judged(document, Figures.from_json(kept).advice, result.report)
         except (*SPARK, AssertionError) as error:
             if (found := of_spark(error)) is None:
                 raise

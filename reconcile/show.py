@@ -4,15 +4,18 @@ The first of each need neither Spark nor the cluster. For more of them Spark rea
 """
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final, TextIO
 
 import click
-from rich.table import Table
 
-from conf.terminal import tell
-from reconcile.page.report_data import FINDINGS_MAX, Figures, Finding
+from reconcile import listing
+from reconcile.listing import Shown
+from reconcile.page.report_data import FINDINGS_MAX, Figures
 from reconcile.run.history import acknowledge
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import RESULTS, results_folder
@@ -21,26 +24,28 @@ from reconcile.spark.files import Files, LocalFiles, is_local, readable
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FIGURES = "figures.json"
+FIGURES: Final = "figures.json"
+SHOWN: Final = 20
+"""Single anomalies are many lines: so many unless somebody asks for more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The options of the command."""
 
     anomaly: str = ""  # its name; empty = all
-    limit: int = 20
+    limit: int | None = None  # None = as :meth:`most` has it
     run: int | None = None  # its number; None = the last
     as_json: bool = False
+    rows: bool = False
+    csv: TextIO | None = None
     master: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """An anomaly and its address."""
-
-    address: str
-    finding: Finding
+    def most(self, total: int) -> int:
+        """Return how many anomalies of ``total`` to read, at most."""
+        if self.limit is not None:
+            return self.limit
+        return SHOWN if self.as_json or self.rows else total
 
 
 def run(settings: Settings, wanted: Wanted) -> int:
@@ -65,11 +70,16 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     files = LocalFiles(folder)
     run = _chosen_run(files, settings, wanted)
     figures, counts = _figures(files, run, wanted.anomaly)
-    found = first(figures, wanted)
-    if len(found) < min(wanted.limit, sum(counts.values())) and wanted.limit > FINDINGS_MAX:
+    most = wanted.most(sum(counts.values()))
+    found = first(figures, wanted.anomaly, most)
+    # Groups of the first rows need no Spark.
+    whole = wanted.csv is not None or (wanted.limit or 0) > FINDINGS_MAX
+    if len(found) < min(most, sum(counts.values())) and whole:
         from reconcile.show_all import from_parquet
 
-        found = from_parquet(files, run.number, wanted, master, settings.reconcile.executor_timeout)
+        found = from_parquet(
+            files, run.number, wanted.anomaly, most, master, settings.reconcile.executor_timeout
+        )
     return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 
@@ -80,7 +90,8 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
         run = _chosen_run(files, settings, wanted)
         _, counts = _figures(files, run, wanted.anomaly)
-        return show(run, read(run.number, wanted), counts, wanted, acknowledge.when(files, run))
+        found = read(run.number, wanted.anomaly, wanted.most(sum(counts.values())))
+        return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 
 def _chosen_run(files: Files, settings: Settings, wanted: Wanted) -> Run:
@@ -123,15 +134,15 @@ def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, i
     return figures, counts
 
 
-def first(figures: Figures, wanted: Wanted) -> list[Shown]:
-    """Return the first wanted anomalies among the figures."""
+def first(figures: Figures, anomaly: str, most: int) -> list[Shown]:
+    """Return the first anomalies of a name among the figures; an empty name = all."""
     found = [
         Shown(address.name, finding)
         for address in figures.addresses
         for finding in address.findings
-        if wanted.anomaly in {"", finding.anomaly}
+        if anomaly in {"", finding.anomaly}
     ]
-    return found[: wanted.limit]
+    return found[:most]
 
 
 def show(
@@ -151,34 +162,24 @@ def show(
         }
         click.echo(json.dumps(document, indent=2))
         return 0
-    if found:
-        tell(_table(run, found))
     seen = "" if acknowledged is None else f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
-    click.echo(
-        f"run {run.number} ({run.verdict}{seen}): {len(found):,} of {total:,} {wanted.anomaly or 'anomalies'} shown"
-    )
+    last = f"run {run.number} ({run.verdict}{seen}): {len(found):,} of {total:,} {wanted.anomaly or 'anomalies'} shown"
+    if wanted.csv is not None:
+        listing.write_csv(found, wanted.csv)
+        click.echo(last, err=True)
+        return 0
+    lines = [*(listing.one_by_one(found) if wanted.rows else listing.in_groups(listing.grouped(found))), last]
     if len(found) < total:
-        click.echo(f"--limit {total} shows all")
+        lines.append(f"--limit {total} shows all")
+    if found and not wanted.rows:
+        lines.append("--rows shows them one by one")
+    paged(lines)
     return 0
 
 
-def _table(run: Run, found: Sequence[Shown]) -> Table:
-    names = ("anomaly", "address", "input", "output", "other input", "ID", "group", "what")
-    table = Table(*names, title=f"Run {run.number}")
-    for shown in found:
-        it = shown.finding
-        table.add_row(
-            it.anomaly,
-            shown.address,
-            _place(it.topic, it.partition, it.offset),
-            _place(it.out_topic, it.out_partition, it.out_offset),
-            _place(it.topic, it.other_partition, it.other_offset),
-            it.id or "",
-            it.group or "",
-            it.detail,
-        )
-    return table
-
-
-def _place(topic: str | None, partition: int | None, offset: int | None) -> str:
-    return "" if partition is None or offset is None else f"{topic}/{partition}/{offset}"
+def paged(lines: Sequence[str]) -> None:
+    """Print lines; in a terminal with fewer lines, through the pager."""
+    if sys.stdout.isatty() and len(lines) >= shutil.get_terminal_size().lines:
+        click.echo_via_pager("\n".join(lines) + "\n")
+    else:
+        click.echo("\n".join(lines))

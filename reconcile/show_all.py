@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome.report_model import finding
 from reconcile.session.session import local_dir, required, session
 from reconcile.session.spark_errors import SPARK, explained, of_spark
 from reconcile.session.stop_signals import stoppable
-from reconcile.show import Shown, Wanted
 from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
@@ -22,27 +22,27 @@ _ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_off
 
 
 def from_parquet(
-    files: Files, number: int, wanted: Wanted, master: str, executor_timeout_s: float
+    files: Files, number: int, anomaly: str, most: int, master: str, executor_timeout_s: float
 ) -> list[Shown]:
     """Read anomalies of a local folder."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
-        return read(spark, files, number, wanted)
+        return read(spark, files, number, anomaly, most)
 
 
 @contextlib.contextmanager
 def opened(
     folder: str, master: str, executor_timeout_s: float
-) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
+) -> Iterator[tuple[Files, Callable[[int, str, int], list[Shown]]]]:
     """Yield the files of a folder that only Spark reaches, and a function that reads a run of it."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)
-        yield files, lambda number, wanted: read(spark, files, number, wanted)
+        yield files, lambda number, anomaly, most: read(spark, files, number, anomaly, most)
 
 
-def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
-    """Read the wanted anomalies of a run.
+def read(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
+    """Read the first anomalies of a name in a run; an empty name = all.
 
     Raises:
         RingfenceError: Spark cannot read them.
@@ -50,7 +50,7 @@ def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list
     try:
         with steps(brief_s=BRIEF_S) as progress:
             progress.begin(f"reading the anomalies of run {number}")
-            found = _found(spark, files, number, wanted)
+            found = _found(spark, files, number, anomaly, most)
             progress.count(counted(len(found), "anomaly", "anomalies"))
         return found
     except (*SPARK, AssertionError) as error:
@@ -64,10 +64,10 @@ def read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list
         ) from error  # fmt: skip
 
 
-def _found(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
+def _found(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
     found = spark.read.parquet(files.at(results_folder(number), "anomalies"))
-    if wanted.anomaly:
-        found = found.where(F.col("anomaly") == wanted.anomaly)
-    return [
-        Shown(row["address"], finding(row)) for row in found.orderBy(*_ORDER).limit(wanted.limit).collect()
-    ]
+    if "timestamp" not in found.columns:  # an earlier version wrote them
+        found = found.withColumn("timestamp", F.lit(None))
+    if anomaly:
+        found = found.where(F.col("anomaly") == anomaly)
+    return [Shown(row["address"], finding(row)) for row in found.orderBy(*_ORDER).limit(most).collect()]

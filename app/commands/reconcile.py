@@ -1,7 +1,7 @@
 """``ringfence reconcile``: the verb of the nightly job."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
@@ -11,7 +11,12 @@ from app.commands.spark_check import require_spark
 from app.commands.verb_group import VerbGroup
 from ringfence_kafka.auth.reachability import require_listener
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.process.command_line import config_option, settings_with_addresses, silence_clients
+from ringfence_kafka.process.command_line import (
+    config_option,
+    given_options,
+    settings_with_addresses,
+    silence_clients,
+)
 
 ANOMALIES: Final = (
     "LOST", "DOUBLED", "PHANTOM", "REORDERED", "FORGOTTEN", "OVERRUN", "CROSS-LANE", "WRONG-VERDICT", "CORRUPTED", "TORN",
@@ -60,7 +65,8 @@ def reconcile(
         require_listener(settings.kafka)
     from reconcile import job
 
-    return job.run(settings, job.Options(out, as_json, acknowledge, master))
+    again = [*given_options(), *(("--master", master) if master else ())]
+    return job.run(settings, job.Options(out, as_json, acknowledge, master, tuple(again)))
 
 
 def _refuse_options(context: click.Context) -> None:
@@ -75,18 +81,28 @@ def _refuse_options(context: click.Context) -> None:
 
 @reconcile.command("show")
 @click.option("--anomaly", type=click.Choice(ANOMALIES, case_sensitive=False), help="Only these.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
-@click.option("--run", "number", type=click.IntRange(1), help="Of this run; not given = the last.")
+@click.option("--rows", is_flag=True, help="One by one, instead of groups by partition, reason and time.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="How many at most; not given = 20 with --rows and --json, all with --csv, else those that need no Spark.",
+)
+@click.option("--run", type=click.IntRange(1), help="Of this run; not given = the last.")
 @JSON
+@click.option(
+    "--csv",
+    type=click.File("w", "utf-8", lazy=True),
+    help="A line for each into this file; - = standard output.",
+)
 @click.option("--master", help="Spark's master, where it is needed; overrides reconcile.master.")
 @addresses_option
-def reconcile_show(
-    settings: Settings, anomaly: str | None, limit: int, number: int | None, as_json: bool, master: str | None
-) -> int:
-    """Print the anomalies that a run has named: where each stands, its ID and group, and what is wrong.
+def reconcile_show(settings: Settings, anomaly: str | None, **options: Any) -> int:
+    """Print the anomalies that a run has named: their places, their times, and what is wrong and to do.
 
     The first 100 of each anomaly of an address need neither Spark nor the cluster.
     """
+    if sum(map(bool, (options["rows"], options["as_json"], options["csv"]))) > 1:
+        raise click.UsageError("--rows, --json and --csv exclude each other: leave out all but one")
     from reconcile import show
 
-    return show.run(settings, show.Wanted(anomaly or "", limit, number, as_json, master))
+    return show.run(settings, show.Wanted(anomaly=anomaly or "", **options))

@@ -124,6 +124,7 @@ class Finding:
     group: str | None
     detail: str
     gone: bool = False  # the first place that it names holds nothing any more
+    timestamp: int | None = None  # of its input, ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,20 @@ def config_option(verb: Verb) -> Verb:
     return verb
 
 
+def given_options() -> list[str]:
+    """Return the configuration and the connection that this command line names, as a command that repeats them has them."""
+    context = click.get_current_context()
+    kept = context.meta.get(_CONNECTION, {})
+    named = [
+        ("--bootstrap-server", kept.get("bootstrap_servers")),
+        ("--command-config", kept.get("command_config")),
+    ]
+    named += [("-X", f"{key}={value}") for key, value in kept.get("properties", {}).items()]
+    if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
+        named.insert(0, ("--config", str(context.params["config"])))
+    return [part for option, value in named if value is not None for part in (option, value)]
+
+
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
     """Return the settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
     return validated(document_of(config, optional=optional))

@@ -107,7 +107,7 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
         assert re.search(
             rf"^│ {address} +│ +{orders:,} │ +{orders:,} │ .*│ none +│$", demo.output, re.MULTILINE
         ), demo.output
-    page = Path(demo.output.splitlines()[-1].removeprefix("the page: "))
+    page = Path(demo.output.splitlines()[-1].removeprefix("report:").strip())
     assert page.parent.parent == tmp_path / "data" / "demo"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert (

@@ -9,7 +9,6 @@ from reconcile import show_all
 from reconcile.page import pages
 from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome import results
-from reconcile.show import Wanted
 from reconcile.spark.files import BusyError, Files, LocalFiles
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.schemas import COUNTS
@@ -26,7 +25,7 @@ def test_anomalies_that_cannot_be_read(spark: SparkSession, tmp_path: Path, dama
         files.write_text(f"{results_folder(1)}/anomalies/part.parquet", "no Parquet")
 
     with pytest.raises(RingfenceError) as raised:
-        show_all.read(spark, files, 1, Wanted(limit=200))
+        show_all.read(spark, files, 1, "", 200)
     assert f"if {tmp_path}/results/000001/anomalies is damaged restore it from a backup" in str(raised.value)
 
 

@@ -215,7 +215,7 @@ def finding(row: Row) -> data.Finding:
     """Return an anomaly of the results for the page."""
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
-        "other_offset",
+        "other_offset", "timestamp",
     )  # fmt: skip
     detail = row["detail"] if len(row["detail"]) <= data.NAME_MAX else f"{row['detail'][: data.NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))

@@ -1,9 +1,10 @@
 """Terminal output of a run: progress while it runs, and a short table at the end."""
 
 import contextlib
-import json
+import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark import StatusTracker
@@ -16,7 +17,6 @@ from rich.text import Text
 
 import conf.terminal
 from reconcile.anomalies.names import Anomaly
-from reconcile.page.pages import PAGE
 from reconcile.run.verdict.summary import ANOMALIES, CLEAN, shown
 from reconcile.session.spark_errors import SPARK
 from ringfence_kafka.process.step_progress import Progress, steps
@@ -123,18 +123,37 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
     console.print(Text.assemble("verdict: ", (document["verdict"], f"bold {colour}")))
 
 
-def tell(
-    document: Mapping[str, Any], sentences: Iterable[str], folder: str, *, as_json: bool, drawn: bool
-) -> None:
-    """Print the result of a run, with the page's advice. ``folder`` is that of ``--out``; ``drawn``: the page is in it."""
-    if as_json:
-        print(json.dumps(document, indent=2))
-        return
-    console = terminal()
-    show(document, sentences, console)
-    if folder and document["verdict"] != CLEAN:
-        console.print(
-            f"each record is named in {folder}/anomalies", markup=False, highlight=False, soft_wrap=True
-        )
-    if drawn:
-        console.print(f"the page: {folder}/{PAGE}", markup=False, highlight=False, soft_wrap=True)
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run that is kept."""
+
+    document: Mapping[str, Any]
+    """``summary.json``."""
+    advice: Iterable[str]
+    """Sentences of the page."""
+    report: str
+    """Path or URI of the page; empty = it could not be drawn."""
+
+
+def tell(judged: Judged, out: str | None, again: Sequence[str]) -> None:
+    """Print the result of a run, the places of its results, and the commands that show and acknowledge what it found.
+
+    ``out`` is the folder of ``--out``, ``again`` the options that these commands repeat.
+    """
+    document, console = judged.document, terminal()
+    show(document, judged.advice, console)
+    number = str(document["night"])
+    found = any(
+        count for address in document["addresses"].values() for count in address["anomalies"].values()
+    )
+    lines = []
+    if out and found:
+        lines.append(("each record", f"{out.rstrip('/')}/anomalies"))
+    if judged.report:
+        lines.append(("report", judged.report))
+    if found:
+        lines.append(("show", shlex.join(["ringfence", "reconcile", "show", "--run", number, *again])))
+    if document["verdict"] != CLEAN:
+        lines.append(("acknowledge", shlex.join(["ringfence", "reconcile", "--acknowledge", number, *again])))
+    for name, text in lines:
+        console.print(f"{name + ':':<13}{text}", markup=False, highlight=False, soft_wrap=True)

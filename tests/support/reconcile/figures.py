@@ -111,6 +111,7 @@ def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders")
         None if lost else chance.randrange(4), None if lost else 29_000 + at, None if lost else chance.randrange(4),
         None if lost else 12_000 + at, f"order-{chance.randrange(10**9):09}-{at}", f"customer-{chance.randrange(10**6):06}",
         "neither accepted, in quarantine, nor known as a duplicate" if lost else "accepted in another lane too",
+        timestamp=BEGIN + at * 60_000,
     )  # fmt: skip
 
 

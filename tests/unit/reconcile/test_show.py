@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from app import cli
@@ -45,19 +46,55 @@ def _document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 
 def test_shows_where_each_stands(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line an anomaly, whole when it is piped; how many there are beside, and how to see them."""
+    """One by one: the place, what is wrong, how many there are beside, and how to see them."""
     finding = figures.run().addresses[0].findings[0]
 
-    assert _run("show", "--config", config, "--limit", "1") == 0
+    assert _run("show", "--config", config, "--limit", "1", "--rows") == 0
 
     said = capsys.readouterr().out
-    [line] = [
-        line for line in said.splitlines() if f"{finding.topic}/{finding.partition}/{finding.offset}" in line
-    ]
-    assert finding.anomaly in line
-    assert finding.detail.split("[")[0] in line
+    place = f"{finding.anomaly}  {finding.topic}/{finding.partition}/{finding.offset}"
+    assert [line for line in said.splitlines() if line.startswith(place)]
+    assert finding.detail in said
     assert "run 3 (anomalies): 1 of " in said
     assert "shows all" in said
+
+
+def test_groups(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """All that is known without Spark is in groups, with what to do, and the way to single ones."""
+    assert _run("show", "--config", config) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "LOST in orders: 2 rows" in lines
+    assert "  neither accepted, in quarantine, nor known as a duplicate" in lines
+    assert any(line.startswith("  do: send it again") for line in lines)
+    assert lines[-2:] == ["run 3 (anomalies): 16 of 16 anomalies shown", "--rows shows them one by one"]
+
+
+def test_csv_into_a_file(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All rows, with nothing else in the file or on standard output."""
+    assert _run("show", "--config", config, "--csv", str(tmp_path / "found.csv")) == 0
+    beside = capsys.readouterr()
+    assert _run("show", "--config", config, "--csv", "-", "--anomaly", "lost") == 0
+    out = capsys.readouterr().out
+
+    assert len((tmp_path / "found.csv").read_text().splitlines()) == 17
+    assert (beside.out, beside.err) == ("", "run 3 (anomalies): 16 of 16 anomalies shown\n")
+    assert len(out.splitlines()) == 3
+    assert _run("show", "--config", config, "--csv", "-", "--json") == 2
+
+
+@pytest.mark.parametrize(("lines", "paged"), [(10, False), (24, True)])
+def test_a_pager_where_the_screen_is_too_small(
+    lines: int, *, paged: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.setattr(click, "echo_via_pager", asked.append)
+    show.paged(["a line"] * lines)
+
+    assert bool(asked) is paged
+    assert len(capsys.readouterr().out.splitlines()) == (0 if paged else lines)
 
 
 def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:

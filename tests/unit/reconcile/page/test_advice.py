@@ -28,7 +28,7 @@ from reconcile.run.history.cut import Recorded
 from reconcile.run.history.history import Run
 from reconcile.run.measures.counts import Judgement
 from reconcile.run.outcome import report_model
-from reconcile.run.outcome.terminal_report import show, tell
+from reconcile.run.outcome.terminal_report import Judged, show, tell
 from reconcile.run.verdict import summary
 from reconcile.run.verdict.summary import COUNTS
 from ringfence_kafka.config.load import validate
@@ -266,18 +266,24 @@ def test_the_span_of_the_evidence() -> None:
     assert [hours({}), hours({}, before), hours({}, old)] == [0, 2, 0]
 
 
-def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """The output names the folder with each record and the page, if there is one, below the verdict.
+def test_the_next_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """The places of the results and commands to copy follow the verdict: what is found, and how to go on.
 
-    The folder's name may contain anything.
+    Names may contain anything, and each is one line.
     """
     long = "/somewhere/[bold]/" + "x" * 200
-    document = {"night": 1, "verdict": "anomalies", "overrun_max": 1.0, "addresses": {}}
-    tell(document, [], long, as_json=False, drawn=True)
-    with_page = capsys.readouterr().out.splitlines()
-    tell({**document, "verdict": "clean"}, [], long, as_json=False, drawn=False)
+    addresses = {"a": {**dict.fromkeys(COUNTS, 0), "overrun_share": 0.0, "anomalies": {"LOST": 1, "GAP": 0}}}
+    document = {"night": 7, "verdict": "anomalies", "overrun_max": 1.0, "addresses": addresses}
+    tell(Judged(document, [], f"{long}/report.html"), f"{long}/", ["--config", "a file.toml"])
+    found = capsys.readouterr().out.splitlines()
+    tell(Judged({**document, "verdict": "clean", "addresses": {}}, [], ""), long, [])
 
-    assert with_page[-2:] == [f"each record is named in {long}/anomalies", f"the page: {long}/report.html"]
+    assert found[found.index("verdict: anomalies") + 1 :] == [
+        f"each record: {long}/anomalies",
+        f"report:      {long}/report.html",
+        "show:        ringfence reconcile show --run 7 --config 'a file.toml'",
+        "acknowledge: ringfence reconcile --acknowledge 7 --config 'a file.toml'",
+    ]
     assert capsys.readouterr().out.splitlines()[-1] == "verdict: clean"
 
 

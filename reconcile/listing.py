@@ -1,0 +1,218 @@
+"""Anomalies as a person reads them in 80 columns: in groups, or one by one; and as CSV. Pure."""
+
+import csv
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from re import Pattern
+from re import compile as pattern
+from typing import Final, TextIO
+
+from reconcile.page import formatting
+from reconcile.page.formatting import MEANINGS
+from reconcile.page.report_data import Finding
+from ringfence_kafka.escaping import printable
+from ringfence_kafka.wording import counted
+
+WIDTH: Final = 80
+PAUSE_MS: Final = 3_600_000
+"""Records of one partition that are further apart in time are different lines."""
+_PART: Final = pattern(r"^part \d+: ")
+_VALUES: Final[tuple[Pattern[str], ...]] = (
+    pattern(r"(?<=^hop )\S+(?=: )"),
+    pattern(r"\S+/\d+/\d+"),
+    pattern(r"(?<![\w.-])\d+(?:, \d+)*(?![\w-])"),
+)
+"""Parts of a detail that differ from record to record: a hop, a place, numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An anomaly and its address."""
+
+    address: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Anomalies of one partition that are close in time."""
+
+    partition: int | None
+    rows: int
+    first: int | None
+    """Offset."""
+    last: int | None
+    begin_ms: int | None
+    """Timestamp of the input; None = no evidence shows it."""
+    end_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Anomalies of one name and one reason in one topic."""
+
+    anomaly: str
+    address: str
+    topic: str
+    """The input's; the output's if no input is known."""
+    reason: str
+    lines: Sequence[Line]
+
+    @property
+    def rows(self) -> int:
+        """The number of anomalies."""
+        return sum(line.rows for line in self.lines)
+
+
+def grouped(found: Iterable[Shown]) -> list[Group]:
+    """Group anomalies by name, address, topic and reason; names in their order of appearance, then the largest first."""
+    order: dict[str, int] = {}
+    kept: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for shown in found:
+        it = shown.finding
+        order.setdefault(it.anomaly, len(order))
+        topic = (it.topic if it.partition is not None else it.out_topic) or it.topic
+        kept.setdefault((it.anomaly, shown.address, topic, reason(it.detail)), []).append(it)
+    groups = [
+        Group(
+            anomaly=anomaly,
+            address=address,
+            topic=topic,
+            reason=why if len(findings) > 1 else findings[0].detail,
+            lines=list(_lines(findings)),
+        )
+        for (anomaly, address, topic, why), findings in kept.items()
+    ]
+    return sorted(groups, key=lambda group: (order[group.anomaly], -group.rows))
+
+
+def reason(detail: str) -> str:
+    """Return a detail without what differs from record to record."""
+    detail = _PART.sub("", detail)
+    for values in _VALUES:
+        detail = values.sub("…", detail)
+    return detail
+
+
+def _lines(findings: Iterable[Finding]) -> Iterator[Line]:
+    """Lines by partition and time; records without a time are a line of their own."""
+    partitions: dict[int | None, list[tuple[int | None, int | None]]] = {}
+    for it in findings:
+        at = (it.partition, it.offset) if it.partition is not None else (it.out_partition, it.out_offset)
+        partitions.setdefault(at[0], []).append((it.timestamp, at[1]))
+    for partition in sorted(partitions, key=lambda number: -1 if number is None else number):
+        run: list[tuple[int | None, int | None]] = []
+        for record in sorted(
+            partitions[partition], key=lambda item: tuple(-1 if n is None else n for n in item)
+        ):
+            if run and _apart(run[-1][0], record[0]):
+                yield _line(partition, run)
+                run = []
+            run.append(record)
+        yield _line(partition, run)
+
+
+def _apart(one: int | None, other: int | None) -> bool:
+    if one is None or other is None:
+        return one != other
+    return other - one > PAUSE_MS
+
+
+def _line(partition: int | None, run: Sequence[tuple[int | None, int | None]]) -> Line:
+    offsets = [offset for _, offset in run if offset is not None]
+    return Line(
+        partition=partition,
+        rows=len(run),
+        first=min(offsets, default=None),
+        last=max(offsets, default=None),
+        begin_ms=run[0][0],
+        end_ms=run[-1][0],
+    )
+
+
+def in_groups(groups: Iterable[Group]) -> Iterator[str]:
+    """Text of the groups: a heading with the reason, what to do at the first of a name, and a line for each range."""
+    named = ""
+    for group in groups:
+        at = "" if group.address == group.topic else f" (address {printable(group.address)})"
+        yield f"{group.anomaly} in {printable(group.topic)}{at}: {counted(group.rows, 'row')}"
+        yield from _wrapped(printable(group.reason))
+        if group.anomaly != named and group.anomaly in MEANINGS:
+            yield from _wrapped(f"do: {MEANINGS[group.anomaly].do}")
+        named = group.anomaly
+        yield f"  {'partition':>9}  {'rows':>7}  {'offsets':<25}  time of the input (UTC)"
+        for line in group.lines:
+            partition = "" if line.partition is None else str(line.partition)
+            yield f"  {partition:>9}  {line.rows:>7,}  {_offsets(line):<25}  {_times(line)}".rstrip()
+        yield ""
+
+
+def _offsets(line: Line) -> str:
+    if line.first is None:
+        return ""
+    return str(line.first) if line.first == line.last else f"{line.first}-{line.last}"
+
+
+def _times(line: Line) -> str:
+    if line.begin_ms is None or line.end_ms is None:
+        return ""
+    begin, end = formatting.moment(line.begin_ms), formatting.moment(line.end_ms)
+    if begin is None or end is None:
+        return f"{line.begin_ms} ms"
+    first = f"{begin:%Y-%m-%d %H:%M}"
+    if begin.date() == end.date():
+        return first if f"{end:%H:%M}" == first[-5:] else f"{first} - {end:%H:%M}"
+    return f"{first} - {end:%m-%d %H:%M}"
+
+
+def one_by_one(found: Iterable[Shown]) -> Iterator[str]:
+    """Text of single anomalies: places and time, ID and group, and the problem."""
+    for shown in found:
+        it = shown.finding
+        output = _place(it.out_topic, it.out_partition, it.out_offset)
+        places = [
+            _place(it.topic, it.partition, it.offset),
+            f"-> {output}" if output else "",
+            f"(other input {other})"
+            if (other := _place(it.topic, it.other_partition, it.other_offset))
+            else "",
+        ]
+        when = None if it.timestamp is None else formatting.moment(it.timestamp)
+        time = "" if when is None else f", {when:%Y-%m-%d %H:%M:%S} UTC"
+        yield from _wrapped(f"{it.anomaly}  {' '.join(filter(None, places))}{time}", "")
+        names = [
+            f"{name} {value}" for name, value in (("ID", it.id), ("group", it.group)) if value is not None
+        ]
+        together = ", ".join(names)
+        for text in [together] if len(together) < WIDTH - 2 else names:
+            yield f"  {printable(text)}".rstrip()
+        yield from _wrapped(printable(it.detail))
+        yield ""
+
+
+def _place(topic: str | None, partition: int | None, offset: int | None) -> str:
+    return "" if partition is None or offset is None else f"{printable(topic or '')}/{partition}/{offset}"
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def write_csv(found: Iterable[Shown], file: TextIO) -> int:
+    """Write a line for each anomaly below a line with the names of the columns; return how many."""
+    names = ["address", *(field.name for field in fields(Finding))]
+    rows = csv.DictWriter(file, names, lineterminator="\n")
+    rows.writeheader()
+    count = 0
+    for shown in found:
+        rows.writerow({"address": shown.address, **asdict(shown.finding)})
+        count += 1
+    return count
