@@ -96,8 +96,8 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     began = dt.datetime.now(dt.UTC)
     try:
         judged = _judged(settings, options, stop)
-    except (BusyError, BrokerUnavailableError):
-        raise  # another run will commit its result, or there is nobody to commit to
+    except (BusyError, BrokerUnavailableError, ConfigurationError):
+        raise  # another run will commit its result, there is nobody to commit to, or nothing has begun
     except Exception as error:
         if options.acknowledge is None and stop.number is None:
             committed_result.commit(settings, committed_result.failed(began, error))
@@ -265,10 +265,12 @@ def judge(
         "night": number,
         "began": began.isoformat(timespec="seconds"),
         "from_night": base.number if base else None,
+        "seconds": round((dt.datetime.now(dt.UTC) - began).total_seconds(), 1),
     }
     held = report_model.held(base, judgement, {name: cut.input.recreated for name, cut in cuts.items()})
     lanes = {address.name: of.now for address, of in zip(settings.addresses, numbered, strict=True)}
     figures = report_model.figures(settings, document, judgement, rings, held, lanes)
+    figures = replace(figures, runs=report_model.past_runs(runs.finished, document))
     with steps() as progress:
         progress.begin("keeping results")
         progress.count(f"run {number}")

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from reconcile.page import formatting, plots, prose, record_links
+from reconcile.page import formatting, plots, prose, record_links, trends
 from reconcile.page.report_data import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
 from ringfence_kafka.errors import RingfenceError
 
@@ -135,7 +135,7 @@ def render(figures: Figures) -> str:
         totals.update(address.counts)
     return environment.get_template("page.html").render(
         figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), of_run=of_run, addresses=addresses,
-        totals=totals, findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
+        totals=totals, trends=trends.drawn(figures.runs), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ FINDINGS_MAX: Final = 100  # of each anomaly of an address; all of them are in t
 NAME_MAX: Final = 512
 """Bytes of an ID or a group, and characters of a detail, that are named; the Parquet folder has them whole."""
 GROUPS_MAX: Final = 20  # the largest groups are named
+RUNS_MAX: Final = 30
 SECOND_MS: Final = 1_000
 DAY_MS: Final = 86_400 * SECOND_MS
 MOMENTS_MAX: Final = 200
@@ -147,6 +148,26 @@ class AddressFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class PastRun:
+    """One of the last runs, over all of its addresses."""
+
+    number: int
+    began: str  # ISO 8601, UTC; empty where it is not known
+    verdict: str
+    messages: int
+    duplicates: int
+    anomalies: int
+    seconds: float | None = (
+        None  # from the cluster's answer to the verdict; None = a version that did not measure it
+    )
+
+    @property
+    def duplicates_share(self) -> float:
+        """Share of the duplicates among the messages."""
+        return self.duplicates / self.messages if self.messages else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The whole page."""
 
@@ -156,6 +177,7 @@ class Figures:
     bootstrap_servers: str  # for the commands that show a record
     addresses: Sequence[AddressFigures]
     advice: Sequence[str] = ()  # whole sentences: what the numbers mean for the reader
+    runs: Sequence[PastRun] = ()  # the last RUNS_MAX, this one included, in order; none of an audit
 
     def to_json(self) -> str:
         """Return the text of ``figures.json``."""
@@ -167,6 +189,7 @@ class Figures:
         kept: dict[str, Any] = json.loads(text)
         kept["addresses"] = tuple(_address(item) for item in kept["addresses"])
         kept["advice"] = tuple(kept["advice"])
+        kept["runs"] = tuple(PastRun(**item) for item in kept.get("runs", ()))
         return cls(**kept)
 
 

@@ -1,5 +1,6 @@
 """Run after run: the begin of each, its knowledge of earlier ones, and the leftovers of a crash."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -17,9 +18,12 @@ from reconcile.run.history.history import RunHistory
 from reconcile.run.history.layout import results_folder
 from reconcile.run.verdict.judge import Judge
 from reconcile.spark.files import LocalFiles
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.last_run import last_run
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.protocol.run_result import RunResult
 from tests.support.checkout import ROOT
 from tests.support.reconcile.planted import SENT_AT, World, anomalies
 from tests.support.worker import run_verb
@@ -238,8 +242,16 @@ def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return run_verb("reconcile", "--config", str(config), *arguments, check=False, limit_s=VERB_LIMIT_S)
 
 
+async def _last_result(settings: Settings) -> RunResult | None:
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        return await last_run(cluster.connection, settings.app.id)
+
+
 def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """The verb and the job as a program of its own give the same documents, files and exit codes; both use one state."""
+    """The verb and the job as a program of its own give the same documents, files and exit codes; both use one state.
+
+    The verb commits its result, and the acknowledgement marks it.
+    """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     world.accept(world.arrive("a", b"1"))
     world.arrive("a", b"2")
@@ -253,6 +265,11 @@ def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
+    result = asyncio.run(_last_result(world.settings))
+    assert result is not None
+    assert (result.verdict, result.acknowledged, result.anomalies) == ("anomalies", True, {"LOST": 1})
+    assert result.report == str(tmp_path / "out" / "report.html")
+    assert Path(result.report).exists()
     assert (found.returncode, document["verdict"]) == (1, "anomalies")
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == document
     assert (seen.returncode, seen.stdout) == (

@@ -162,6 +162,26 @@ def figures(
     )
 
 
+def past_runs(finished: Mapping[int, Run], document: Mapping[str, Any]) -> list[data.PastRun]:
+    """Return the last runs up to this one (``document``), as far as their summaries are kept."""
+    earlier = [finished[number].summary for number in sorted(finished) if number != document["night"]]
+    kept = [summary for summary in earlier if "night" in summary]
+    return [_past(summary) for summary in [*kept, document][-data.RUNS_MAX :]]
+
+
+def _past(summary: Mapping[str, Any]) -> data.PastRun:
+    addresses = summary["addresses"].values()
+    return data.PastRun(
+        number=summary["night"],
+        began=summary.get("began", ""),
+        verdict=summary["verdict"],
+        messages=sum(address.get("input", 0) for address in addresses),
+        duplicates=sum(address.get("duplicates", 0) for address in addresses),
+        anomalies=sum(sum(address.get("anomalies", {}).values()) for address in addresses),
+        seconds=summary.get("seconds"),
+    )
+
+
 def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
     moments = numbers.rows_of(address, kinds.MOMENT)
     return {

@@ -1,5 +1,6 @@
 """Figures of a run: a day of traffic with its curve, duplicate sends with a long tail, some anomalies. Seeded."""
 
+import datetime as dt
 import math
 import random
 from typing import Final
@@ -13,6 +14,7 @@ from reconcile.page.report_data import (
     Lane,
     LargeGroup,
     Moment,
+    PastRun,
     Ring,
 )
 
@@ -45,7 +47,34 @@ def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figure
         "kafka-1:9092,kafka-2:9092",
         made,
         [advice],
+        past(12, verdict),
     )
+
+
+def past(number: int, verdict: str = "clean") -> list[PastRun]:
+    """Return runs up to this number, of which some were not clean."""
+    chance = random.Random(number)
+    verdicts = {number: verdict, number - 4: "gap", number - 7: "anomalies"}
+    made = []
+    for run in range(1, number + 1):
+        messages = round(3_000_000 * chance.uniform(0.6, 1.2))
+        anomalies = {"clean": 0, "gap": 400, "anomalies": 16}[verdicts.get(run, "clean")]
+        began = dt.datetime.fromtimestamp(BEGIN / 1000, dt.UTC) - dt.timedelta(
+            days=number - run, seconds=-7_204
+        )
+        duplicates, seconds = round(messages * chance.uniform(0.004, 0.02)), round(messages / 40_000, 1)
+        made.append(
+            PastRun(
+                run,
+                began.isoformat(),
+                verdicts.get(run, "clean"),
+                messages,
+                duplicates,
+                anomalies,
+                seconds if run > 2 else None,
+            )
+        )
+    return made
 
 
 def _name(at: int) -> str:

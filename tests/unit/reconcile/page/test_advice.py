@@ -20,6 +20,7 @@ from reconcile.page.report_data import (
     Finding,
     Lane,
     Moment,
+    PastRun,
     Ring,
     step_ms,
 )
@@ -285,6 +286,25 @@ def test_the_next_commands(capsys: pytest.CaptureFixture[str]) -> None:
         "acknowledge: ringfence reconcile --acknowledge 7 --config 'a file.toml'",
     ]
     assert capsys.readouterr().out.splitlines()[-1] == "verdict: clean"
+
+
+def test_the_last_runs() -> None:
+    """The page gets the last thirty runs with this one; runs whose summaries are not kept are left out."""
+    address = {"input": 10, "duplicates": 2, "anomalies": {"LOST": 1, "GAP": 2}}
+    document = {"night": 40, "verdict": "anomalies", "began": "2026-11-21T02:00:04+00:00", "seconds": 7.5,
+                "addresses": {"a": address, "b": address}}  # fmt: skip
+    older = {key: value for key, value in document.items() if key != "seconds"}
+    finished = {
+        n: Run(n, n - 1, "2026-11-20", "clean", summary={**older, "night": n, "verdict": "clean"})
+        for n in range(1, 41)
+    }
+    finished[39] = Run(39, 38, "2026-11-20", "clean")
+    runs = report_model.past_runs(finished, document)
+
+    assert [run.number for run in runs] == [*range(10, 39), 40]
+    assert runs[-1] == PastRun(40, "2026-11-21T02:00:04+00:00", "anomalies", 20, 4, 6, 7.5)
+    assert runs[-1].duplicates_share == 0.2
+    assert (runs[0].verdict, runs[0].seconds) == ("clean", None)
 
 
 def _row(of: str, **columns: Any) -> Row:

@@ -332,3 +332,19 @@ def _luminance(colour: str) -> float:
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_trends() -> None:
+    """A bar for each of the last runs, in the colour of its verdict, with its numbers on hover and in a table; one run is no trend."""
+    page = document.render(figures.run())
+    shown = page[page.index('<section class="all trends">') : page.index('<section class="address')]
+
+    assert "<h2>The last 12 runs</h2>" in shown
+    assert shown.count('<svg class="trend" role="img"') == 4
+    assert [shown.count(f'<rect class="{kind}"') for kind in ("good", "bad", "unknown")] == [36, 8, 4]
+    assert "<title>run 8, 2026-11-17 02:00, gap: 400</title>" in shown
+    assert "anomalies of the last 12 runs. From 0 to 400. This run: 16." in shown
+    assert shown.count("<tr>") == 13
+    assert '<section class="all trends">' not in document.render(
+        replace(figures.run(), runs=figures.past(12)[-1:])
+    )
