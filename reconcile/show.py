@@ -27,6 +27,8 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 FIGURES: Final = "figures.json"
 SHOWN: Final = 20
 """Single anomalies are many lines: so many unless somebody asks for more."""
+GROUPED_MAX: Final = 10_000
+"""Anomalies that groups are made of, unless somebody asks for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,9 @@ class Wanted:
         """Return how many anomalies of ``total`` to read, at most."""
         if self.limit is not None:
             return self.limit
-        return SHOWN if self.as_json or self.rows else total
+        if self.csv is not None:
+            return total
+        return SHOWN if self.as_json or self.rows else GROUPED_MAX
 
 
 def run(settings: Settings, wanted: Wanted) -> int:
