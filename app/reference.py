@@ -1,6 +1,6 @@
 """Files from the verbs and the settings themselves; ``python -m app.reference`` writes all of them.
 
-They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md and conf/ringfence.schema.json.
+They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md, docs/log-messages.md and conf/ringfence.schema.json.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typing import Final
 import click
 from click.testing import CliRunner
 
-from app import configuration_page
+from app import configuration_page, log_messages_page
 from app.cli import cli
 from ringfence_client.__main__ import consume
 from ringfence_kafka.config import schema
@@ -23,6 +23,7 @@ from ringfence_kafka.process.command_line import CONNECTION_OPTIONS
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 SIZING: Final = FILE.with_name("sizing.md")
 CONFIGURATION: Final = FILE.with_name("configuration.md")
+LOG_MESSAGES: Final = FILE.with_name("log-messages.md")
 SCHEMA: Final = FILE.parents[1] / "conf" / "ringfence.schema.json"
 _EXAMPLE: Final = re.compile(
     r"(?<=```console\n\$ ringfence )(plan [^\n]*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE
@@ -125,6 +126,7 @@ def files() -> dict[Path, str]:
         FILE: page(),
         SIZING: sizing(SIZING.read_text("utf-8")),
         CONFIGURATION: configuration_page.page(),
+        LOG_MESSAGES: log_messages_page.page(),
         SCHEMA: f"{json.dumps(schema.document(), indent=2)}\n",
     }
 

@@ -151,7 +151,11 @@ class CoverageLog:
             return
         coverage = table.coverage()
         if coverage is not None and self._unsaid:
-            log.warning("lane %s: %s", self._name, broken_text(coverage, self._unsaid, table.ring.capacity))
+            log.warning(
+                "lane %s: coverage broken: %s",
+                self._name,
+                broken_text(coverage, self._unsaid, table.ring.capacity),
+            )
             self._unsaid, self._say_at = 0, now + AGAIN_S
 
 

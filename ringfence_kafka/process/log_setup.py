@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 
 from ringfence_kafka.escaping import printable
+from ringfence_kafka.process.log_catalog import message_id
 
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -60,7 +61,7 @@ class Repeats(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line an event, with quoted names and reasons escaped; a trace keeps its lines."""
+    """One line an event, with quoted names and reasons escaped, and its ID at the end; a trace keeps its lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the lines of a trace."""
@@ -70,7 +71,9 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
         """Return the line."""
         of_others = not record.name.startswith("ringfence")
-        return printable(super().formatMessage(record), keep="\n\t" if of_others else "")
+        line = printable(super().formatMessage(record), keep="\n\t" if of_others else "")
+        known = message_id(record.name, record.msg)
+        return line if known is None else f"{line} [{known}]"
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
         """Return the trace, which ends with what the exception says."""
@@ -81,7 +84,7 @@ class JsonFormatter(logging.Formatter):
     """An object a line, whatever a message or a trace contains."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time in UTC, level, logger, message, process; and the trace, where there is one."""
+        """Return time in UTC, level, logger, message, process; and ID and trace, where there are any."""
         document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -89,6 +92,8 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
             "process": record.process,
         }
+        if (known := message_id(record.name, record.msg)) is not None:
+            document["id"] = known
         if (trace := getattr(record, TRACE, None)) is not None:
             document["trace"] = trace
         if record.exc_info:

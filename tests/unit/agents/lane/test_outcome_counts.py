@@ -41,7 +41,7 @@ def test_the_line_names_the_size(lines: pytest.LogCaptureFixture) -> None:
     assert counts == {"coverage_broken": 7}
     assert [record.getMessage() for record in lines.records] == [
         (
-            "lane orders-0: 7 IDs younger than id_min_age = 1h left its ring, which has room for id_cache_size_max = 40 and reaches back 36s: a "
+            "lane orders-0: coverage broken: 7 IDs younger than id_min_age = 1h left its ring, which has room for id_cache_size_max = 40 and reaches back 36s: a "
             "message that comes again after that is accepted again. At this rate id_cache_size_max = 4100 would be enough: set it for all workers"
         )
     ]
@@ -61,8 +61,8 @@ def test_a_line_a_minute(lines: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
 
     assert counts["coverage_broken"] == 4
     first, second = (record.getMessage() for record in lines.records)
-    assert first.startswith("lane orders-0: 1 ID younger")
-    assert second.startswith("lane orders-0: 3 IDs younger")
+    assert first.startswith("lane orders-0: coverage broken: 1 ID younger")
+    assert second.startswith("lane orders-0: coverage broken: 3 IDs younger")
     assert second.endswith("The ring keeps the promise again")
 
 
