@@ -290,7 +290,7 @@ def hops_value(floor: int, offsets: Sequence[int]) -> bytes:
 
 
 def check_hops(key: bytes, value: bytes) -> None:
-    """Whether a hops record is of a version that can be read, at a fraction of the cost of reading it.
+    """Whether a hops record has a readable version, at a fraction of the cost of reading it.
 
     Raises:
         FormatError: it is not.

@@ -28,7 +28,7 @@ class IrregularError(Exception):
 
 
 def dead_below(meta: Meta, capacity: int) -> int:
-    """Return the sequence below which all IDs are dead by this meta record, in a ring of this capacity, and by each later one."""
+    """Return the sequence below which all IDs are dead, by this meta record and each later one."""
     return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
 
 
@@ -109,7 +109,7 @@ class NativeRestore:
             raise IrregularError("what RocksDB holds of the ring cannot be read")
 
     def _slots(self) -> Generator[bytes | None, None, None]:
-        """Values of the slots that have keys of their own, in the order of their sequences where all is usual; None = others may run."""
+        """Values of slots with keys of their own, in the order of sequences if all is usual; None = others may run."""
         if self._known is None:
             return
         low, capacity = self.ids.low, self._known.capacity

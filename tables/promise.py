@@ -68,7 +68,7 @@ def rounded_up(size: float) -> int:
 def leaving(
     times: Callable[[Sequence[int]], Sequence[int]], low: int, gone: int, until: int, before: int, step: int
 ) -> tuple[int, int]:
-    """Return how many of the IDs below ``gone`` are younger, and the first ID from there on that is, ``until`` at most.
+    """Return how many IDs below ``gone`` are younger, and the first such ID from there on, ``until`` at most.
 
     Args:
         times: Record timestamps of sequences, ms.

@@ -1,4 +1,4 @@
-"""Brings a lane's state back from its changelog, and from RocksDB as far as it can be trusted."""
+"""Restore of a lane's state from its changelog, and from RocksDB as far as it can be trusted."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -103,7 +103,7 @@ class TableRestore:
         return await self._rebuild(changelog, in_python=True)
 
     def _in_memory(self, store: Store, state: StoredState | None) -> bool:
-        """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
+        """Whether memory has all that RocksDB holds, so only newer records of the changelog are read."""
         return (
             self._whole is store
             and self._resident

@@ -61,7 +61,7 @@ class FetchedBatch:
     """When the broker was asked for it, which then had it, by the monotonic clock; 0 = that counts no more."""
 
     def joined(self, later: Self) -> Self | None:
-        """Both as one, if ``later`` goes on exactly where this ends and the two are not too many; else None."""
+        """Join both, if ``later`` goes on where this ends and the two are not too many; else None."""
         end = self.topic, self.partition, self.seek, self.end
         begin = later.topic, later.partition, later.seek, later.begin
         if begin != end or len(self.records) + len(later.records) > BATCH_RECORDS_MAX:
@@ -96,7 +96,7 @@ class DueRecords(NamedTuple):
 
 
 class Parcel:
-    """Batches of one lane on their way through Faust, which keeps each message until the next one comes."""
+    """Batches of one lane on their way through Faust. It keeps each message until the next one comes."""
 
     def __init__(self, batches: Sequence[FetchedBatch]) -> None:
         """``batches``: each of another partition."""

@@ -37,7 +37,7 @@ class Inbox:
         return True
 
     def take(self) -> list[FetchedBatch]:
-        """Remove the first batch, and the first of each other partition of its topic that fits into one transaction with it."""
+        """Remove the first batch, and the first of each other partition that fits into one transaction with it."""
         if not self._batches:
             return []
         taken = [self._batches.popleft()]

@@ -103,7 +103,7 @@ async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, 
 
 
 def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
-    """Return the position that a commit gives in the topic with this ID, whose log begins at ``start``.
+    """Return the position of a commit. ``topic_id`` and ``start`` describe the topic's present log.
 
     A commit for a deleted topic gives the members alone.
     """

@@ -95,7 +95,7 @@ class Window:
         return len(self._cycles) >= self._cycles_max
 
     def wanted(self) -> dict[int, int]:
-        """Partitions of which a cycle may take :attr:`take` records each now, and up to where they were read."""
+        """Partitions that a cycle may take :attr:`take` records of, and up to where they were read."""
         return {
             number: place.next
             for number, place in self.places.items()

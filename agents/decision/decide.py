@@ -106,7 +106,7 @@ class Path:
         return outcome
 
     def _receive(self, due: DueRecords) -> tuple[list[Item], list[Item], list[Item]]:
-        """Return the records as they were in the input, the envelopes among them, and those that came over bridges."""
+        """Return the input's records, its envelopes, and the records that came over bridges."""
         batch, records = due
         forged: list[int] = []
         if batch.topic == self._forward_topic:

@@ -36,7 +36,7 @@ class Unit(NamedTuple):
 
     @property
     def lead(self) -> bytes | None:
-        """Encoded ID that decides the home of an envelope without key, as if its producer had used the ID as key.
+        """Encoded ID that decides the home of an envelope without key.
 
         The ID has the form in which its own address stores it. None = no ID.
         """

@@ -107,7 +107,7 @@ class Cursor:
         return native_records.since(batch.records, self.next)
 
     def require_topic(self, topic_ids: Mapping[str, str]) -> None:
-        """Whether it is still the topic that the lane was opened for, by Kafka's own IDs of now.
+        """Whether it is still the topic that the lane was opened for, by Kafka's ID.
 
         Raises:
             TopicRecreatedError: it is another one of that name.

@@ -67,7 +67,7 @@ class ForwardingHint:
         self._homes.clear()
 
     def _after_growth(self, number: int, lanes: int) -> str:
-        """Return the advice if all forwarded records would be at home here in a topic with fewer partitions; else nothing.
+        """Return the advice if all forwarded records had their home here before a growth; else nothing.
 
         A topic grows by a multiple, so each group moves from its partition to one that is congruent to it. Another partitioner scatters groups.
         """

@@ -63,7 +63,7 @@ class LaneState(StrEnum):
 
 
 class Lane(PartitionTask[Ownership, Opened]):
-    """Runs one lane in a task of its own, so that Faust may cancel its actors at any await."""
+    """One lane in a task of its own, as Faust may cancel its actors at any await."""
 
     def __init__(
         self,

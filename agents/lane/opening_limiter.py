@@ -29,7 +29,7 @@ class OpeningLimiter:
 
     @contextlib.asynccontextmanager
     async def place(self, who: Hashable) -> AsyncIterator[None]:
-        """Wait for a place and hold it to the end of the block, or until its time is over. First come, first served."""
+        """Wait for a place, first come, first served. Hold it to the end of the block, or until its time is over."""
         free = self._free_for_slow if who in self._slow else self._free
         await free.acquire()
         held = True

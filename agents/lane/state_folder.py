@@ -1,4 +1,4 @@
-"""Finds out whether this worker can write its state, and decides about lanes whose folder it cannot write.
+"""Check of whether this worker can write its state, and the fate of lanes whose folder it cannot write.
 
 They go to another worker after a minute. If there is none, RocksDB's files are in memory, restored from the changelog.
 """

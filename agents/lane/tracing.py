@@ -1,4 +1,4 @@
-"""A span for each batch of a lane, linked to the spans of its messages, if OpenTelemetry is installed and set up.
+"""Spans of batches, linked to those of their messages, if OpenTelemetry is set up.
 
 A batch has many parents, so it is linked to them and is a child of none. Messages keep ``traceparent`` and ``tracestate``.
 """

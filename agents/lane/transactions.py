@@ -252,7 +252,7 @@ class Transactions:
         return outcome, outputs, change, state
 
     def _next_offsets(self, due: Sequence[DueRecords], outcome: Outcome, opened: Opened) -> dict[str, int]:
-        """Return the first offset of each input that is not processed after a transaction, for the meta record."""
+        """Return the next offset of each input after a transaction, for the meta record."""
         lanes = self._opening.address.lanes
         nexts = next_offsets(opened.cursors, lanes)
         for (batch, _), end in zip(due, outcome.ends, strict=True):

@@ -1,4 +1,4 @@
-"""Record batches of one output topic while they are filled, and the topics that a lane writes to."""
+"""Record batches of one output topic while they are filled; topics that a lane writes to."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Whether the live workers agree on the limits of each address, and on rules that a lane has not recorded yet."""
+"""Agreement of the live workers on limits, and on rules that a lane has not recorded yet."""
 
 import asyncio
 import contextlib

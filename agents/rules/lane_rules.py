@@ -1,4 +1,4 @@
-"""The rules of a lane (ID, group, home) and the limits of its ring, which the meta record of its changelog holds. Pure.
+"""Rules of a lane (ID, group, home) and limits of its ring, as its meta record holds them. Pure.
 
 A worker with other rules does not open the lane. Recorded limits stay until all live workers state the same new ones.
 """
@@ -130,7 +130,7 @@ def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 
 def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
-    """Return why no worker with this file opens a lane of the address, as :func:`rules_fault` does for one that tried."""
+    """Return why no worker with this file opens a lane; :func:`rules_fault` judges one that tried."""
     found = _compared(recorded, "in the record of its lanes", own, "in this file")
     if not found:
         return None
@@ -141,7 +141,7 @@ def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
-    """Return why a worker must not open a lane that has recorded no rules yet, while another worker states other rules."""
+    """Return why a worker must not open a lane without recorded rules while another worker states others."""
     found = _compared(stated, f"at worker {worker}", own)
     if not found:
         return None

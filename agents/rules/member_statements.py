@@ -79,7 +79,7 @@ def decode(user_data: bytes | None, member: str) -> Statement:
 
 
 def is_worker(user_data: bytes) -> bool:
-    """Return whether a member of the workers' group is a worker, by the user data that it states."""
+    """Return whether a member's user data is that of a worker."""
     try:
         told = json.loads(user_data or b"null")
     except ValueError:
@@ -88,7 +88,7 @@ def is_worker(user_data: bytes) -> bool:
 
 
 def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
-    """Return a line for each limit of an address on which live workers disagree, with the value of each worker; empty = all agree.
+    """Return a line for each limit on which live workers disagree, with their values; empty = all agree.
 
     A worker that does not have the address has no say. A member that states nothing agrees with nobody.
     """

@@ -26,7 +26,7 @@ def lanes_before(meta: Meta) -> int:
 
 
 def live(metas: Mapping[int, Meta]) -> dict[int, Meta]:
-    """Return the records of lanes, by changelog partition, without those that a regrouping to fewer lanes left behind."""
+    """Return the records of lanes by changelog partition, without those of removed lanes."""
     return {
         number: meta
         for number, meta in metas.items()
@@ -45,7 +45,7 @@ def regroup_command(address: AddressSettings) -> str:
 
 
 def lane_faults(address: AddressSettings, metas: Iterable[Meta]) -> list[str]:
-    """Return a fault if lanes began with another number of lanes, or a regrouping of them has not ended."""
+    """Return a fault if the number of lanes changed, or a regrouping has not ended."""
     name, command = address.name, regroup_command(address)
     for meta in metas:
         if is_marked(meta):

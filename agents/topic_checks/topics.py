@@ -55,7 +55,7 @@ def _absent(described: Described, role: str, address: str, name: str) -> str:
 
 
 def missing_journal(app_id: str) -> str:
-    """Return the report of a missing journal, in which all lanes write down what their rings forget by order."""
+    """Report a missing journal. All lanes write there what their rings forget by order."""
     return missing("journal of rings", "all addresses", wire_names.journal_topic(app_id))
 
 
@@ -76,7 +76,7 @@ def topic_faults(
 def missing_targets(
     address: AddressSettings, targets: Iterable[AddressSettings], described: Described
 ) -> list[str]:
-    """Return accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
+    """Return accepted topics of ``transaction_addresses`` that do not exist or may not be seen."""
     return [
         of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
         for target in targets
@@ -111,7 +111,7 @@ def count_faults(
     metas: Iterable[Meta],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return partition counts, or a lane count, that changed since the lanes began, by their last meta records.
+    """Return partition or lane counts that changed since the lanes began, by their meta records.
 
     An input of an address that sets ``lanes`` may grow, as long as each group and each ID keeps its home.
     """
@@ -156,7 +156,7 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
 
 
 def next_count(now: int, before: int, lanes: int) -> int:
-    """Return the least partition count from ``now`` on that gives each group the home it had with ``before``; 0 = there is none."""
+    """Return the least partition count from ``now`` on that keeps the homes of ``before``; 0 = none."""
     if now <= before:
         return before
     return 0 if before % lanes else -(-now // lanes) * lanes

@@ -1,4 +1,4 @@
-"""How far lanes are behind the ends of their inputs, and how fast these grow, whatever the state of the lanes is."""
+"""Lag of lanes behind their inputs, and the growth of inputs, whatever the state of the lanes is."""
 
 import asyncio
 import contextlib

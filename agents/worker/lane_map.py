@@ -62,7 +62,7 @@ class LaneMap:
         return {key: places or [key] for key, places in own.items()}
 
     def assign(self, partitions: set[Partition]) -> set[LaneKey]:
-        """Return the lanes of which the group gave us input and forward partition, and note the halves of others.
+        """Return the lanes that are assigned completely, and note the halves of others.
 
         Workers with different address lists can be given different halves of a lane. It must not be opened: its other
         half may be processed elsewhere. Whether all partitions of the input are there, the lane's opening finds out.

@@ -1,4 +1,4 @@
-"""The Java process of a Kafka broker, in a folder that keeps its files, its ports and its data over restarts."""
+"""The Java process of a Kafka broker. Its folder keeps files, ports and data over restarts."""
 
 import os
 import signal

@@ -184,7 +184,7 @@ class Admin:
             time.sleep(LOOK_EVERY_S)
 
     def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
-        """Return the last committed record of this key in each partition, if it is among the newest records.
+        """Return the last committed record of this key in each partition, if it is a recent one.
 
         Partitions that this user may not read, or that do not answer in time, are absent.
 

@@ -1,4 +1,4 @@
-"""State of the cluster when a run begins, asked in the one order that makes the cut consistent.
+"""State of the cluster when a run begins. The order of its questions makes the cut consistent.
 
 First the committed offsets. Then the ends of the outputs, and that all up to there is decided: the effects of
 the commits are below. Then the ends of the inputs: no output can name a record beyond.

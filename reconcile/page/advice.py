@@ -83,7 +83,7 @@ def document(ring: Ring) -> dict[str, int | None]:
 
 
 def sentences(rings: Mapping[str, Ring], overrun_max: float) -> Sequence[str]:
-    """Return a sentence for each address with too small a ring, and one on those of which too little was seen; empty = all will do."""
+    """Return a sentence for each address with too small a ring, or with too little traffic; empty = all will do."""
     found = []
     short: dict[str, int] = {}
     for name, ring in rings.items():
@@ -142,7 +142,7 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
 
 
 def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
-    """Return a sentence for each address of the document whose rings let go of IDs that were too young."""
+    """Return a sentence for each address whose rings let go of too young IDs."""
     return [
         f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than id_min_age = "
         f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or the workers' log of that time, says which "

@@ -149,7 +149,7 @@ class Drawing:
             )  # fmt: skip
 
     def image(self, kind: str, title: str, description: str) -> str:
-        """Return an ``img`` element with classes of the style sheet (``kind``), and a description for those who cannot see it."""
+        """Return an ``img`` element with classes of the style sheet (``kind``) and a description."""
         written = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)

@@ -50,7 +50,7 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
 
 
 def distances(bins: Sequence[Bin], ring: Ring) -> str:
-    """Draw the share of resends that a ring of each size catches, with the present and the recommended size."""
+    """Draw the share of resends that rings of each size catch, with present and recommended size."""
     recommended = ring.recommended or 0
     last = max(1.0, ring.capacity, recommended, *(bin_.upper for bin_ in bins if math.isfinite(bin_.upper)))
     advised = "no size" if ring.recommended is None else formatting.number(recommended)

@@ -1,4 +1,4 @@
-"""Why Spark does not start, as one line with the way out, else with the JVM's last lines."""
+"""Reasons why Spark does not start, with the remedy or the JVM's last lines."""
 
 import os
 import re

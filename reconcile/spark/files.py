@@ -108,7 +108,7 @@ def readable(root: str) -> str:
 
 
 def proved(files: Files) -> Files:
-    """Return the folder, after a file was made and deleted there, so that a refusal comes before the work.
+    """Return the folder after a trial write, so that a refusal comes before the work.
 
     Raises:
         PrerequisiteError: the folder refuses.

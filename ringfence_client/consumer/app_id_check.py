@@ -24,7 +24,7 @@ def app_of(user_data: bytes | None) -> str | None:
 
 
 def refused_by(user_data: bytes | None) -> str | None:
-    """Return the ``app.id`` that the group goes by, from the assignment of a member that has another one."""
+    """Return the ``app.id`` of the group, from the assignment of a member that has another one."""
     return _text(user_data, REFUSED_KEY)
 
 

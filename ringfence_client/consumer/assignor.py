@@ -128,7 +128,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 
 def is_ours(topic: str, user_data: bytes) -> bool:
-    """Return whether a member that joined with this user data is a consumer, or a bridge, of Ringfence for a topic."""
+    """Return whether a member with this user data is a consumer or a bridge of Ringfence."""
     try:
         said = json.loads(user_data or b"null")
     except ValueError:

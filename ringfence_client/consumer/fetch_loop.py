@@ -1,4 +1,4 @@
-"""Takes what is fetched into the windows of the partitions that are held, and has no more fetched than they take."""
+"""Fetched records on their way into the windows of held partitions, and the bound of fetching."""
 
 import asyncio
 import logging

@@ -51,7 +51,7 @@ def differences(group: Terms, own: Terms) -> str:
 
 
 async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
-    """Return how the terms of the cluster's group for a topic differ, as :func:`differences`, before we join it.
+    """Return how the group's terms for a topic differ from ours, before we join it.
 
     Empty also if the group does not answer: the assigning member refuses then.
     """

@@ -49,7 +49,7 @@ class LostGroups:
 
 
 async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
-    """Call a plain function in a thread of its own, which the end of the process does not wait for."""
+    """Call a plain function in a thread that the end of the process does not wait for."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

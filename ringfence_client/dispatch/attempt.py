@@ -140,7 +140,7 @@ class Attempts:
         return True
 
     def _is_blocked(self, turn: Turn) -> bool:
-        """Whether a run of the first message goes on that nobody could end, or it waits to be redriven."""
+        """Whether the first message waits for a redrive, or its run cannot be ended."""
         held, offset = turn.held, turn.offsets[0]
         if (left := self._runs.left(held.fence.log, offset)) is not None:
             self._left_runs.wait(turn, left)
@@ -167,7 +167,7 @@ class Attempts:
     # -- the attempt ------------------------------------------------------------------------------------------
 
     async def work(self, turn: Turn) -> None:
-        """Run a turn that is prepared until it is done, or waits, or nothing more of its partition is handed out."""
+        """Run a prepared turn until it is done or waits, or its partition hands out nothing more."""
         while True:
             rest = await self._attempt(turn)
             if rest is not None:
@@ -280,7 +280,7 @@ class Attempts:
         return None
 
     def abandon(self, turn: Turn) -> None:
-        """Let a turn go on without its run, which did not end when it was cancelled and belongs to nobody any more."""
+        """Let a turn go on without its run, which did not end when it was cancelled."""
         self._abandoned.add(turn)
         if not turn.cut_short or turn.held.draining:
             turn.put_back()

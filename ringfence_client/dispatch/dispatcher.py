@@ -168,7 +168,7 @@ class Dispatcher:
     def give_up(
         self, held: HeldPartition, group: bytes, *, skip: bool, below: int | None = None
     ) -> list[int]:
-        """Send what no handler has of a group, below an offset, to the dead letters, or (``skip``) its first message alone.
+        """Send a group's messages below an offset to the dead letters, or (``skip``) the first alone.
 
         Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
         """
@@ -242,7 +242,7 @@ class Dispatcher:
         asyncio.get_running_loop().call_soon(self.wake)
 
     def _fill(self, most: int = 1) -> None:
-        """Give work to up to so many free slots, and to twice as many when these have begun.
+        """Give work to some free slots, and to twice as many when these have begun.
 
         A handler that waits for nothing is done with all messages before another slot begins, which would have cost a task for nothing.
         """

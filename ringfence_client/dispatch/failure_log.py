@@ -80,7 +80,7 @@ class FailureLog:
             log.warning("%s", line)
 
     def dead_letter(self, line: str, error: BaseException | None) -> None:
-        """Log that a message goes to the dead letters, with the trace of what its handler raised last."""
+        """Log a dead letter, with the trace of its last failure."""
         if self._counted("messages went to the dead letters (ringfence dlq list)", line):
             log.error("%s", line, extra={} if error is None else {TRACE: trace_of(error)})
 

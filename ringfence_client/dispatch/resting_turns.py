@@ -112,7 +112,7 @@ class RestingTurns:
     def wait(
         self, turn: Turn, happened: "asyncio.Future[Any]", *, keeps: bool = False, prepares: bool = False
     ) -> None:
-        """Keep the group until this is done, and then for as long as its result says, a :class:`Rest` or None.
+        """Keep the group until this is done, and then as long as its result says (:class:`Rest` or None).
 
         Args:
             turn: It is dropped if this ends with :class:`LostError`.
@@ -179,7 +179,7 @@ class RestingTurns:
             self.due(turn)
 
     def end(self, held: HeldPartition) -> None:
-        """Put back what those of a suspended partition hold, except those whose dead letter is on its way.
+        """Put back the messages of a suspended partition, unless their dead letters are on their way.
 
         If the partition comes back, the next handler would else have their message, beside or behind its letter.
         """
@@ -198,7 +198,7 @@ class RestingTurns:
         return True
 
     def withdraw(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> Turn | None:
-        """Take the turn of this group out, or the one whose first message is this, unless its dead letter may be written."""
+        """Take out the turn of a group or of a first message, unless its dead letter may be written."""
         for turn in list(self._of(held)):
             first = turn.offsets[0]
             is_meant = held.window.group_of(first) == group and offset in {None, first}

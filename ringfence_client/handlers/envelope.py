@@ -75,7 +75,7 @@ def envelope(
 
 
 def _part(part: object) -> dict[str, Any]:
-    """Names are in the order of the alphabet, as any language can write them, so that all write the same bytes."""
+    """Encode a part with its names in the order of the alphabet, as any language can."""
     if not isinstance(part, Part):
         raise TypeError(
             f"it is of type {type(part).__name__}, not a Part: write Part(value, key=…, address=…, headers=[…])"

@@ -121,7 +121,7 @@ class HandlerRuns:
             self.times.add(time.monotonic() - began)
 
     def longest(self) -> dict[int, tuple[Message, float]]:
-        """Return, by partition, the message of which the run goes on for the longest, and for how many seconds."""
+        """Return the message with the longest present run and its seconds, by partition."""
         now, found = time.monotonic(), dict[int, tuple[Message, float]]()
         for message, began in self._begun.values():  # in the order of their beginnings
             found.setdefault(message.partition, (message, now - began))
@@ -230,7 +230,7 @@ async def _completed(result: Any) -> None:
 
 
 def _awaitable(result: Any) -> Any | None:
-    """Return what has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
+    """Return a result that has not run to its end yet, such as a coroutine of a plain function."""
     if isinstance(result, concurrent.futures.Future):
         return _of_executor(result)
     return result if inspect.isawaitable(result) else None

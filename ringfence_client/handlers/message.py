@@ -44,7 +44,7 @@ def _text(reason: object) -> str:
 
 
 class Release(Disposition):
-    """Put it back to its place, and the later ones that are held of its group with it (Qpid: release).
+    """Put it back to its place, and the later held ones of its group with it (Qpid: release).
 
     It does not count as a failed attempt. The next consumer of the group gets it, after a moment.
     """

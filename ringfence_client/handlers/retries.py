@@ -45,7 +45,7 @@ class RetryPolicy:
 
     @property
     def seconds(self) -> float:
-        """From the first failure to the last attempt, as far as handlers take no time and ask for no delay."""
+        """Time from the first failure to the last attempt, if handlers take no time and ask for no delay."""
         return max(self.retry_time, self._backoff.total(self.max_attempts - 1))
 
     def exhausted(self, attempts: int) -> bool:

@@ -11,7 +11,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 def log_beginning(lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
-    """Log the offset at which an acquired partition begins, if it differs from the end of the last holder."""
+    """Log the offset at which an acquired partition begins, if the last holder ended elsewhere."""
     before = log_now.committed if recorded is None else recorded.next
     wanted = log_now.committed if found.moved else before
     if found.recreated:

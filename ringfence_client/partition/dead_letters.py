@@ -1,4 +1,4 @@
-"""A message that a handler could not process goes to ``<address>.dlq``, in the transaction that counts it as finished."""
+"""Dead letters in ``<address>.dlq``, written in the transaction that finishes their message."""
 
 import asyncio
 import logging
@@ -115,7 +115,7 @@ class DeadLetters:
         return full + [Outgoing(self.topic.name, partition, item) for partition, item in filled.items()]
 
     def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
-        """Return the partition of a letter, where any client's default partitioner would put it, and a batch of it alone.
+        """Return a letter's partition by the default partitioner, and a batch of it alone.
 
         A value that does not fit is replaced by its size and digest, as in quarantine. Headers that do not fit are left out with the key.
         """

@@ -196,7 +196,7 @@ class LeaseAcquisition:
             await asyncio.sleep(min(left, LOOK_S))
 
     async def _look(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
-        """Return the seconds for which the lease must stay as it is before it may be taken, and what it says."""
+        """Return the seconds for which the lease must stay unchanged, and its content."""
         begun = clock.now()
         recorded, asked_at = await self._progress.look(lease.key)
         left = watch.look(recorded, begun, asked_at)

@@ -192,7 +192,7 @@ class ParkedReader:
         return first <= offset < end
 
     async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
-        """Return committed records from this offset on, one or as many as there is room for, in bytes.
+        """Return committed records from this offset on: one, or as many as there is room for.
 
         Returns:
             Empty = nothing came in time; None = this one is gone.

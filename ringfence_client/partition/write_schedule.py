@@ -1,4 +1,4 @@
-"""Times at which a holder writes its lease, and the time for which a written lease covers new messages."""
+"""Times at which a holder writes its lease, and how long a lease covers new messages."""
 
 import asyncio
 from collections.abc import Collection
@@ -61,7 +61,7 @@ class WriteSchedule:
         self._wake.set()
 
     def covers(self) -> bool:
-        """Return whether a message may begin without a new record before it, because nobody may take the lease yet.
+        """Return whether a message may begin without a new record, as nobody may take the lease yet.
 
         A newcomer takes a lease that has not changed for the time-out. It measures by its own clock, and begins after the holder did. Both clocks
         go on while their machines sleep.

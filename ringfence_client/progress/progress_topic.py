@@ -77,7 +77,7 @@ class ProgressTopic:
         return recreated
 
     def home(self, key: bytes) -> int:
-        """Return the partition that the records of a key are written to, as long as the topic lives."""
+        """Return the partition of a key's records, which stays as long as the topic lives."""
         if key not in self._homes:
             self._homes[key] = self._hashed(key)
         return self._homes[key]

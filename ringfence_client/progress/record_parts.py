@@ -188,7 +188,7 @@ def is_key(key: bytes) -> bool:
 def join(
     floor: int, checksums: Mapping[str, int], find: Callable[[int], bytes | None]
 ) -> tuple[ByOffset, list[int]]:
-    """Return what the parts say by offset, and the numbers of parts that are missing or of another write. Nothing of those is in it.
+    """Return the parts' knowledge by offset, and the numbers of missing or foreign parts, which add nothing.
 
     Args:
         floor: The record's ``next``; below it everything is finished.

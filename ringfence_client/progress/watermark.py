@@ -113,7 +113,7 @@ class Watermark:
         return other
 
     def is_finished(self, offset: int) -> bool:
-        """Whether nothing is to be done about this offset any more, because it is finished or does not exist."""
+        """Whether nothing remains to be done: the offset is finished or does not exist."""
         if offset < self._end:
             return offset not in self._unfinished
         index = bisect_right(self._stored, offset, lo=self._reached, key=lambda run: run[0]) - 1

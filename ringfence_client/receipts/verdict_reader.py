@@ -149,7 +149,7 @@ class VerdictReader:
         )
 
     async def _was_accepted(self, message: OutgoingMessage, place: Place, source: str) -> bool:
-        """Return whether the accepted topic has a message, or a part of a transaction, and does not mark it as a duplicate."""
+        """Return whether the accepted topic has a message or part without a mark as duplicate."""
         for target in self._targets(transaction=message.transaction):
             topic = target.accepted_topic
             partitions: Sequence[int] = range(self._counts[topic])

@@ -253,7 +253,7 @@ class StateStore:
         ]  # fmt: skip
 
     def offsets_by_group(self, groups: Iterable[bytes], offsets: Mapping[int, list[int]]) -> dict[bytes, int]:
-        """Return the offset of each group's record, of those that were written in this order to partitions with these offsets."""
+        """Return the offset of each group's record, for records that were written to partitions in this order."""
         places: dict[int, list[bytes]] = {}
         for group in groups:
             places.setdefault(self._partition(group), []).append(group)

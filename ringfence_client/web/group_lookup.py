@@ -34,7 +34,7 @@ async def find_groups(
 
 
 async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, bytes | None]:
-    """Return the same of what the progress of a partition names below an offset, and nobody has fetched. Raises as :func:`find_groups`."""
+    """Find groups of unfetched messages that a partition's progress names. Raises as :func:`find_groups`."""
     if not held.window.unfetched(below):
         return {}
     start = await cluster.offsets.log_start(held.lease.topic, held.partition)

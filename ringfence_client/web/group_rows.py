@@ -21,7 +21,7 @@ LEASE: Final = "lease"
 
 
 def group_rows(dispatcher: Dispatcher, held: HeldPartition, most: int) -> list[dict[str, Any]]:
-    """Return the first groups of a partition, as JSON takes them, by the place of their first message."""
+    """Return a partition's first groups for JSON, by the place of their first message."""
     now_ms = time.time() * 1000
     log = held.fence.log
     runs = {

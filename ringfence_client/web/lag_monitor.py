@@ -66,7 +66,7 @@ class LagMonitor:
         self.lags = dict(zip(numbers, found, strict=True))
 
     async def _lag(self, number: int) -> int | None:
-        """Return how far it is from the first message that is not finished to the end that committed readers see."""
+        """Return the messages from the first unfinished one to the end that committed readers see."""
         topic, cluster = self._consumer.address.accepted_topic, self._consumer.cluster
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(LIMIT_S):

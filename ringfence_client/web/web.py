@@ -107,7 +107,7 @@ class Pages:
         self._watch = watch
 
     def health(self) -> dict[str, Any]:
-        """Ready when every assigned partition is held, nothing keeps its messages from being handled, and the broker answers."""
+        """Ready when every assigned partition is held, messages are handled, and the broker answers."""
         consumer, dispatcher = self._consumer, self._consumer.dispatcher
         partitions = sorted(consumer.partitions.items())
         return {

@@ -168,7 +168,7 @@ class GroupLedger(Generic[P]):
         self.acknowledge(consumer, position)
 
     def release(self, consumer: Hashable, position: P) -> list[P]:
-        """Put a message back to its place, and with it the later ones of its group that the consumer holds; returns them, in order.
+        """Put a message back, and the later ones of its group that the consumer holds; return them in order.
 
         Raises:
             KeyError: it does not hold it; the text says who does.

@@ -193,7 +193,7 @@ class RecordCache:
         self._use(-freed)
 
     def wanted(self) -> int | None:
-        """Return from which parked offset on the log should be read again, before somebody has to wait for it."""
+        """Return the parked offset to read from now, before somebody has to wait for it."""
         offers = []
         for group in self._wanting:
             share = self._shares[group]

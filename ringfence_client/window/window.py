@@ -240,7 +240,7 @@ class Window:
         return 1
 
     def unfetched(self, below: int) -> list[int]:
-        """Return the offsets below this one that the progress names and whose records are not here, in order.
+        """Return the offsets below this one that the progress names and that are not here, in order.
 
         Their groups are known to the log alone.
         """

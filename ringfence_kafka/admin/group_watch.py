@@ -1,4 +1,4 @@
-"""Watches a consumer group for members that are not ours, and knows which of its offsets may be followed."""
+"""Watch of a consumer group for foreign members, and the offsets that may be followed."""
 
 import asyncio
 import logging

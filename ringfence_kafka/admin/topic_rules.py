@@ -135,7 +135,7 @@ def _is_short_lived(topic: TopicDescription, _: TopicDescription) -> bool:
 
 
 def _refuses_late(topic: TopicDescription, source: TopicDescription) -> bool:
-    """Whether a topic takes what is as old as the input takes, but not what then waits in the input."""
+    """Whether a topic refuses records that waited in the input, though it takes the input's oldest."""
     oldest, taken = (item.timestamps.get(wire_names.TIMESTAMP_BEFORE) for item in (source, topic))
     if oldest is None or taken is None or topic is source:
         return False

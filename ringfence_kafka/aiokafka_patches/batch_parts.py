@@ -1,4 +1,4 @@
-"""Has aiokafka read a compressed record batch in parts, and hand out no more bytes at once than somebody has room for.
+"""Compressed record batches that aiokafka reads in parts, within the bytes that there is room for.
 
 aiokafka decompresses a batch at once, and ``getmany`` returns all its records. Here a part of the batch becomes a batch of its own,
 uncompressed, which aiokafka reads as ever; the next part is decompressed when its turn comes. A part ends at the end of a record.

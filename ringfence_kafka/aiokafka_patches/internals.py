@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def create_no_topics() -> None:
-    """No aiokafka client of this process makes a topic by asking for it, on a cluster that would (Kafka's default).
+    """Keep aiokafka's clients from creating topics by asking for them (Kafka's default).
 
     Such a cluster would recreate a deleted topic with other settings, and with a partition count that moves homes. For workers, because
     :func:`never_create` does not reach Faust's clients.

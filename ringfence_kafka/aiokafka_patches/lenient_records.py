@@ -139,7 +139,7 @@ class _Again:
 
 
 class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
-    """A record batch in which bytes of header names that are not UTF-8 are written as hexadecimal escapes."""
+    """A record batch whose header names may lack UTF-8: their bytes become hexadecimal escapes."""
 
     _buffer: Any
 

@@ -133,7 +133,7 @@ def member_id(consumer: Any) -> str:
 
 
 def keep_member(consumer: Any) -> None:
-    """Have aiokafka join the group again where an error ended one of the two tasks that keep it a member.
+    """Have aiokafka join the group again after an error ended one of its tasks.
 
     It starts neither again: its ``getmany`` raises the error on each call, and the group takes the member for dead.
     """
@@ -177,7 +177,7 @@ def join_again(consumer: Any) -> None:
 
 
 def revoke_late(consumer: Any) -> None:
-    """Have a consumer go on until the group assigns its partitions again, or it is not a member any more.
+    """Have a consumer go on until the group assigns again, or it is not a member any more.
 
     It has started, and not joined yet. aiokafka stops fetching, and has its owner give up everything, before it asks to join again. The answer
     comes when all members have asked, or the session of a dead one ends. Until then nobody else gets anything. From the answer on aiokafka works

@@ -44,7 +44,7 @@ class _MetadataRefresh:
         return asyncio.shield(self._again)
 
     def _just_waits(self) -> bool:
-        """Whether the fetcher asks only for partitions of which the cluster has said before that they have no leader."""
+        """Whether the fetcher asks only for partitions that are known to have no leader."""
         fetcher = self._consumer._fetcher
         if fetcher is None or asyncio.current_task() is not fetcher._fetch_task:
             return False  # a broker has answered

@@ -39,7 +39,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
     async def _get_conn(
         self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
-        """As it is, but attempts to reach one broker are one, and hold up nobody who wants another.
+        """Connect, with one attempt at a time for each broker; attempts at other brokers do not wait.
 
         aiokafka makes one connection at a time: of many producers each would try a broker that is gone without a word for
         seconds, one after the other.

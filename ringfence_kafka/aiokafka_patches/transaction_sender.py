@@ -41,7 +41,7 @@ def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
 
 
 def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
-    """Call ``tell`` when offsets or an end were sent and are not answered, whatever ended the wait for that: they may arrive at any time."""
+    """Call ``tell`` when offsets or an end stay without an answer: they may arrive at any time."""
     client = producer.client
     send = client.send
 

@@ -102,7 +102,7 @@ def _is_locked(keyfile: str) -> bool:
 
 
 def _names_nothing(error: OSError) -> bool:
-    """Whether OpenSSL says no more than that a file in PEM cannot be read, as it does of a wrong password."""
+    """Whether OpenSSL says only that it cannot read a PEM file, as after a wrong password."""
     return isinstance(error, ssl.SSLError) and not error.reason
 
 

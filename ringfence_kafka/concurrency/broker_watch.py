@@ -48,7 +48,7 @@ class BrokerWatch:
             await self._ask()
 
     async def _say_why(self) -> None:
-        """Once, where somebody is there and lets nobody in, also if that is only found when brokers come back."""
+        """Report once that a broker answers and refuses, also if brokers come back that way."""
         if self._denied is None or self._said_why:
             return
         try:

@@ -273,7 +273,7 @@ def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sorted_patterns(entries: Sequence[Any]) -> list[int]:
-    """Return the places of the patterns among the entries, the most specific last, and of equals the later one."""
+    """Return the places of the patterns among the entries, the most specific last."""
     places = [number for number, entry in enumerate(entries) if is_pattern(entry)]
     return sorted(places, key=lambda number: _specificity(entries[number]))
 

@@ -252,5 +252,5 @@ def _shown(key: str, given: Mapping[str, str]) -> str:
 
 
 def variable(name: str) -> str:
-    """Return the name of a variable for an error, unless it looks like a secret that somebody put in its place."""
+    """Return a variable's name for an error, unless it looks like a misplaced secret."""
     return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"

@@ -184,7 +184,7 @@ def _address(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """Return a value without what may be a secret, also one in the place of the name of its variable."""
+    """Return a value without possible secrets, also one in place of a variable's name."""
     if not isinstance(value, str) or not value:
         return list(value) if isinstance(value, tuple) else value
     if is_secret(name) or (name.endswith("_env") and not _VARIABLE.fullmatch(value)):

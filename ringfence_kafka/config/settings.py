@@ -268,7 +268,7 @@ class Settings(Section):
         return AddressSettings.model_validate(resolved)
 
     def _size(self, name: str) -> int | None:
-        """``id_cache_size`` of an address that is configured, or of one elsewhere for which a pattern or ``[address_defaults]`` sets it."""
+        """``id_cache_size`` of a configured address, or of one elsewhere by a pattern or ``[address_defaults]``."""
         found = self.target(name).id_cache_size
         if self.address(name) is not None or "id_cache_size" in self.address_defaults.model_fields_set:
             return found

@@ -32,7 +32,7 @@ KAFKA_INTERNAL: Final = frozenset(
 
 
 def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
-    """Yield what is wrong with the names of addresses and their topics, and with the addresses of transactions."""
+    """Yield faults of names of addresses and topics, and of addresses of transactions."""
     for name, count in Counter(address.name for address in addresses).items():
         if count > 1:
             yield f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
@@ -100,7 +100,7 @@ def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator
 def _chained_topics(
     addresses: Sequence[AddressSettings], app_id: str, claims: Sequence[tuple[str, str]]
 ) -> set[str]:
-    """Return the topics that are the accepted topic of one address and the input topic of one other, and no address's name."""
+    """Return the topics between two addresses of a chain that are no address's name."""
     roles = Counter((topic, role) for address in addresses for role, topic in address.topics(app_id).items())
     names = {address.name for address in addresses}
     return {
@@ -162,7 +162,7 @@ def window_faults(
     addresses: Collection[str],
     size: Callable[[str], int | None],
 ) -> Iterator[str]:
-    """Yield windows that are set beyond what the target remembers, a line a fault with the way out.
+    """Yield windows above what the target remembers, a line a fault with the remedy.
 
     ``size`` returns ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
     """

@@ -109,7 +109,7 @@ class _Balance:
             self._move(unit, fullest, emptiest)
 
     def even_out_all(self) -> None:
-        """Move until no move makes the members more even, as far as units stay as even as they are."""
+        """Move units until the members are as even as the evenness within units allows."""
         while move := self._next_move():
             self._move(*move)
 

@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group with their commit notes, and commits by a client that is not a member."""
+"""Committed offsets of a consumer group with their metadata, and commits without membership."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping

@@ -95,7 +95,7 @@ async def ask(
 
 
 async def of_other_types(admin: AIOKafkaAdminClient, group: str, coordinator: int) -> Sequence[OtherMember]:
-    """Return the members of a group that DescribeGroups does not describe, because it is of KIP-848 or a share group; ours may be among them."""
+    """Return members of KIP-848 and share groups, which DescribeGroups does not describe; ours may be among them."""
     members = await _consumer_group(admin, group, coordinator)
     if members is None:
         members = await _share_group(admin, group, coordinator)

@@ -136,7 +136,7 @@ def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
 async def forget_outdated(
     admin: AIOKafkaAdminClient, group: str, instance: str, topics: Collection[str]
 ) -> bool:
-    """Remove the member of this name from the group if it subscribes to other topics, or if that is unknown; return whether it was removed.
+    """Remove the member of this name if it subscribes to other or unknown topics; return whether it did.
 
     Otherwise this process would get its predecessor's partitions without a rebalance, also of topics that it does not want, and nobody
     would have the partitions of new topics. While the group rebalances, it does not report subscriptions, and the rebalance may end by the

@@ -1,4 +1,4 @@
-"""Why a web server of a worker, a consumer or a bridge does not answer, and what to do."""
+"""Reasons why a web server does not answer, and what to do."""
 
 import ssl
 from dataclasses import dataclass

@@ -230,7 +230,7 @@ def _cluster_error(error: Exception) -> str | None:
 
 
 def settings_if_any(config: Path) -> Settings:
-    """Return the settings of a file that is named or exists, else the defaults, for verbs that need no addresses."""
+    """Return the settings of a named or existing file, else the defaults, for verbs without addresses."""
     named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
     return settings_of(config, optional=not named)
 

@@ -1,4 +1,4 @@
-"""Python's garbage collector and the C library's memory, set for processes that make and free many objects and few cycles."""
+"""Settings of Python's garbage collector and the C library's memory for processes with many objects and few cycles."""
 
 import ctypes
 import functools
@@ -23,7 +23,7 @@ def collect_rarely() -> None:
 
 @functools.cache
 def give_back_large() -> None:
-    """Have the C library return the memory of large messages to the system as soon as it is free, if the library supports that.
+    """Have the C library return the memory of large messages at once, if it supports that.
 
     glibc begins so. After the first such block is freed, it takes all blocks up to that size from its heap, which shrinks only at its end.
     A worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md). With small messages

@@ -1,4 +1,4 @@
-"""The four requests of a transaction in which partitions are added by writing to them (KIP-890), as bytes. Pure.
+"""The four requests of a transaction of version 2 (KIP-890), as bytes. Pure.
 
 aiokafka knows none of these versions itself.
 """

@@ -1,4 +1,4 @@
-"""Whether a cluster adds partitions to a transaction by itself (KIP-890), whether that is wanted, and whether the cluster has lost it.
+"""Transaction version of a cluster (KIP-890): whether it is offered, wanted, or lost.
 
 A broker writes down the state of a transactional ID when it changes. With ``transaction.version`` 0 it cannot write the state of one that was
 used with version 2. It fails after it has noted the change as begun. Until it restarts it refuses all requests for that ID. Then it reads the

@@ -37,7 +37,7 @@ class Hop(NamedTuple):
 
 
 def as_printed(topic_id: str) -> str:
-    """Return a topic's ID as Kafka's tools print it, from librdkafka's text of it, which has ``/`` and ``+``."""
+    """Return a topic's ID as Kafka's tools print it, from librdkafka's text with ``/`` and ``+``."""
     return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
 
 

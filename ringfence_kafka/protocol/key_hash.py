@@ -11,5 +11,5 @@ HASHES_KEPT: Final = 100_000
 
 @lru_cache(HASHES_KEPT)
 def key_hash(key: bytes) -> int:
-    """Return the number that chooses the partition of a key, modulo their count, as Kafka's own partitioner does."""
+    """Return the hash of a key; modulo the partition count it is the partition, as in Kafka's partitioner."""
     return int(murmur2(key) & 0x7FFFFFFF)

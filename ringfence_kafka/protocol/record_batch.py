@@ -73,7 +73,7 @@ def count_of(header: bytes) -> int:
 
 
 def base_offset(header: bytes | memoryview) -> int:
-    """Return the offset of the first record that a batch had when it was written, by its header."""
+    """Return the offset of a batch's first record when it was written, by its header."""
     return int(_OFFSETS.unpack_from(header)[0])
 
 
@@ -84,7 +84,7 @@ def end_offset(header: bytes) -> int:
 
 
 def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
-    """Return where the last whole record among the first so many bytes ends, and how many there are."""
+    """Return the end of the last whole record among the first bytes, and the number of records."""
     at = count = 0
     limit = min(len(data), bytes_max)
     while count < most and at < limit:

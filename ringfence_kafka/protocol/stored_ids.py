@@ -29,12 +29,12 @@ def encode_id(value: bytes) -> bytes:
 
 
 def digest_id(value: bytes) -> bytes:
-    """Return the stored form of an ID as a digest, which has one length for values of any length."""
+    """Return the stored form of an ID as a digest, whose length is always the same."""
     return _DIGEST + blake2b(value, digest_size=32).digest()
 
 
 def foreign_id(address: str, encoded_id: bytes) -> bytes:
-    """Return the stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
+    """Return the stored form of another address's ID, in the ring of the lane that accepted its part.
 
     Kept apart from the lane's own: ``7`` of payments is never ``7`` of transfers. A name has 200 characters at most.
     """
@@ -53,7 +53,7 @@ def without_value(encoded_id: bytes) -> bytes:
 
 
 def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
-    """Return the address of an ID, None = the lane's own, and the ID as that address stores it."""
+    """Return the address of an ID (None = the lane's own), and the ID as that address stores it."""
     if encoded_id[:1] != _FOREIGN:
         return None, encoded_id
     end = 2 + encoded_id[1]

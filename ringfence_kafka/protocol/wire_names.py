@@ -125,7 +125,7 @@ def quarantine_topic(address: str) -> str:
 
 
 def dead_letter_topic(address: str) -> str:
-    """Topic for accepted messages that a consumer group's handler rejected, or could not do in all its attempts."""
+    """Topic for messages that a consumer group's handler rejected, or that failed in every attempt."""
     return f"{address}.dlq"
 
 
@@ -135,7 +135,7 @@ def progress_topic(app_id: str) -> str:
 
 
 def state_topic(app_id: str, group: str, topic: str) -> str:
-    """Compacted topic with what the handlers of a consumer group keep for each group of messages of an accepted topic.
+    """Compacted topic with the states of a consumer group's handlers for each group of messages.
 
     If two consumer groups could get the same topic name, a digest is part of it. That is the case if the group or the topic has a hyphen or
     a character that topics may not have, or if the name is cut.
@@ -150,7 +150,7 @@ def state_topic(app_id: str, group: str, topic: str) -> str:
 
 
 def is_state_topic(name: str, app_id: str, accepted_topics: Iterable[str]) -> bool:
-    """Return whether a topic has the name of a state topic of any consumer group of these accepted topics."""
+    """Return whether a topic is named as a state topic of these accepted topics."""
     if not (name.startswith(f"{app_id}-") and name.endswith("-state")):
         return False
     whole = re.sub(r"(-[0-9a-f]{16})?-state$", "", name)

@@ -80,7 +80,7 @@ class CompactedTopic:
         self._stopped = False
 
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
-        """Return the last value of this key that was committed before the call, None = no value, and the time until which it was the last.
+        """Return the last committed value of a key before the call (None = no value), and until when it was the last.
 
         That time, by :func:`ringfence_kafka.clock.now` and after the call, is the moment of the request for the end offset: values
         committed later were not written before it. The reading itself may take as long as another client's transaction stays open.

@@ -127,7 +127,7 @@ class LogReader:
     async def first_records(
         self, spans: Mapping[Place, tuple[int, int]], *, committed: bool = True
     ) -> dict[Place, Any]:
-        """Return the first record from the begin to the end of each span, by default the first committed one.
+        """Return the first record of each span, by default the first committed one.
 
         None = it has none, as of a span of markers alone. A span without an answer within 5 s is absent.
         """
@@ -147,7 +147,7 @@ class LogReader:
         return found
 
     async def newest_values(self, ends: Mapping[Place, tuple[int, int]], key: bytes) -> dict[Place, bytes]:
-        """Return the value of the last committed record of a key in each partition, if it stands among the last records there.
+        """Return the last committed value of a key in each partition, if it is among the last records.
 
         ``ends`` has the log start and the last stable offset of each. A partition without an answer, such as one that this user may not read, is absent.
         """

@@ -31,7 +31,7 @@ class LaneStore:
             self.in_memory = wanted
 
     def sound(self) -> Store:
-        """Return the open store, or the one on disk, also where a write to the open one failed.
+        """Return the open store, or the one on disk if a write to the open one failed.
 
         Raises:
             DamagedStoreError: damage was met, now or while it was in use.

@@ -56,7 +56,7 @@ def options(*, indexed: bool) -> Options:
 
 
 def in_memory(*, indexed: bool) -> Options:
-    """Return the same for a store whose files are in memory, each in a file system of its own."""
+    """Return the options of a store whose files are in a memory file system of its own."""
     found = options(indexed=indexed)
     found.set_env(Env.mem_env())
     return found

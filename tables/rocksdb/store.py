@@ -109,7 +109,7 @@ class Store(RocksFolder):
             yield from chunks.entries(chunks.PREFIX + key, value)
 
     def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
-        """Values of the slots of one capacity that have keys of their own, from a slot on and round.
+        """Values of slots of one capacity with keys of their own, from a slot on and round.
 
         Raises:
             FormatError: written by a later version, or damaged.
@@ -219,7 +219,7 @@ class Store(RocksFolder):
         ]
 
     def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        """Return the occupants of the slots that so many sequences fall into, as far as there are any: no more of them than the ring has.
+        """Return the occupants of the slots of a run of sequences, no more than the ring has.
 
         Raises:
             FormatError: one is damaged, or of a later version.

@@ -71,7 +71,7 @@ class LaneChecks:
         return LaneRefusedError(str(error))
 
     def require_counts(self, facts: TopicFacts, meta: Meta | None) -> None:
-        """Raise LaneRefusedError if the address has another number of lanes, or a topic of partitions, than the changelog says."""
+        """Raise LaneRefusedError if the number of lanes or partitions differs from the changelog's record."""
         if meta is None:
             return
         if faults := count_faults(self._lane.address, facts.counts, [meta], self._lane.targets):
@@ -92,7 +92,7 @@ class LaneChecks:
             raise LaneRefusedError("; ".join(faults))
 
     def require_all_inputs(self, facts: TopicFacts, given: Collection[Partition]) -> None:
-        """Make sure that the inputs of the lane that the group gave this worker are all there are.
+        """Make sure that this worker has all inputs of the lane.
 
         Raises:
             LaneRefusedError: another worker may have some of them.

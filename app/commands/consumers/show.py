@@ -23,7 +23,7 @@ NOT_WELL: Final = 1
 
 
 def show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
-    """Print a row for each partition of one address or of all, for one consumer group or for all.
+    """Print a row for each partition of one address or of all.
 
     Returns:
         0 ok; 1 the consumer group is not known, a record cannot be read, or a foreign member is there.

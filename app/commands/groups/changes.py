@@ -32,7 +32,7 @@ def drop(
     yes: bool = True,
     letters: bool = False,
 ) -> int:
-    """Drop the messages of a group that nobody acquired, or (``skip``) its first message alone, for one consumer group.
+    """Drop the messages of a group that nobody acquired, or (``skip``) its first message alone.
 
     Args:
         settings: The configuration.

@@ -32,7 +32,7 @@ class ConsumerGroupRow:
 
 
 def show(settings: Settings, address: str, as_json: bool) -> int:
-    """Print a row for each consumer group that ever held a partition, and the command that shows its groups.
+    """Print a row for each consumer group, and the command that shows its groups.
 
     Raises:
         MissingTopicError: the accepted topic does not exist.

@@ -60,7 +60,7 @@ async def opened(
 
 
 async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
-    """Read each partition up to its present end, and act on the wanted records in order, as they are read.
+    """Read each partition to its present end, and act on the wanted records in order.
 
     Records that come meanwhile are left: a record that is redriven and refused again does not go round.
     """

@@ -55,7 +55,7 @@ def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
 
 
 def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Return whether an ID of the old rules may equal an ID of another message by the new ones.
+    """Return whether an old ID may equal another message's new ID.
 
     Then the ring must forget its IDs: one that stays would have that other message dropped as a duplicate.
     """

@@ -33,7 +33,7 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
 
 
 class OwnedLane:
-    """A lane that nobody else writes for while the context is open, until a worker opens it again."""
+    """A lane of which the open context is the only writer, until a worker opens it."""
 
     def __init__(self, settings: Settings, address: AddressSettings, number: int) -> None:
         self._app_id = settings.app.id
@@ -106,7 +106,7 @@ async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
 def dated_batches(
     topic: str, partition: int, entries: Iterable[Entry], new_builder: NewBuilder, oldest_ms: int = 0
 ) -> list[Outgoing]:
-    """Return batches of changelog records that keep the time of their acceptance, or get ``oldest_ms`` if they are older."""
+    """Return changelog batches with their time of acceptance, or with ``oldest_ms`` if they are older."""
     batches, builder = [], new_builder()
     for key, value, timestamp in entries:
         record: dict[str, Any] = {

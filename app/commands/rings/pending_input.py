@@ -36,7 +36,7 @@ class _FoundError(Exception):
 async def await_judged(
     settings: Settings, address: AddressSettings, cluster: Cluster, views: Sequence[LaneView]
 ) -> None:
-    """Wait until the present records of the input, and those forwarded of them, are judged by all lanes.
+    """Wait until lanes have judged the present records of the input and their forwards.
 
     Raises:
         UnreadError: lanes do not move on.
@@ -53,7 +53,7 @@ async def await_judged(
 def inputs_of(
     settings: Settings, address: AddressSettings, views: Sequence[LaneView]
 ) -> dict[str, list[tuple[LaneView, int]]]:
-    """Return the partitions of the input and of the forward topic, each with the lane that reads it."""
+    """Return the partitions of input and forward topic, each with its lane."""
     places = {address.input_topic: [(view, partition) for view in views for partition in view.partitions]}
     if (forward := address.topics(settings.app.id).get("forward topic")) is not None:
         places[forward] = [(view, view.number) for view in views]
@@ -90,7 +90,7 @@ async def _await(
 
 
 async def first_unjudged(cluster: Cluster, topic: str, partition: int, meta: Meta | None) -> int:
-    """Return the first offset of an input that its lane has not judged, by the lane's last meta record."""
+    """Return the first unjudged offset of an input, by the lane's last meta record."""
     noted, start, identity = await asyncio.gather(
         cluster.groups.committed(topic, partition),
         cluster.offsets.log_start(topic, partition),

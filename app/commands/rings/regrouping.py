@@ -53,7 +53,7 @@ class Changelogs(Protocol):
         """Return the present content of a partition."""
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Write a meta record as the lane itself, once its owner is fenced, if its record is still ``former``."""
+        """Fence the owner of a lane and write its meta record, if that is still ``former``."""
 
     def writing(self) -> AbstractAsyncContextManager[None]:
         """Keep all others from writing rings; if somebody takes over, :meth:`write` raises."""

@@ -116,7 +116,7 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
 
 
 def _topic_faults(status: Status, address: Address) -> list[str]:
-    """Return what is wrong with the topics of an address, as its workers and the status itself see it: each fault once."""
+    """Return the topic faults of an address, as workers and the status see them, each once."""
     prefix = f"address {address.address}: "
     faults = [
         fault.removeprefix(prefix)

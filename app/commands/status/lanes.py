@@ -68,7 +68,7 @@ def _lanes_of(places: Iterable[Place], inputs: Mapping[str, int]) -> int:
 
 
 async def foreign(settings: Settings, cluster: Cluster) -> list[str]:
-    """Return a line for each member of the workers' group that is not a worker, if the coordinator answers."""
+    """Return a line for each foreign member of the workers' group, if the coordinator answers."""
     with contextlib.suppress(KafkaError, OSError):
         return [fault(settings.app.id, member) for member in await cluster.groups.foreign_members(is_worker)]
     return []
@@ -247,7 +247,7 @@ def _folder_fault(said: Mapping[str, Any]) -> bool:
 
 
 async def _metas(settings: Settings, address: AddressSettings, cluster: Cluster) -> dict[int, Meta]:
-    """Return the newest meta record of each lane, as far as the end of its changelog has it."""
+    """Return the newest meta record of each lane near the end of its changelog."""
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):

@@ -105,7 +105,7 @@ async def _meta(cluster: Cluster, changelog: str, there: Mapping[str, int]) -> M
 
 
 def _inputs(meta: Meta | None, there: Collection[str]) -> list[str]:
-    """Return the input topic of an address, as a lane has recorded it, if it is still there."""
+    """Return the recorded input topic of an address, if it still exists."""
     topic = str(meta.rules.get("input_topic", "")) if meta is not None else ""
     return [topic] if topic in there else []
 

@@ -53,7 +53,7 @@ class FetchInterval:
         return max(2 * (self.target_s - self.took_s), self.took_s / 2, least)
 
     def look(self, cpu_s: float, now: float) -> None:
-        """Take note of the CPU seconds of the process and the time, by any clock, while nothing is behind."""
+        """Note the CPU seconds of the process and the time, while nothing is behind."""
         if self._looked is None or cpu_s < self._looked[0]:
             self._looked = cpu_s, now
             return

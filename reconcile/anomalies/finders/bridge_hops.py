@@ -1,4 +1,4 @@
-"""FORGOTTEN, OVERRUN and CROSS-LANE of hops that were accepted again, and PHANTOM of hops that cannot be read."""
+"""FORGOTTEN, OVERRUN and CROSS-LANE of hops, and PHANTOM of unreadable hops."""
 
 import functools
 import operator

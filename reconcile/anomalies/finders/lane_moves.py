@@ -26,7 +26,7 @@ _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 
 def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings] = ()) -> DataFrame:
-    """Return the pairs, with all ``lanes`` through which the first ID can have come to the second lane, both included.
+    """Return the pairs, with all ``lanes`` from the first ID's lane to the second's.
 
     ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``regrouped``: there is a
     regroup between the two; ``merged``: other rings whose IDs the second lane got. ``strangers``: of two groups, in rings of which neither
@@ -96,7 +96,7 @@ def with_passed(pairs: DataFrame, ids: DataFrame, *, regrouped: bool = False) ->
 
 
 def _with_merged(pairs: DataFrame, ids: DataFrame) -> DataFrame:
-    """Return the pairs, with IDs of merged lanes in ``passed`` that may be younger than the first of the pair."""
+    """Return the pairs, with possibly younger IDs of merged lanes in ``passed``."""
     moments = pairs.select(*_FIRST, "merged", F.explode("merged").alias("by")).distinct()
     others = F.broadcast(moments.select("address", F.col("by").alias("lane")).distinct())
     there = ids.join(others, on=_RING, how="left_semi").select(

@@ -90,7 +90,7 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
 
 
 def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
-    """Each ID of this run beside the nearest earlier one by each route of its lane, whose columns begin with ``a_``.
+    """Each ID of this run beside the nearest earlier one by each route (columns ``a_``).
 
     A lane reads several inputs, or *routes*: its partitions of the input topic, and its partition of the forward topic. Along a route
     offsets are the order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of
@@ -162,7 +162,7 @@ def between(pairs: DataFrame) -> DataFrame:
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
-    """Return the pairs of :func:`between`, with the ``capacity`` in force, and whether the ring ``forgot`` in between by order.
+    """Return the pairs of :func:`between`, with the ``capacity`` in force and whether the ring ``forgot`` by order.
 
     A ring that was cleared, switched off or opened in memory only forgot. If its size changed in between, the smallest counts. If
     the home has ``moved`` by another partitioner, or the address was ``renamed``, the second lane does not know the first ID.

@@ -30,7 +30,7 @@ def ranks(
     sequenced: bool = False,
     promised: bool = False,
 ) -> DataFrame:
-    """How many IDs were certainly accepted before and after each ID, and how many there are, in the named ``lanes``.
+    """Numbers of IDs that were certainly accepted before and after each ID, in the named ``lanes``.
 
     If input and output disagree about an order, the output is out of order itself, and is not a witness. ``sequenced``: IDs may have
     sequence numbers. The numbers of a ring give the order since it was last emptied. Numbers that fall along a route show that a new ring began.

@@ -8,7 +8,7 @@ from reconcile.run.frames.journal import emptied_before
 
 
 def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
-    """IDs of one run whose sequence number another ID of the ring has too, a row each but for the first.
+    """IDs whose sequence number another ID of the ring has too, without the first of each.
 
     A ring that was opened in memory only begins its numbers again. ``events``: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
     """

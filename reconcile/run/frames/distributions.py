@@ -31,7 +31,7 @@ LONG_MS: Final = 8 * DAY_MS  # times that cover more than this are looked at for
 
 
 def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
-    """First and last time (ms), no further from the middle half than three times its length, or a day.
+    """First and last time (ms), at most three times the middle half or a day away from it.
 
     One record with seconds sent as milliseconds, in 1970, would leave a single moment for all others.
     """
@@ -103,7 +103,7 @@ def bins(resends: DataFrame) -> DataFrame:
 def moments(
     evidence: DataFrame, orphans: DataFrame | None, times: Sequence[tuple[int, int]], dropping: Column
 ) -> DataFrame:
-    """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``), without those that have no timestamp.
+    """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``); records need a timestamp.
 
     Args:
         evidence: Of this run.
@@ -168,7 +168,7 @@ def orphaned(orphans: DataFrame) -> DataFrame:
 
 
 def first_of(anomalies: DataFrame, most: int) -> DataFrame:
-    """Return the first anomalies of each name and address, ``most`` at a time, in the order of their places."""
+    """Return the first ``most`` anomalies of each name and address, in order."""
     order = ["partition", "offset", "out_partition", "out_offset"]
     rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*order))
     return (

@@ -66,7 +66,7 @@ def attribute(
 
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
-    """Return the inputs with lane and forward offset, and a row for each forward of an unknown input."""
+    """Return the inputs with lane and forward offset, and forwards of unknown inputs."""
     first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("forward"))
     both = inputs.join(first, on=RECORD, how="full_outer")
     return both.withColumns(
@@ -93,7 +93,7 @@ def _scattered(outputs: DataFrame) -> DataFrame:
 
 
 def _parted(both: DataFrame) -> DataFrame:
-    """Return waiting inputs in rows apart from their outputs, which are newer than the cut of the home lane.
+    """Return waiting inputs apart from their outputs, which are newer than the home lane's cut.
 
     Records that this lane judged just before them lie beyond the cut of its own input, and are not judged now either.
     """

@@ -33,7 +33,7 @@ class Frames(Sources):
     base: Run | None = None  # the run that this one goes on from
 
     def inputs(self) -> DataFrame:
-        """Return new inputs, and those that waited in the last run, with lane and forward offset where they are known."""
+        """Return new inputs and those that waited in the last run, with lane and forward offset if known."""
         unknown = {"lane": F.lit(None).cast(schemas.INT), "forward_offset": F.lit(None).cast(schemas.LONG)}
         schema = StructType([*schemas.INPUTS.fields, *schemas.FORWARDS.fields[-2:]])
         came = [frame.withColumns(unknown) for frame in self.came_in()]

@@ -142,7 +142,7 @@ def _promised() -> Column:
 
 
 def _highest_and_least() -> dict[str, Column]:
-    """Return the highest earlier hop of the route, and whether a lower one was accepted earlier in this run."""
+    """Return the route's highest earlier hop, and whether this run accepted a lower one earlier."""
     before = _earlier(Window.partitionBy(*ROUTE))
     new = F.col("accepted") & F.col("noted") & ~F.col("kept")
     return {

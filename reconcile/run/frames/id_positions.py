@@ -21,7 +21,7 @@ _LOWER: Final = "~shiftleft(-1L, cast(offset & 63 as int))"
 
 
 def blocks(evidence: DataFrame) -> DataFrame:
-    """address, partition, block, bits (accepted with an ID, of 64 offsets), and below (the number in lower blocks).
+    """address, partition, block, bits (accepted IDs of 64 offsets), below (their number in lower blocks).
 
     Counts only evidence that was judged in its own partition, without envelopes. Blocks without any have no
     row.

@@ -109,7 +109,7 @@ def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def judged_before(event: Callable[[str], Column], row: str = "") -> Column:
-    """Whether a row was judged before an event, by the offset in that input of its lane through which it came.
+    """Whether a row was judged before an event, by the offset in its input.
 
     ``event`` returns a column of the event, by its name; ``row`` is the prefix of the row's columns.
     """
@@ -167,7 +167,7 @@ def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> 
 
 
 def since(cut: AddressCut, rings: Rings, ring: int, emptied: Emptied, consumed: int) -> bool:
-    """Whether a ring was emptied after the last run, whose lane had consumed the forward topic up to ``consumed``."""
+    """Whether a ring was emptied after the last run, which ended at ``consumed`` of the forward topic."""
     if ring not in rings.now:
         return False
     judged = 0 if cut.forward is None or cut.forward.recreated else consumed

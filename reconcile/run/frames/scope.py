@@ -41,7 +41,7 @@ def _begin(
 def _from(
     settings: Settings, runs: RunHistory, survey: Survey, begin: Callable[[], Run | None]
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """Return a base with the present names of its addresses, and the cuts of a run that goes on from it."""
+    """Return a base with the present names of its addresses, and the cuts of the next run."""
     runs.rename({})
     runs.rename(renames.renamed(settings.addresses, begin()))
     base = begin()

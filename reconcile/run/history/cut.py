@@ -151,7 +151,7 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
 
 
 def former_forward(app_id: str, address: AddressSettings) -> str | None:
-    """Return the forward topic that an address with one lane may have from a time when it had more; None = it has more."""
+    """Return the forward topic that an address with one lane may have from earlier lanes; None = it has more."""
     return None if address.forwards else wire_names.forward_topic(app_id, address.name)
 
 

@@ -109,7 +109,7 @@ def promised(
     chain: Sequence[Run],
     rings: Sequence[Rings],
 ) -> list[dict[int, int]]:
-    """Return the ring size that each lane has for certain, unless the journal shows another, by address and ring.
+    """Return the certain ring size of each lane, by address and ring, unless the journal shows another.
 
     A worker that opens a written lane with another size records it. Without such an event the size is the
     smallest configured one since the lane's first ID; of a lane without IDs, that of the last run. Sizes
@@ -284,7 +284,7 @@ def _doubts_of_lanes(
     addresses: Sequence[AddressSettings],
     rings: Rings,
 ) -> Iterator[Doubt]:
-    """Yield a doubt if lanes recorded other rules than this file has, as workers judge by those of the lanes."""
+    """Yield a doubt if lanes recorded other rules than this file has: workers judge by the lanes'."""
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}

@@ -207,7 +207,7 @@ def _since(frames: Frames, evidence: DataFrame, histories: Journal) -> tuple[Dat
 
 
 def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:
-    """Narrow the times of an address that span too long, if only a few records are far from all others."""
+    """Narrow too long a time span if only a few records are far from all others."""
     spans = {number: found.times[name] for number, name in enumerate(names) if name in found.times}
     wide = [number for number, (first, last) in spans.items() if last - first > LONG_MS]
     if not wide:

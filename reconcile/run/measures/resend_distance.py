@@ -126,7 +126,7 @@ def _merged(seen: DataFrame, started: Column) -> DataFrame:
 
 
 def _witnessed(counted: DataFrame) -> DataFrame:
-    """Return the rows, with how many IDs of the lane's other input were accepted before, at ``least`` and at ``most``."""
+    """Return the rows, with the least and the most IDs that the lane's other input had before."""
     output = Window.partitionBy(*_LANE, "out_address", "out_partition")
     forth = _before(output.orderBy("out_offset", "part_number"))
     back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
@@ -154,7 +154,7 @@ def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
 
 
 def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
-    """address, lane, distance, age (s, a power of two), conflict of each resend of this run, from the last accepted original.
+    """address, lane, distance, age (s, a power of two), conflict of each resend of this run.
 
     A resend of an ID that no longer counted is left out: no ring would have caught it. A resend that was not
     accepted was caught: it was no further apart than the ring was large.
@@ -199,7 +199,7 @@ def among(name: str, numbers: Collection[int]) -> Column:
 
 
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
-    """Return a number for each address and lane, 0 where none is given, as one literal instead of a join."""
+    """Return a number for each address and lane as a literal instead of a join; absent = 0."""
     rows = [[count.get(number, 0) for number in range(max(count, default=0) + 1)] for count in counts]
     lanes = F.get(constant(rows, "array<array<bigint>>"), F.col("address"))
     return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))
