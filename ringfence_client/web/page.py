@@ -25,7 +25,7 @@ ROWS_MAX: Final = 100
 """Rows of a table; programs get all at ``/health`` and ``/groups``."""
 LONG_S: Final = 60.0
 """A run that goes on for longer is marked, as in ``ringfence status``."""
-_WORDS: Final = frozenset({"group", "lease", "why"})
+_WORDS: Final = frozenset({"group", "lease"})
 """Columns that stand on the left, beside the first one of each table."""
 _COUNTS: Final = {"finished": "finished message", "failed": "failed attempt", "released": "release", "dead_letters": "dead letter"}  # fmt: skip
 
@@ -149,20 +149,14 @@ def _partitions(consumer: GroupConsumer, lags: Mapping[int, int | None]) -> str:
 
 
 def _failures(consumer: GroupConsumer) -> str:
-    rows = [
-        (
-            _Html(_moment(item.at_ms / 1000)),
-            f"{item.partition}/{item.offset}",
-            group_names.in_table(item.group),
-            f"{item.attempt}",
-            shortened(item.reason, "the log has all"),
-        )
+    """Return a list: texts of exceptions are long, and would take the room of all other columns of a table."""
+    items = "".join(
+        f"<li><h3>{item.partition}/{item.offset} of group {_text(group_names.in_table(item.group))}, attempt {item.attempt}</h3>"
+        f"<p>{_text(shortened(item.reason, 'the log has all'))}</p><p class=soft>{_moment(item.at_ms / 1000)}</p></li>"
         for item in reversed(consumer.dispatcher.recent_failures)
-    ]
-    if not rows:
-        return "<h2>Failed attempts</h2><p>None since this consumer began.</p>"
-    table = _table(("failed at", "message", "group", "attempt", "why"), rows)
-    return f"<h2>Last failed attempts</h2>{table}"
+    )
+    found = f"<ul class=findings>{items}</ul>" if items else "<p>None since this consumer began.</p>"
+    return f"<h2>Last failed attempts</h2>{found}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

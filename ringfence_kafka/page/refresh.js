@@ -34,7 +34,7 @@ async function refresh() {
     answered = new Date();
     stale.hidden = true;
   } catch {
-    stale.textContent = `This worker has not answered since ${answered.toLocaleTimeString()}: what you see is of then. ` +
+    stale.textContent = `This process has not answered since ${answered.toLocaleTimeString()}: what you see is of then. ` +
       "Is it running? Another worker's page, or 'ringfence status', tells how things stand.";
     stale.hidden = false;
   }
