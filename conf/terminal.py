@@ -28,7 +28,7 @@ def console() -> Console:
 
 
 def tell(table: Table, to: Console | None = None) -> None:
-    """Print a table. What each row is about, its first column, is never cut: others fold first, then the last ones are.
+    """Print a table. The first column, which names the subject of a row, is never cut. Others fold first, then the last ones are cut.
 
     Only a name that would leave the others no room folds, too.
     """

@@ -115,7 +115,7 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
     """Judge and keep a run; None = one was acknowledged."""
     run = options.acknowledge
     master, folder = options.master or settings.reconcile.master, readable(settings.runs_dir)
-    # Whose master it is that spark-submit has, the session knows.
+    # The session knows the master of spark-submit.
     here = not submitted() and is_local(folder, master)
     if run is not None and here:
         committed_result.acknowledge(settings, acknowledgement.here(settings, folder, run))

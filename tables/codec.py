@@ -16,8 +16,8 @@ hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of o
                                                   :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
 
-The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
-must not overwrite each other under compaction. A hops record is what a lane remembers of one :class:`Route`; of several the last
+The capacity is part of a ring record's key. Slots of the old and the new size must not overwrite each other under compaction. A hops record
+is what a lane remembers of one :class:`Route`; of several the last
 counts. All integers are big-endian.
 """
 

@@ -104,7 +104,7 @@ class Restore:
         self.position = state.position if state else 0
         """Behind the last meta record that was applied: slots behind it are applied again by the next restore."""
         self._known = state
-        # Where the record before the position is deleted, the meta records that follow are still compared.
+        # If the record before the position is deleted, the meta records that follow are still compared.
         self._verified = state is None or start >= state.position
         self._epoch = epoch
         self._resident = resident

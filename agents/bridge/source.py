@@ -140,7 +140,7 @@ class SourceConsumer:
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
         self._resting.clear()
-        # Of two that say they had it the later one did; no generation is 0, which would be taken for "not held yet".
+        # If two say they had it, the later one did; no generation is 0, which would be taken for "not held yet".
         self._had = {tp.partition: max(1, membership.generation(self._consumer)) for tp in tps}
         self._assigned([tp.partition for tp in tps])
 

@@ -11,7 +11,7 @@ from agents.decision.bridge_headers import BridgeHeaders
 from agents.decision.envelope_parts import Unit
 
 RESENT: Final = "came over its bridge before"
-"""Begins the reason of a record that is a duplicate by its hop and does not fit where duplicates go: published again it would come twice."""
+"""Begins the reason of a duplicate by its hop that the duplicates topic does not take. Published again it would come twice."""
 
 
 Place = tuple[int, int]

@@ -1,6 +1,6 @@
 """Limits how many lanes open at a time: a thousand at once would exceed every time-out.
 
-A stuck opening gives its place back after a moment, and next time waits for one of a few other places: it holds up no others.
+A stuck opening gives its place back after a moment. The next time it waits for one of a few other places, so it holds up no others.
 """
 
 import asyncio

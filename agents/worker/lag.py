@@ -80,8 +80,7 @@ class LaneLags:
     ) -> None:
         """Ask for the end of each input, and whether the cluster still fits the lanes.
 
-        All lanes by one question of each kind: a question a lane would cost a worker of a thousand lanes, which have nothing to do,
-        a tenth of a core.
+        All lanes by one question of each kind. A question a lane would cost a worker of a thousand idle lanes a tenth of a core.
 
         Args:
             lanes: Lanes of this worker.

@@ -12,8 +12,8 @@ from ringfence_kafka.process import java
 
 HOST: Final = "127.0.0.1"
 
-# The first compiler tier alone: half the CPU of a start, and a million records cost 1.3 CPU seconds against 2.9
-# with all tiers or 4.2 with G1, which a large heap would need and this one does not.
+# The first compiler tier alone takes half the CPU of a start. A million records cost 1.3 CPU seconds against 2.9 with all tiers, or 4.2
+# with G1.
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 
 

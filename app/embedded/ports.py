@@ -8,8 +8,8 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 _RANGE: Final = range(20_000, 32_768)
-"""Below the ports of outgoing connections on Linux and macOS: else a client that calls a stopped broker could get the broker's own
-port, connect to itself, and keep it."""
+"""Below the ports of outgoing connections on Linux and macOS. Else a client of a stopped broker could get the broker's own port and connect
+to itself."""
 _TRIES: Final = 200
 _held: Final[dict[int, socket.socket | None]] = {}
 """Ports of :func:`choose`; None where the system lets nobody listen beside a bound socket."""

@@ -143,7 +143,7 @@ class Survey:
             until = self.committed if role == "input" else self.ends
             key, ends = topic, self.ends
             if role == "input" and topic in accepted:
-                # Where the inputs end is asked behind the outputs, and no output names a record that is not committed.
+                # The ends of inputs are asked behind the outputs, and no output names a record that is not committed.
                 key, ends = cut.chained_key(topic), self.stable
             state = cut.TopicState(
                 self.topics[topic].id,

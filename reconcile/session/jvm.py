@@ -128,7 +128,7 @@ class Jvm:
         self.terminate()
         self._close_pipe()
         self._await_end(TERM_LIMIT_S)
-        # What a shell was just starting may have missed the signal, and its session is not empty yet.
+        # A program that a shell was just starting may have missed the signal, so its session is not empty yet.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

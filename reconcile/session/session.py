@@ -53,7 +53,7 @@ _LATER: Final = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Ten times Java's own thresholds: the second compiler takes code that runs for minutes, and not code that each of many plans runs for a
+"""Ten times Java's own thresholds. The second compiler then takes code that runs for minutes, not code that each of many plans runs for a
 second."""
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
@@ -121,7 +121,7 @@ def session(
                     quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:
-                # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
+                # If the JVM is gone already, the error that reported it is the one to raise; results are kept, or not, before.
                 with contextlib.suppress(*SPARK, OSError), warnings.catch_warnings(action="ignore"):
                     spark.stop()
 

@@ -58,7 +58,7 @@ def outputs(
         sources: Accepted topic → inputs of other addresses.
     """
     nothing = F.lit(None)
-    # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
+    # An envelope is refused or ignored as a whole: it speaks for all parts.
     part, named = nothing.cast("string"), nothing.cast("string")
     stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
     sequence, verdict = nothing.cast("bigint"), nothing.cast("string")

@@ -305,7 +305,7 @@ class GroupConsumer:
             "client_id": self._settings.kafka.client_id_of(self.options.name),
             "isolation_level": "read_committed",
             "enable_auto_commit": False,
-            # Each opening seeks. What is out of range afterwards, an opening has to judge.
+            # Each opening seeks. An opening has to judge offsets that are out of range afterwards.
             "auto_offset_reset": "none",
             "session_timeout_ms": int(self.options.session_timeout * 1000),
             "heartbeat_interval_ms": HEARTBEAT_MS,

@@ -305,7 +305,7 @@ class Attempts:
         )
         self._counts["failed"] += 1
         now = asyncio.get_running_loop().time()
-        # What lies in the message shows neither an outage nor that handlers work.
+        # A fault of the message shows neither an outage nor that handlers work.
         if not isinstance(error, self._reject_on) and self._breaker.failed(
             first=first, reason=reason, now=now
         ):

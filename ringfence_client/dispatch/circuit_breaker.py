@@ -24,8 +24,8 @@ PROBE_MAX_S: Final = 5.0
 class CircuitBreaker:
     """Slows all handlers down while everything fails.
 
-    It opens when their usual failing share does not explain how many first attempts failed in a row: 25 if nearly everything succeeds, 132 if
-    nine of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given up. The first success
+    It opens when their usual failing share does not explain a row of failed first attempts: 25 if nearly everything succeeds, 132 if nine
+    of ten fail. While it is open, attempts are made one at a time with growing pauses, and nothing may be given up. The first success
     closes it. Concurrency then doubles with each further success.
     """
 

@@ -45,7 +45,7 @@ SAY_S: Final = 10.0
 FRESH_S: Final = 0.2
 """For so long a look at a lease counts. After that, it is looked at again before the fence: its holder may have written meanwhile."""
 LAST_LOOK_S: Final = 1.0
-"""For that look, which is in turn, and for one of who writes again. One that takes longer is given up."""
+"""For that look, and for one of a holder that writes again. One that takes longer is given up."""
 EXPLAIN_LIMIT_S: Final = 3.0
 FENCE_LIMIT_S: Final = 10.0
 """One whose coordinator is away must not keep its turn from the others."""

@@ -219,7 +219,7 @@ class ParkedReader:
                 room -= sum(map(size, more))
                 await asyncio.sleep(0)
         except OffsetOutOfRangeError:
-            # Where fetches go to the nearest replica, one that has fallen behind or begins anew says so, too. The next goes to the leader.
+            # If fetches go to the nearest replica, one that has fallen behind says so, too. The next goes to the leader.
             if not await self._is_there(tp, offset):
                 return None
         finally:

@@ -107,7 +107,7 @@ class HeldPartition:
         fetched = window.offsets_of(group)
         if not fetched or fetched[-1] < below:
             return window.purge(group, below)
-        # All below is fetched. Whoever has the group has these for a moment, so that it need not let go of it.
+        # All below is fetched. The owner of the group has these for a moment, so that it need not let go of it.
         owner = next(item.owner for item in ledger.groups() if item.group == group) or self
         held = set(ledger.holds(owner)).intersection(fetched)
         dropped = [number for number in fetched if number < below and number not in held]

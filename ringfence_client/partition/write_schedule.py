@@ -84,7 +84,7 @@ class WriteSchedule:
                     return
                 continue
             pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
-            # What began after a record that says that nothing runs must be known before the lease may be taken as idle.
+            # A message that began after a record of rest must be known before the lease may be taken as idle.
             pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
             left = self._written_at + pause - clock.now()
             if left <= 0:

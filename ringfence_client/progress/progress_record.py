@@ -49,8 +49,8 @@ class Progress:
         reserved: No message at or above this offset was ever handed to a handler.
         holder: The holder that wrote it. Each opening of a partition has a new name.
         web: Address of the holder's web server; empty = it has none.
-        purged: Groups whose messages an operator dropped, each with two offsets: the first one that is dropped and was not fetched, and the
-        first one that is kept again.
+        purged: Groups whose messages an operator dropped, each with two offsets: the first dropped one that was not fetched, and the first
+            kept one.
         state: :data:`HELD`, :data:`DRAINING` or :data:`RELEASED`.
         token: The fencing token: each holder's is greater than those of all before it.
         delivered: Everything that a handler was ever given lies below.

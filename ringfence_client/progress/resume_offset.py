@@ -42,8 +42,8 @@ class Resumption:
 def resume(recorded: Progress | None, log: Log) -> Resumption:
     """Return where to go on, by a record and the log as it is now.
 
-    Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in a topic that
-    was created again. An offset beyond the end of the log names no message; where the record knows better it is not followed.
+    Record and offset are written in one transaction, so they differ only if somebody has set the offset. Then it counts, also in a new
+    topic. An offset beyond the end of the log names no message; where the record knows better it is not followed.
     """
     recreated = moved = beyond = lost_tail = False
     gap = 0

@@ -179,7 +179,7 @@ class Pages:
         before, head = held.window.offsets_of(group), body.get("head")
         is_gone = isinstance(head, int) and before[:1] != [head]
         if is_gone and (before or held.window.watermark.is_finished(head)):
-            # What was first is not any more: perhaps by an earlier question, whose answer did not arrive.
+            # Another message is first now, perhaps by an earlier question whose answer did not arrive.
             return await _when_written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
         if body.get("letters"):
             return await _given_up(held, group, self._consumer.dispatcher.give_up(held, group, skip=True))

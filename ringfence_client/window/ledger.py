@@ -7,7 +7,7 @@ processed before an earlier one of its group.
 
 For n messages, each call is O(log n), amortised; one that puts back or drops many messages pays for each of them. ``_free`` is a heap of the
 first waiting positions of the groups that nobody owns; each consumer has such a heap of its own groups that have room. Nothing is removed
-from the inside of these heaps: a stale entry is dropped when it comes to the top, or with all others when they are more than half.
+from the inside of these heaps. A stale entry is dropped at the top, or with all others when they are more than half.
 
 An ungrouped message is a group of its own, without a name. Not thread-safe.
 """

@@ -20,8 +20,8 @@ RETENTION_MIN_MS: Final = 24 * 3600 * 1000
 """A day: an input that keeps messages for less loses some in an outage from one evening to the next morning."""
 
 PROGRESS_LIMITS: Final = {
-    # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is
-    # still open, which it never touches: as small as Kafka lets it be.
+    # A holder writes up to ten records a second. An opening reads the open segment too, which compaction never touches. It is as small as
+    # Kafka allows.
     "segment.bytes": 2**20,
     # Each record's commit marker outlives it for so long: with Kafka's default of a day, 270 MB of four busy partitions.
     "delete.retention.ms": 60 * 1000,

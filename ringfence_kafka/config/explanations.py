@@ -77,7 +77,7 @@ def explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     elif kind in _TYPES:
         words = _range(location) if kind in _NUMBERS else ""
         message = f"must be {_TYPES[kind]}{f', {words}' if words else ''}"
-    # What does not fit together in a table is named, with the values, by the message itself.
+    # The message itself names the keys of a table that do not fit together, with their values.
     shown = "" if kind == "value_error" and isinstance(value, dict) else f" = {value!r}"
     return f"{key}{shown}: {message[:1].lower()}{message[1:]}"
 

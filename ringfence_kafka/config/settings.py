@@ -1,7 +1,7 @@
 """Settings: what the TOML file and the environment may say, validated before anything starts.
 
-Unknown keys, wrong types, impossible combinations and keys whose feature this version does not have are
-errors that name the key, its value and the way out. Nothing is ignored.
+Unknown keys, wrong types, impossible combinations and keys of absent features are errors. They name the key, its value and the remedy.
+Nothing is ignored.
 """
 
 import os

@@ -138,8 +138,8 @@ async def forget_outdated(
 ) -> bool:
     """Remove the member of this name if it subscribes to other or unknown topics; return whether it did.
 
-    Otherwise this process would get its predecessor's partitions without a rebalance, also of topics that it does not want, and nobody
-    would have the partitions of new topics. While the group rebalances, it does not report subscriptions, and the rebalance may end by the
+    Otherwise this process would get its predecessor's partitions without a rebalance, also of unwanted topics. Nobody would have the
+    partitions of new topics. While the group rebalances, it does not report subscriptions, and the rebalance may end by the
     time that we join. Therefore the group is asked again; if it still does not report them in the end, the member is removed.
 
     Raises:

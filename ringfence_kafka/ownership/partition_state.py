@@ -5,7 +5,7 @@ that was opened under an earlier right stays open over a rebalance, and resumes 
 owned the partition in between, it has fenced our transactional producer. Our next write would then be refused, and our state is that of the
 last commit. When a right is gone, only work that was begun under it continues.
 
-An open partition has one of three ends. It is *drained* and *closed* if it went to another process, or is not sound any more: running work
+An open partition has one of three ends. It is *drained* and *closed* if it went to another process, or is not sound any more. Running work
 ends, and nobody has to guess how far it came. Until it is drained it may come back, and then it resumes. It is *dropped* if it was refused:
 another process owns it by now, or may own it.
 """

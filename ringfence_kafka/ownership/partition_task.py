@@ -86,8 +86,8 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
                 try:
                     await self._do(step)
                 except BaseException as error:
-                    # Who dies here loses the partition in silence: so does one that takes for its own cancellation that of
-                    # something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
+                    # A task that dies here loses the partition in silence. It may mistake the cancellation of an awaited future for its
+                    # own, or meet a panic of RocksDB's bindings, which is not an Exception.
                     if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
                         raise
                     self._failed(error)

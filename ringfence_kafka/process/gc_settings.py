@@ -27,7 +27,7 @@ def give_back_large() -> None:
 
     glibc begins so. After the first such block is freed, it takes all blocks up to that size from its heap, which shrinks only at its end.
     A worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md). With small messages
-    this setting takes more CPU than all the rest: batches of them are as large, and the system would provide their pages again each time.
+    this setting takes more CPU than all the rest. Batches of them are as large, and the system would provide their pages again each time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -127,7 +127,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
         await producer.client.force_metadata_update()
         if _shows(producer, topic, partition, wait=wait):
             return
-        # What was just made is shown a moment later, and the update that was waited for may have begun before this one was asked for.
+        # A new topic is shown a moment later, and the awaited update may have begun before this request.
         await asyncio.sleep(METADATA_AGAIN_S)
     error = UnknownTopicOrPartitionError(f"{topic}/{partition}")
     name_topics(error, [topic])

@@ -1,6 +1,6 @@
 """The transactional producer of a lane.
 
-The transactional ID is the fence: no group generation goes with the offsets of a transaction, so the broker cannot tell a zombie by its
+The transactional ID is the fence. No group generation goes with the offsets of a transaction, so the broker cannot know a zombie by its
 generation. It can by its producer epoch: the last producer that initialises the transactional ID owns the lane. Every earlier holder
 fails at its next transactional call.
 """

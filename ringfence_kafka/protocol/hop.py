@@ -1,7 +1,7 @@
 """The step of one record over a bridge, as it stands in a header. Pure.
 
-``<bridge>/<source topic's ID>/<partition>/<offset>``: Kafka's own ID of the topic, as its tools print it, and not the name, so that
-a source that was deleted and created again is another one.
+``<bridge>/<source topic's ID>/<partition>/<offset>``. It has Kafka's own ID of the topic, as its tools print it. A source that was deleted
+and created again is another one.
 """
 
 import functools

@@ -47,8 +47,8 @@ HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
 """On a dead letter: how often it was tried, as decimal digits."""
 
 HEADER_REDRIVEN: Final = "_RF_REDRIVEN"
-"""How often it was redriven, as decimal digits: on what a redrive from quarantine publishes, and on a dead letter of a message that was
-redriven before it failed again. Missing = never."""
+"""How often it was redriven, as decimal digits. It is on records that a redrive from quarantine publishes, and on dead letters of redriven
+messages. Missing = never."""
 
 HEADER_TRANSACTION: Final = "_RF_TX"
 """On an input record: it is an envelope, a transaction whose parts its value lists; the form of that."""

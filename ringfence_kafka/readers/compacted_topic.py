@@ -175,7 +175,7 @@ class CompactedTopic:
                     if not records or not _same(records[0], witness):
                         return False
                     witness = None
-                # What came after it was known up to where to read belongs to the next question: it is newer than the answer says.
+                # Records beyond the end of this question belong to the next one: they are newer than the answer says.
                 known.take([record for record in records if record.offset < end])
                 if reached > known.next:
                     moved_at, known.next = time.monotonic(), min(reached, end)

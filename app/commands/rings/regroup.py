@@ -118,7 +118,7 @@ class _Verb:
                 foretell(regrouping, obstacles, self._say)
             return regrouping, obstacles, {}
         if left and not running and any(map(is_marked, metas.values())):
-            # Who else could judge it: run again, this finds lanes that work.
+            # Nobody else could judge it: run again, this finds lanes that work.
             await self._regroup(regrouping).unmark()
         if obstacles:
             raise RegroupError("\n".join(obstacles))
@@ -182,7 +182,7 @@ class _Verb:
         await self._give(self._changelog, counts, regrouping.wanted.lanes)
         work = self._regroup(regrouping)
         await work.mark()
-        # Nothing changes any more. What came between the look and the marks would wait for ever: no lane may open.
+        # Nothing changes any more. Records between the look and the marks would wait for ever: no lane may open.
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         running, left = await self._look(regrouping, metas)
         source = self._address.input_topic

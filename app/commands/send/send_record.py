@@ -86,7 +86,7 @@ class Composer:
         return Outgoing(key, value, headers, partition, lead is not None)
 
     def _part(self, line: PartLine) -> Part:
-        # Of an address that is not listed any rules will do: the whole is refused when it is read.
+        # Any rules will do for an address that is not listed: the whole is refused when it is read.
         address = self._targets.get(line.address or "", self._address)
         check_id(line, address.id_headers)
         key, headers = _key_and_headers(line, address)

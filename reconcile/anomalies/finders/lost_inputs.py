@@ -27,7 +27,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
     """
     rule = F.broadcast(rules)
-    # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing; where they pass, all but resent hops.
+    # If duplicates are diverted, or IDs are not looked at, a missing message is missing; where they pass, all but resent hops.
     by_hop = F.col("resent")
     plain = missing.join(rule, on="address", how="inner").where(
         F.expr("divert or not detects") | (~by_hop & ((F.col("ids") == 0) | F.col("observes")))

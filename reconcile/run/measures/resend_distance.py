@@ -165,7 +165,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
         capacity: The largest ring that it can have had.
     """
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))
-    # What stands before an ID that is accepted is not its resend.
+    # A record before an accepted ID is not its resend.
     of_id = Window.partitionBy(*_ID, "lane").orderBy(place, "accepted")
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp", "value_digest"))
     age = F.col("timestamp") - F.col("original.timestamp")

@@ -239,7 +239,7 @@ def finding(row: Row) -> data.Finding:
     )  # fmt: skip
     detail = row["detail"] if len(row["detail"]) <= data.NAME_MAX else f"{row['detail'][: data.NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
-    # What may be something else than a GAP is there to be looked at.
+    # A finding that may be more than a GAP is there to be looked at.
     gone = row["anomaly"] == Anomaly.GAP and row["suspected"] is None
     return data.Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail, gone=gone)
 
