@@ -159,7 +159,7 @@ class Partitions:
         old = [place.partition for place in self._window.places.values() if place.topic_id != present]
         if old:
             log.warning(
-                "bridge %s: %s was deleted and created again: forwarding begins anew, at its start, and its messages are others for the "
+                "bridge %s: %s was deleted and created again: forwarding starts again at its start, and its messages are new for the "
                 "target",
                 self._plan.name, self._plan.source_topic,
             )  # fmt: skip

@@ -274,7 +274,7 @@ async def measure(
         except (KafkaError, OSError, TimeoutError, StoppedError):
             pass  # the watch says so
         except Exception:
-            log.exception("bridge %s: its lag cannot be told", state.name)
+            log.exception("bridge %s: its lag is unknown", state.name)
         else:
             for number in numbers:
                 place = window.places.get(number)

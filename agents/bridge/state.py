@@ -96,7 +96,7 @@ class BridgeState:
             standing.text = text
         else:
             return
-        log.warning("bridge %s: nothing is lost, it is tried again: %s", self.name, text)
+        log.warning("bridge %s: trying again, nothing is lost: %s", self.name, text)
         self._touch()
 
     def told(self, error: Exception) -> str:
@@ -122,14 +122,14 @@ class BridgeState:
             return
         since = Standing(text) if standing is None else replace(standing, text=text)
         self._stops[kind][partition] = since
-        log.error("bridge %s: partition %d goes no further, others go on: %s", self.name, partition, text)
+        log.error("bridge %s: partition %d waits, others continue: %s", self.name, partition, text)
         if partition in self.partitions:
             self.partitions[partition].dirty = True
 
     def go_on(self, kind: str, partition: int) -> None:
         """Note that a partition continues."""
         if self._stops[kind].pop(partition, None) is not None:
-            log.info("bridge %s: partition %d goes on", self.name, partition)
+            log.info("bridge %s: partition %d continues", self.name, partition)
             if partition in self.partitions:
                 self.partitions[partition].dirty = True
 

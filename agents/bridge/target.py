@@ -110,12 +110,12 @@ async def _create(
     error = for_code(code)
     if code and error is not TopicAlreadyExistsError:
         log.warning(
-            "bridge %s: %s cannot be made at the target (%s): what the target refuses for good would hold up its partition; allow this user "
+            "bridge %s: %s cannot be created at the target (%s): what the target refuses for good would hold up its partition; allow this user "
             "Create on it, or have somebody create it",
             plan.name, name, said[0] if said and said[0] else error.__name__,
         )  # fmt: skip
         return None
-    log.info("bridge %s: made %s at the target", plan.name, name)
+    log.info("bridge %s: created %s at the target", plan.name, name)
     # A producer that writes to it before brokers show it learns that there is none.
     with contextlib.suppress(TopicError):
         (shown,) = (await appeared(admin, [name], SHOWN_LIMIT_S)).values()

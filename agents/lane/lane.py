@@ -250,7 +250,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     async def _still(self, task: "asyncio.Task[None]") -> None:
         if not await set_within(self._standing, DRAIN_LIMIT_S):
-            log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
+            log.warning("lane %s: its transaction did not end in time; the next owner aborts it", self.name)
             await cancelled(task)
 
     # -- the task ------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         await self._opening.regain(right, opened, self._given)
         self._failures.waited()
         self._set(LaneState.OPEN)
-        log.info("lane %s goes on at %s", self.name, self._shown_offsets())
+        log.info("lane %s resumes at %s", self.name, self._shown_offsets())
 
     async def _work(self, right: Ownership, opened: Opened) -> None:
         while batches := await self._take():

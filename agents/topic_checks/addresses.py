@@ -113,12 +113,12 @@ class AddressFaults:
                 if fault not in known:
                     say_fault(name, fault)
             if known and not faults:
-                log.info("%s: what was wrong is repaired", shown(name))
+                log.info("%s: the problem is solved, and it continues", shown(name))
 
 
 def say_fault(name: str, fault: str) -> None:
     """Log a problem that keeps an address from its work."""
-    log.error("%s: a fault keeps it from its work: %s", shown(name), fault)
+    log.error("%s: a problem stops it: %s", shown(name), fault)
 
 
 def shown(name: str) -> str:

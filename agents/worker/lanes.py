@@ -106,7 +106,7 @@ class Lanes:
         """Suspend all lanes, their transactions finished; a new assignment follows."""
         async with self._lock:
             if self._lanes:
-                log.info("rebalance: %d lanes stand still", len(self._lanes))
+                log.info("rebalance: %d lanes pause", len(self._lanes))
             await self._suspend()
 
     async def _suspend(self) -> None:

@@ -324,7 +324,7 @@ class GroupConsumer:
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         policy = self.options.policy
         log.info(
-            "a message that fails is tried up to %d times within %g s, then it is a dead letter in %s; only its own group waits",
+            "a message that fails is tried up to %d times within %g s, then it becomes a dead letter in %s; only its own group waits",
             policy.max_attempts, policy.seconds, wire_names.dead_letter_topic(self.address.name),
         )  # fmt: skip
         await self._intake.fetch()

@@ -144,7 +144,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             log.info("%s is released", held)
             return
         reason = "it could not be written" if ended else "a handler still runs"
-        log.warning("%s is let go and not released: %s", held, reason)
+        log.warning("%s was given away without a final record: %s", held, reason)
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)

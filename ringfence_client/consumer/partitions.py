@@ -79,7 +79,7 @@ class HeldPartitions:
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing new until the assignment is known. aiokafka waits for this before it joins again."""
         if numbers := {tp.partition for tp in partitions}:
-            log.info("%s of %s may go to others", _numbers(numbers), self.topic)
+            log.info("rebalance: %s of %s may move to other consumers", _numbers(numbers), self.topic)
         await self._revoke()
 
     def given(self, partitions: Collection[TopicPartition]) -> None:
@@ -114,7 +114,7 @@ class HeldPartitions:
         old = [other for other in others if not other.failed]
         if old:
             log.warning(
-                "%s was deleted and created again: %s of it begin anew, at its start; what of it was handled already is handled again",
+                "%s was deleted and created again: %s of it start again at its start; messages that were handled already are handled again",
                 self.topic, _numbers(held_partition.partition for held_partition in old),
             )  # fmt: skip
         for held_partition in old:

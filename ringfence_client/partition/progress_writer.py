@@ -188,7 +188,7 @@ class ProgressWriter:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
                 log.warning(
-                    "%s: progress cannot be written; its successor begins from the last that was", self._lease
+                    "%s: final progress not written; the next holder repeats what finished since the last write", self._lease
                 )
         await self.abandon()
         return self._finished
@@ -219,7 +219,7 @@ class ProgressWriter:
                     self._finished = True
                     return
             except LostError as error:
-                log.warning("%s: held by somebody else now: %s", self._lease, error)
+                log.warning("%s: another consumer holds it now: %s", self._lease, error)
                 self._give_up()
                 lost()
                 return

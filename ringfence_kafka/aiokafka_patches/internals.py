@@ -165,7 +165,7 @@ def keep_fetching(consumer: Any) -> None:
     task: asyncio.Task[None] = fetcher._fetch_task
     if not task.done():
         return
-    log.error("fetching from the brokers ended and begins anew: %r", ended_by(task))
+    log.error("the fetch task ended and starts again: %r", ended_by(task))
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
     fetcher._pending_tasks = {task for task in fetcher._pending_tasks if not task.done()}
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())

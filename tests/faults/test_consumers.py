@@ -131,9 +131,9 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
             before = len(system.runs())
             system.wait(lambda: len(system.runs()) > before + 200)
             # It hears of the rebalance before it joins again.
-            told = sleeper.log().count("may go to others")
+            told = sleeper.log().count("may move to other consumers")
             woken = sleeper.thaw()
-            system.wait(lambda: sleeper.log().count("may go to others") > told)
+            system.wait(lambda: sleeper.log().count("may move to other consumers") > told)
             knew = time.monotonic()
             wait_shared(sleeper, heir, partitions=PARTITIONS)
             sent = flow.finish()

@@ -204,8 +204,8 @@ async def test_topics_that_nobody_is_given(
     assert [name.split()[0] for name in missing[scene.faulty]] == gone
     assert [name.split()[0] for name in missing[EVERY]] == [journal]
     assert caplog.text.count("every address: ") == 2
-    assert caplog.text.count(f"address {scene.faulty}: a fault keeps it from its work: ") == 2
-    assert f"address {scene.faulty}: what was wrong is repaired" in caplog.text
+    assert caplog.text.count(f"address {scene.faulty}: a problem stops it: ") == 2
+    assert f"address {scene.faulty}: the problem is solved, and it continues" in caplog.text
     assert (ready, scene.lanes.health.ready) == (False, True)
 
 

@@ -425,7 +425,7 @@ async def test_fetching_begins_anew(
         kafka.send(bootstrap, received.name, records(20, 30))
         await received.reaches(30)
         assert received.offsets == list(range(30))
-        assert "begins anew: RuntimeError('a response that nobody expected')" in caplog.text
+        assert "ended and starts again: RuntimeError('a response that nobody expected')" in caplog.text
 
 
 async def test_fetching_that_keeps_failing(

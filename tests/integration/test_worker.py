@@ -170,7 +170,7 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
             said, joined = one.log(), two.log()
 
     assert {name: said.count(f"lane {name} open: ") for name in stay} == dict.fromkeys(stay, 1)
-    assert all(said.count(f"lane {name} goes on at ") >= 2 for name in stay)
+    assert all(said.count(f"lane {name} resumes at ") >= 2 for name in stay)
     assert set(re.findall(r"restoring . lanes before they are ours: (.*)", joined)[0].split(", ")) == moved
     for log, kept in ((joined, moved), (said, moved)):
         assert set(re.findall(r"lane (\S+) open: .*\(RocksDB kept\)", log)) == kept, log

@@ -66,6 +66,6 @@ async def renew(settings: Settings) -> None:
             ) from error
     if outdated:
         log.info(
-            "%s had other addresses when it ran last, or the group does not say which: it shares its lanes out anew",
+            "%s had other addresses when it ran last, or the group does not say which: asking for a new assignment",
             instance,
         )

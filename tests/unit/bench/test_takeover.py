@@ -42,7 +42,7 @@ def test_only_its_own_lines_count() -> None:
         (("assigned 2 lanes: a-0, a-1",), None),
         (("assigned 2 lanes: a-0, a-1", "ready: 2 lanes open"), {"a-0", "a-1"}),
         (("assigned 0 lanes: none", "ready: 0 lanes open"), set()),
-        (("assigned 2 lanes: a-0, a-1", "ready: 2 lanes open", "rebalance: 2 lanes stand still"), None),
+        (("assigned 2 lanes: a-0, a-1", "ready: 2 lanes open", "rebalance: 2 lanes pause"), None),
         (("assigned 2 lanes: a-0, a-1", "ready: 2 lanes open", "not ready: waiting for a-0"), None),
         (("assigned 1 lanes: a-0", "ready: 1 lanes open", "assigned 2 lanes: a-0, a-1"), None),
         (
@@ -63,9 +63,9 @@ def test_what_the_log_says_after_a_moment() -> None:
     found = _log(
         "lane a-1 open: 7 changelog records restored in 0.10 s (RocksDB reused), ring 0 of 5, next offset 0",
         "lane a-1 closed at offset 30",
-        "rebalance: 2 lanes stand still",
+        "rebalance: 2 lanes pause",
         "lane a-1 open: 9 changelog records restored in 0.25 s (RocksDB new), ring 5 of 5, next offset 30",
-        "rebalance: 2 lanes stand still",
+        "rebalance: 2 lanes pause",
         "lane a-1 closed at offset 44",
     )
     after = found[1].moment + 0.5
@@ -105,8 +105,8 @@ def test_a_leaving_worker_goes_on_for_a_moment() -> None:
 def _survivor() -> list[Event]:
     opened = "open: {} changelog records restored in {} s (RocksDB new), ring 5 of 5, next offset 0"
     return [
-        Event(AT - 9, "rebalance: 4 lanes stand still"),
-        Event(AT + 3, "rebalance: 2 lanes stand still"),
+        Event(AT - 9, "rebalance: 4 lanes pause"),
+        Event(AT + 3, "rebalance: 2 lanes pause"),
         Event(AT + 4, "assigned 4 lanes: a-0, a-1, a-2, a-3"),
         Event(AT + 5, f"lane a-0 {opened.format(7, '0.50')}"),
         Event(AT + 6, f"lane a-1 {opened.format(8, '0.25')}"),
