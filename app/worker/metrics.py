@@ -141,6 +141,7 @@ _LANE_GAUGES: Final = {
     "ring_capacity_ids": "Capacity of a lane's ring.",
     "lane_other_rules": "1 = the lane is not opened, because its rules are not those of this worker's file; /health names them.",
     "ring_covered_seconds": "Between the oldest and the newest live ID.",
+    "forwarded_share": "Share of the last 1,000 records or more that were not at home where they arrived.",
     "frequent_id_share": "Share of the duplicates of the last hour that have one ID; 0 = no ID has more than a tenth.",
     "lag_records": "Input records that are not yet processed; NaN = the cluster does not tell.",
     "lane_next_offset": "First offset of the lane's input that is not yet processed; 0 until the lane was open.",
@@ -177,6 +178,7 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
             ring_capacity_ids=ring.capacity,
             lane_other_rules=float(bool(lane.opening.rules_fault)),
             ring_covered_seconds=lane.seconds_covered(),
+            forwarded_share=lane.transactions.outcomes.forwarding.share,
             frequent_id_share=frequent.share if (frequent := lane.transactions.frequent_id) else 0.0,
             lane_next_offset=lane.next,
         )

@@ -17,6 +17,7 @@ from app.worker.membership.group import GroupMembership
 from app.worker.membership.orphan_lanes import OrphanLanes
 from app.worker.metrics import BatchMetrics, LaneMetrics
 from app.worker.page import StatusPage
+from app.worker.repair_watch import RepairWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
@@ -45,6 +46,7 @@ class WorkerParts:
     metrics: ProcessMetrics
     history: History
     page: StatusPage
+    repair_watch: RepairWatch
 
 
 def build(settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> WorkerParts:
@@ -86,6 +88,7 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
     )
     rejoin = group.join_again if settings.app.static_membership else None
     broker_watch = BrokerWatch(cluster.connection.ping, log, "lanes wait for it", cluster.connection.denied)
+    repair_watch = RepairWatch(settings, cluster, lambda: lanes.lanes)
     return WorkerParts(
         settings=settings,
         auth=http_auth(settings.app),
@@ -97,7 +100,8 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         lanes=lanes,
         orphan_lanes=OrphanLanes(cluster, topics, lanes.note_unassigned, rejoin),
         broker_watch=broker_watch,
-        metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval)),
+        metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval), repair_watch),
         history=History(lambda: figures(settings.app.instance_name, lanes, buffers)),
         page=StatusPage(settings),
+        repair_watch=repair_watch,
     )

@@ -120,6 +120,11 @@ class GroupConsumer:
         """Fault of a topic that was created again beneath this consumer."""
 
     @property
+    def app_id(self) -> str:
+        """The application that the address belongs to."""
+        return self._settings.app.id
+
+    @property
     def ready(self) -> bool:
         """Whether the first assignment came, every assigned partition is held, and nothing stands in its way."""
         return self.held_partitions.ready and not self.faults

@@ -53,8 +53,8 @@ class Found(NamedTuple):
 
     records: Mapping[tuple[str, str], OpenRecords]
     """By topic and consumer group. A quarantine has no consumer group, so that is empty."""
-    faults: Sequence[str]
-    """A line for each topic that cannot be read."""
+    faults: Mapping[str, str]
+    """Topic that cannot be read → why."""
 
 
 class _Record(NamedTuple):
@@ -116,11 +116,12 @@ class OpenRecordCounts:
             cluster.offsets.known_starts(self._partitions, ASK_LIMIT_S),
             cluster.offsets.known_stable_ends(self._partitions, ASK_LIMIT_S),
         )
-        watermarks = {
-            place: partition.settle(starts[place], ends[place], await settled(*place))
-            for place, partition in self._partitions.items()
-            if place in starts and place in ends
-        }
+        watermarks = {}
+        for place in sorted(starts.keys() & ends.keys()):
+            partition, end = self._partitions[place], ends[place]
+            # Without open or new records nothing depends on what is settled.
+            if partition.records or (end > starts[place] and end != partition.position):
+                watermarks[place] = partition.settle(starts[place], end, await settled(*place))
         reader = LogReader(self._kafka, resting_max=1)
         try:
             with contextlib.suppress(TimeoutError, LogStalledError):
@@ -134,7 +135,7 @@ class OpenRecordCounts:
                             )
         finally:
             await reader.stop()
-        return Found(self._records(), list(faults.values()))
+        return Found(self._records(), faults)
 
     async def _find(self, cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
         """Find the partitions of topics that exist. Return a fault for each topic that may not be seen."""
@@ -161,6 +162,8 @@ class OpenRecordCounts:
         topics = {topic for topic, _ in self._partitions}
         room = self._records_max // len(topics)
         room -= sum(len(other.records) for (topic, _), other in self._partitions.items() if topic == place[0])
+        if not room or partition.position >= partition.end:
+            return
 
         async def consume(records: Sequence[Any]) -> None:
             nonlocal room

@@ -1,4 +1,4 @@
-"""Questions of a consumer beside its work, for its metrics and its health: the ends of its partitions, and whether brokers answer."""
+"""Questions of a consumer beside its work, for its metrics and its health: the ends of its partitions, open dead letters, whether brokers answer."""
 
 import asyncio
 import contextlib
@@ -8,9 +8,12 @@ from typing import Final, Self
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.consumer import GroupConsumer
+from ringfence_client.progress.open_record_watch import EVERY_S, OpenRecordWatch
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.concurrency.timeouts import cancelled
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -33,10 +36,14 @@ class LagMonitor:
         )
         self.lags: dict[int, int | None] = {}
         """By partition that the group gave us, held or not; None = the cluster does not tell."""
+        self._letters = OpenRecordWatch(consumer.app_id, consumer.cluster)
+        """Open dead letters, while this consumer holds the first partition: each group has one such consumer."""
+        self._letter_topic = wire_names.dead_letter_topic(consumer.address.name)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._measure())]
+        work = (self._watch(), self._measure(), self._count_letters())
+        self._tasks = [asyncio.create_task(item) for item in work]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -57,6 +64,31 @@ class LagMonitor:
         while True:
             await self.measure()
             await asyncio.sleep(LAG_EVERY_S)
+
+    @property
+    def counts_letters(self) -> bool:
+        """Whether this consumer tells the open dead letters of its group."""
+        return 0 in self._consumer.partitions
+
+    @property
+    def open_letters(self) -> OpenRecords | None:
+        """As of the last look; None = there are none, or it is not known."""
+        return self._letters.of(self._letter_topic, self._consumer.group)
+
+    @property
+    def knows_letters(self) -> bool:
+        """Whether the last look could read the dead-letter topic."""
+        return self._letters.knows(self._letter_topic)
+
+    async def _count_letters(self) -> None:
+        await self._begun()
+        while True:
+            await self.count_letters()
+            await asyncio.sleep(EVERY_S)
+
+    async def count_letters(self) -> None:
+        """Read on in the dead-letter topic."""
+        await self._letters.look([self._letter_topic] if self.counts_letters else [])
 
     async def measure(self) -> None:
         """Ask for the end of each partition that is ours."""

@@ -44,6 +44,7 @@ class _Collector(Collector):
         yield self._handler_seconds()
         yield from self._process()
         yield from self._partitions()
+        yield from self._letters()
         yield foreign_metric([self._consumer.group_watch])
         yield throttle_metric()
 
@@ -93,6 +94,18 @@ class _Collector(Collector):
             family.add_metric(self._own, float(value))
             yield family
 
+    def _letters(self) -> Iterator[Metric]:
+        monitor, letters = self._measuring, self._measuring.open_letters
+        count = letters.count if letters else 0 if monitor.knows_letters else math.nan
+        for name, text, value in (
+            ("open_dead_letters", "Dead letters that nobody redrove or dropped, at the consumer that holds partition 0; NaN = it cannot tell.", count),
+            ("oldest_dead_letter_seconds", "Age of the oldest of them; 0 = there is none.", letters.oldest_seconds if letters else 0),
+        ):  # fmt: skip
+            family = GaugeMetricFamily(f"ringfence_consumer_{name}", text, labels=_LABELS)
+            if monitor.counts_letters:
+                family.add_metric(self._own, value)
+            yield family
+
     def _partitions(self) -> Iterator[Metric]:
         labels = [*_LABELS, "partition"]
         families = [
@@ -102,9 +115,10 @@ class _Collector(Collector):
                 ("head_age_seconds", "Age of the oldest message that was read and is not finished."),
                 ("failing_messages", "Messages that handlers failed at, and are not finished."),
                 ("unfinished_messages", "Messages that were read and are not finished."),
+                ("blocked_groups", "Groups that wait behind a dead letter."),
             )
         ]  # fmt: skip
-        lag, oldest, failing, unfinished = families
+        lag, oldest, failing, unfinished, blocked = families
         text = "1 = the lease of the partition is in this state here."
         states = GaugeMetricFamily("ringfence_consumer_lease_state", text, labels=[*labels, "state"])
         held = dict(sorted(self._consumer.partitions.items()))
@@ -113,6 +127,7 @@ class _Collector(Collector):
             oldest.add_metric(place, head_age(held_partition))
             failing.add_metric(place, len(held_partition.window.attempts.failures))
             unfinished.add_metric(place, held_partition.window.undone)
+            blocked.add_metric(place, len(held_partition.window.redrives.blocked))
             states.add_metric([*place, DRAINING if held_partition.draining else HELD], 1)
         for number in sorted((self._consumer.held_partitions.assigned or set()) - held.keys()):
             states.add_metric([*self._own, str(number), WAITING], 1)

@@ -268,9 +268,10 @@ def test_a_constant_id(bootstrap: str, tmp_path: Path) -> None:
     finally:
         worker.destroy()
     lanes = [lane for address in told["addresses"] for lane in address["lanes"]]
+    means = "A producer that sends one ID with all its messages loses all but the first"
 
     assert [lane["frequent_id"] for lane in lanes] == [
-        {"id": "same", "count": 29, "duplicates": 29, "parts": []}
+        {"id": "same", "count": 29, "duplicates": 29, "parts": [], "means": means}
     ] * 2
     assert commands == [["ringfence", "rings", "find", item, "same"] for item in names]
     assert all(f"{item}/0/0" in found for item, found in zip(names, originals, strict=True))

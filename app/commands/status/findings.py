@@ -4,6 +4,7 @@ A state that passes by itself, such as a rebalance or an opening lane, is a note
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from agents.rules.lane_rules import OWN_FILE
@@ -14,6 +15,8 @@ from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Wo
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.producer import transaction_version
 
+RUN_AGE_MAX_S: Final = 26 * 3600.0
+"""A run each night ends within so long after the one before it."""
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
 _STATUS: Final = "ringfence status"
 _CHECK: Final = "ringfence topics check"
@@ -54,6 +57,7 @@ def findings(status: Status) -> list[Finding]:
         Finding(f"bridge {bridge.bridge}", bridge.what, bridge.do, "", bridge.stands)
         for bridge in status.left_bridges
     ]
+    found += _last_run(status)
     return sorted(found, key=lambda finding: not finding.stands)
 
 
@@ -203,6 +207,34 @@ def _retries(status: Status, lane: Lane) -> Iterator[_Problem]:
         yield _Problem(transaction_version.LOWERED, transaction_version.WAY_OUT, command, stands=True)
     else:
         yield _Problem(f"its worker tries again and again: {reason}", "", _CHECK, stands=True)
+
+
+def _last_run(status: Status) -> Iterator[Finding]:
+    run = status.last_run
+    if run is None:
+        return
+    late = datetime.fromisoformat(status.at).timestamp() - run.ended_ms / 1000
+    if late > RUN_AGE_MAX_S:
+        what = f"the last run ended {age(late)} ago; what came since then is not judged"
+        yield Finding(
+            "reconciliation",
+            what,
+            "look at its schedule; this runs it now",
+            "ringfence reconcile",
+            stands=False,
+        )
+    if not run.ok:
+        named_anomalies = ", ".join(f"{name} {count:,}" for name, count in run.anomalies.items())
+        what = f"the last run ended {age(late)} ago with the verdict {run.verdict}"
+        what += f": {run.error or named_anomalies}" if run.error or named_anomalies else ""
+        do = f"its report is {run.report} on {run.host}; this shows its records" if run.report else ""
+        yield Finding(
+            "reconciliation",
+            what,
+            do,
+            "ringfence reconcile show" if run.number else "ringfence reconcile",
+            stands=False,
+        )
 
 
 def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:

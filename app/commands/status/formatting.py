@@ -1,10 +1,12 @@
 """Numbers for people. Pure."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Final
 
 from app.commands.status import model
 from ringfence_client.progress.open_records import OpenRecords
+from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.wording import counted, first_of
 
 _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
@@ -69,6 +71,14 @@ def open_records(records: OpenRecords, noun: str) -> str:
     number = counted(records.count, f"{noun} is open", f"{noun}s are open")
     why = f": {records.oldest_reason}" if records.oldest_reason else ""
     return f"{'at least ' if records.at_least else ''}{number}, the oldest for {age(records.oldest_seconds)} (at {records.oldest_place}){why}"
+
+
+def run_text(run: RunResult, at: str) -> str:
+    """Return verdict, age and report of a reconciliation run; ``at``: the present time, ISO 8601."""
+    late = age(max(0.0, datetime.fromisoformat(at).timestamp() - run.ended_ms / 1000))
+    seen = ", acknowledged" if run.acknowledged else ""
+    report = f"; report {run.report} on {run.host}" if run.report else ""
+    return f"RECONCILIATION  {run.verdict}{seen}, {late} ago, {counted(run.messages, 'message')}{report}"
 
 
 def quoted(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.http.probe_errors import ProbeError
+from ringfence_kafka.protocol.run_result import RunResult
 
 OPEN = "open"
 NOBODY = "nobody"
@@ -337,6 +338,8 @@ class Status:
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""
     left_letters: list[LeftLetters] = field(default_factory=list)
+    last_run: RunResult | None = None
+    """The last reconciliation run; None = none ran in the last days, or it is not known."""
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:

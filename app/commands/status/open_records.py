@@ -19,7 +19,7 @@ async def read(
 ) -> Found:
     """Return the open records of all addresses; nothing if it is not known which records are ``settled``."""
     if settled is None:
-        return Found({}, [])
+        return Found({}, {})
 
     async def settled_of(topic: str, partition: int) -> Progress | None:
         return settled.get((topic, partition))

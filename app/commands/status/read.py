@@ -14,10 +14,13 @@ from app.commands.status import lanes, open_records
 from app.commands.status.model import Bridge, LeftBridge, Status
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.last_run import last_run
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
 from ringfence_kafka.groups.members import Members
 from ringfence_kafka.http import auth
+from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.protocol.run_result import RunResult
 
 
 async def read(
@@ -63,6 +66,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecord
             removed_bridges.read(settings),
         )
         found = await open_records.read(settings, cluster, counts, consumers.settled)
+        last, silent = await _last_run(settings, cluster)
     status = Status(
         app=settings.app.id,
         bootstrap_servers=settings.kafka.bootstrap_servers,
@@ -72,14 +76,26 @@ async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecord
         addresses=addresses,
         consumers=consumers.consumers,
         bridges=linked,
-        faults=[*consumers.faults, *untold, *found.faults],
+        faults=[*consumers.faults, *untold, *found.faults.values(), *silent],
         left_bridges=[
             LeftBridge(item.bridge, item.what, item.do, stands=item.read_by is None) for item in left
         ],
         foreign=foreign,
         deleted=deleted,
+        last_run=last,
     )
     return open_records.placed(settings, status, found, ignored)
+
+
+async def _last_run(settings: Settings, cluster: Cluster) -> tuple[RunResult | None, list[str]]:
+    """Return the last reconciliation run, and a fault if this user may not see it."""
+    try:
+        return await last_run(cluster.connection, settings.app.id), []
+    except GroupAuthorizationFailedError:
+        group = wire_names.run_group(settings.app.id)
+        return None, [f"the last reconciliation run is not known: allow Describe on group {group}"]
+    except KafkaError:
+        return None, []
 
 
 async def _bridges(settings: Settings) -> list[Bridge]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.commands.status import model
-from app.commands.status.formatting import age, lanes_open, memory, number, partitions, rate, share
+from app.commands.status.formatting import age, lanes_open, memory, number, partitions, rate, run_text, share
 from app.commands.status.model import Address, Consumers, Finding, Status, Worker
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.escaping import printable, shortened
@@ -30,6 +30,8 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
         parts += ["", _consumers(status.consumers)]
     if status.bridges:
         parts += ["", _bridges(status)]
+    if (run := status.last_run) is not None:
+        parts += ["", Text(printable(run_text(run, status.at)))]
     return Group(*parts)
 
 

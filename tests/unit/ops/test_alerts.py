@@ -13,6 +13,7 @@ from app.bridge.metrics import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import BatchMetrics, LaneMetrics
+from app.worker.repair_watch import RepairWatch
 from ringfence_client import GroupConsumer
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import ConsumerMetrics
@@ -86,7 +87,8 @@ def test_metrics_are_exposed() -> None:
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
     watch = BrokerWatch(cluster.connection.ping, logging.getLogger("ringfence.test"), "")
     lanes, buffers = Lanes(settings, cluster), Buffers(settings.app.buffer_bytes_max)
-    worker = ProcessMetrics(BatchMetrics(), LaneMetrics(lanes, watch, buffers, FetchInterval(0.025)))
+    repair = RepairWatch(settings, cluster, lambda: lanes.lanes)
+    worker = ProcessMetrics(BatchMetrics(), LaneMetrics(lanes, watch, buffers, FetchInterval(0.025)), repair)
     found = (
         exposed(worker.text().decode())
         | exposed(ConsumerMetrics(consumer, LagMonitor(consumer)).text().decode())

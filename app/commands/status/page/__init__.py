@@ -25,6 +25,7 @@ _ENVIRONMENT.filters |= {
     "number": formatting.number,
     "partitions": formatting.partitions,
     "rate": formatting.rate,
+    "run_text": formatting.run_text,
     "share": formatting.share,
     "shortened": lambda text: shortened(text, "/status has all"),
 }

@@ -24,7 +24,9 @@ def test_how_far_a_lane_is() -> None:
         frequent = FrequentId(b"", 3, 4) if number else None
         return SimpleNamespace(
             key=("orders", number), opening=opening, next=following, seconds_covered=lambda: None,
-            transactions=SimpleNamespace(frequent_id=frequent),
+            transactions=SimpleNamespace(
+                frequent_id=frequent, outcomes=SimpleNamespace(forwarding=SimpleNamespace(share=number / 4))
+            ),
         )  # fmt: skip
 
     lanes: Any = SimpleNamespace(
@@ -50,6 +52,7 @@ def test_how_far_a_lane_is() -> None:
     assert found["ringfence_lane_other_rules", "orders-0"] == 1
     assert found["ringfence_lane_other_rules", "orders-1"] == 0
     assert found["ringfence_frequent_id_share", "orders-0"] == 0
+    assert found["ringfence_forwarded_share", "orders-1"] == 0.25
     assert found["ringfence_frequent_id_share", "orders-1"] == 0.75
     assert found["ringfence_lane_next_offset", "orders-0"] == 17
     assert found["ringfence_lane_next_offset", "orders-1"] == 0

@@ -1,0 +1,67 @@
+"""What waits for a person, for ``/metrics`` of a worker: quarantined records, and the last reconciliation run."""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from aiokafka.errors import KafkaError
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agents.lane.lane import Lane
+from ringfence_client.progress.open_record_watch import OpenRecordWatch
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.admin.last_run import last_run
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.protocol.run_result import RunResult
+
+_FAMILIES: Final = {
+    "quarantine_open_records": "Quarantined records that nobody redrove or dropped, at the worker with the address's first lane; NaN = it cannot tell.",
+    "quarantine_oldest_seconds": "Age of the oldest of them; 0 = there is none.",
+}
+
+
+class RepairWatch(Collector):
+    """The worker with the first lane of an address counts its quarantine: each address has one such worker."""
+
+    def __init__(self, settings: Settings, cluster: Cluster, lanes: Callable[[], Iterable[Lane]]) -> None:
+        """``lanes``: returns those of this worker."""
+        self._app_id = settings.app.id
+        self._cluster = cluster
+        self._lanes = lanes
+        self._records = OpenRecordWatch(settings.app.id, cluster)
+        self._run: RunResult | None = None
+
+    async def look(self) -> None:
+        """Ask the cluster."""
+        await self._records.look(sorted({address.quarantine_topic for address in self._addresses()}))
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):
+            # Brokers forget it after a week without a run; this worker does not.
+            self._run = await last_run(self._cluster.connection, self._app_id) or self._run
+
+    def _addresses(self) -> list[AddressSettings]:
+        return [lane.opening.address for lane in self._lanes() if not lane.opening.number]
+
+    def collect(self) -> Iterator[Metric]:
+        """Read what the last look found."""
+        families = {
+            name: GaugeMetricFamily(f"ringfence_{name}", text, labels=["address"])
+            for name, text in _FAMILIES.items()
+        }
+        count, oldest = families.values()
+        for address in self._addresses():
+            records = self._records.of(address.quarantine_topic)
+            known = self._records.knows(address.quarantine_topic)
+            count.add_metric([address.name], records.count if records else 0 if known else math.nan)
+            oldest.add_metric([address.name], records.oldest_seconds if records else 0)
+        yield from families.values()
+        ok = GaugeMetricFamily(
+            "ringfence_run_ok", "1 = the last reconciliation run was clean, or somebody acknowledged it."
+        )
+        age = GaugeMetricFamily("ringfence_run_age_seconds", "Time since the last reconciliation run ended.")
+        if (run := self._run) is not None:
+            ok.add_metric([], float(run.ok))
+            age.add_metric([], max(0.0, time.time() - run.ended_ms / 1000))
+        yield from (ok, age)

@@ -1,0 +1,71 @@
+"""Looks at open records now and then, for metrics. It asks the progress topic itself which records are settled."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+
+from ringfence_client.progress.open_records import OpenRecordCounts, OpenRecords
+from ringfence_client.progress.progress_record import Progress, ProgressFormatError, encode_key
+from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.protocol import wire_names
+
+EVERY_S: Final = 30.0
+LOOK_LIMIT_S: Final = 20.0
+
+
+class OpenRecordWatch:
+    """The open records of some topics, as of the last look."""
+
+    def __init__(self, app_id: str, cluster: Cluster) -> None:
+        """Ask nothing yet."""
+        self._app_id = app_id
+        self._cluster = cluster
+        self._counts = OpenRecordCounts(cluster.kafka)
+        self._found: Mapping[tuple[str, str], OpenRecords] = {}
+        self._known: frozenset[str] = frozenset()
+
+    def of(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
+        """Return the open records of a topic and a consumer group; None = there are none, or it is not known."""
+        return self._found.get((topic, consumer_group))
+
+    def knows(self, topic: str) -> bool:
+        """Return whether the last look could read a topic."""
+        return topic in self._known
+
+    async def look(self, topics: Collection[str]) -> None:
+        """Read on. Without an answer nothing is known until the next look."""
+        found: Mapping[tuple[str, str], OpenRecords] = {}
+        known: frozenset[str] = frozenset()
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                found, faults = await self._look(topics) if topics else ({}, {})
+                known = frozenset(topics) - faults.keys()
+        self._found, self._known = found, known
+
+    async def _look(
+        self, topics: Collection[str]
+    ) -> tuple[Mapping[tuple[str, str], OpenRecords], Mapping[str, str]]:
+        progress: ProgressTopic | None = None
+        group = wire_names.repair_group(self._app_id)
+
+        async def settled(topic: str, partition: int) -> Progress | None:
+            nonlocal progress
+            if progress is None:
+                started = ProgressTopic(self._cluster.kafka, self._app_id, self._cluster)
+                try:
+                    await started.start()
+                except UnknownTopicOrPartitionError:
+                    return None  # nothing was ever settled
+                progress = started
+            return await progress.latest(encode_key(group, topic, partition))
+
+        try:
+            return await self._counts.look(self._cluster, topics, settled)
+        finally:
+            if progress is not None:
+                await progress.stop()

@@ -1,0 +1,161 @@
+"""What waits for a person, on a broker: status, metrics and the count itself agree, and each look reads only what is new."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.commands.status.open_records import read
+from app.embedded.broker import EmbeddedBroker
+from ringfence_client.progress.open_records import OpenRecordCounts
+from ringfence_kafka.admin.cluster import Cluster
+from ringfence_kafka.config.load import load
+from ringfence_kafka.readers.log_reader import LogReader as _Reader
+from tests.support import kafka
+from tests.support.consumers.processes import ConsumerProcess
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
+
+LETTERS = 3
+
+
+class Scene:
+    """Two addresses: of one a handler refuses group ``bad`` and messages lack an ID, of the other those are quarantined."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = kafka.unique("open")
+        self.strict = f"{self.name}-strict"
+        self.group = f"{self.name}-group"
+        addresses: list[dict[str, Any]] = [
+            {"name": self.name, "partitions": 1},
+            {"name": self.strict, "partitions": 2, "duplicate_id_missing": "quarantine"},
+        ]
+        self.config = configure(folder, bootstrap, self.name, addresses)
+        self.worker = WorkerProcess(self.config, "w")
+        self.consumer = ConsumerProcess(
+            self.config, "c", self.name, self.group, handler="refuse_until_mended",
+            environment={"MENDED": str(folder / "mended")},
+        )  # fmt: skip
+
+    def verb(self, *arguments: str) -> str:
+        return run_verb(*arguments, "--config", str(self.config), check=False).stdout
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.verb("status", "--json")))
+
+    def letters(self) -> dict[str, Any]:
+        """Return the open dead letters of the consumer group."""
+        found = [item["dead_letters"] for item in self.status()["consumers"]]
+        return dict(found[0] or {}) if found else {}
+
+    def metric(self, page: str, name: str, **labels: str) -> float:
+        """Return a sample; -1 = it is not there."""
+        found = [
+            sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        return sum(found) if found else -1.0
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Yield a scene with three dead letters, two quarantined records and four messages without an ID."""
+    scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("open"))
+    missing = (("_amq_dupl_id", b"1"),)
+    try:
+        scene.worker.start()
+        scene.consumer.start()
+        scene.worker.wait_ready()
+        scene.consumer.wait_ready()
+        bad = [Sent(b"%d" % index, b"bad") for index in range(LETTERS)]
+        kafka.send(
+            scene.bootstrap, scene.name, [*bad, *(Sent(None, b"g%d" % n, b"v", missing) for n in range(4))]
+        )
+        kafka.send(scene.bootstrap, scene.strict, [Sent(None, b"k", b"v", missing)] * 2)
+        wait_for(lambda: scene.letters().get("count") == LETTERS, scene.consumer.log)
+        yield scene
+    finally:
+        scene.worker.destroy()
+        scene.consumer.destroy()
+
+
+def test_status_and_metrics(scene: Scene) -> None:
+    """Open dead letters and quarantined records stand until they are settled; gauges of one consumer and one worker follow."""
+    gauges: tuple[Callable[[], float], ...] = (
+        lambda: scene.metric(scene.consumer.page("/metrics"), "ringfence_consumer_open_dead_letters", consumer_group=scene.group),
+        lambda: scene.metric(scene.worker.page("/metrics"), "ringfence_quarantine_open_records", address=scene.strict),
+    )  # fmt: skip
+    told = scene.status()
+    (plain, strict) = told["addresses"]
+    by_command = {item["command"]: item for item in told["findings"]}
+
+    assert strict["quarantine"]["count"] == 2
+    assert "no duplicate ID" in strict["quarantine"]["oldest_reason"]
+    assert plain["quarantine"] is None
+    assert plain["lanes"][0]["unchecked"] == 4
+    assert plain["lanes"][0]["unchecked_headers"] == ["_amq_dupl_id"]
+    redrive = f"ringfence dlq redrive {scene.name} --consumer-group {scene.group}"
+    assert by_command[redrive]["what"].startswith("3 dead letters are open, the oldest for ")
+    assert by_command[f"ringfence quarantine redrive {scene.strict}"]["stands"]
+    assert not by_command[f"ringfence audit {scene.name} --id-header _amq_dupl_id"]["stands"]
+    html = scene.worker.page("/")
+    assert "3 dead letters are open" in html
+    wait_for(lambda: [gauge() for gauge in gauges] == [3.0, 2.0], lambda: str([gauge() for gauge in gauges]))
+
+    place = scene.letters()["oldest_place"]
+    scene.verb("dlq", "drop", scene.name, "--at", place, "--yes")
+    assert scene.letters()["count"] == LETTERS - 1
+    assert scene.letters()["oldest_place"] != place
+    scene.verb("dlq", "drop", scene.name, "--yes")
+    scene.verb("quarantine", "drop", scene.strict, "--yes")
+    told = scene.status()
+    assert [item["dead_letters"] for item in told["consumers"]] == [None]
+    assert [item["quarantine"] for item in told["addresses"]] == [None, None]
+    assert not [item for item in told["findings"] if item["stands"]]
+    wait_for(lambda: [gauge() for gauge in gauges] == [0.0, 0.0], lambda: str([gauge() for gauge in gauges]))
+
+
+async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count goes on where the last look ended, keeps no more than its bound, and begins again with a new topic."""
+    topic, settings = f"{scene.name}.quarantine", load(scene.config)
+    counts, few = OpenRecordCounts(settings.kafka), OpenRecordCounts(settings.kafka, records_max=4)
+    reason = (("_RF_REASON", b"too large"),)
+    read_from = []
+
+    async def never(*_: object) -> None:
+        return None
+
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+
+        async def look(counter: OpenRecordCounts) -> Any:
+            return (await counter.look(cluster, [topic, "missing"], never)).records.get((topic, ""))
+
+        assert await look(counts) is None
+        kafka.send(scene.bootstrap, topic, [Sent(b"%d" % n, None, b"v", reason) for n in range(5)])
+        first = await look(counts)
+        original = _Reader.read_range
+
+        async def noted(reader: Any, topic: str, partition: int, start: int, *rest: Any) -> Any:
+            read_from.append(start)
+            return await original(reader, topic, partition, start, *rest)
+
+        monkeypatch.setattr(_Reader, "read_range", noted)
+        again = await look(counts)
+        kafka.send(scene.bootstrap, topic, [Sent(b"more", None, b"v", reason)])
+        more = await look(counts)
+        bounded = await look(few)
+        assert (first.count, again.count, more.count) == (5, 5, 6)
+        assert (first.at_least, first.oldest_reason) == (False, "too large")
+        assert read_from[0] >= 5
+        assert len(read_from) == 2  # nothing new, nothing read; and one of the bounded count
+        assert (bounded.count, bounded.at_least) == (4, True)
+        kafka.recreate_topic(scene.bootstrap, topic)
+        assert await look(counts) is None
+        told = await read(settings, cluster, counts, None)
+        assert told.records == {}
