@@ -19,14 +19,13 @@ from ringfence_kafka.process.command_line import config_option, refuse_connectio
 )
 @config_option
 def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Path) -> int:
-    """Show it: broker, topics, worker, traffic with resends, a killed worker, a chain of handlers, an independent check.
+    """Run a demo: broker, traffic with resends, a killed worker, a chain of handlers, an independent check.
 
     The chain is orders → billing → ledger: two handlers with state, of which one is killed.
 
-    With --bridge: a bridge from one cluster to another that is killed twice, a link that is cut, a producer that fails over and sends
-    again.
+    With --bridge it has two clusters and a bridge, which is killed twice. The link is cut, and the producer fails over and sends again.
 
-    It brings its own brokers and data and touches nothing else; what stays is the nightly job's report, in data/demo.
+    It brings its own brokers and data and touches nothing else. The report of the reconciliation run stays in data/demo.
     Exit code 0 only if every message was accepted exactly once, in order and unchanged, and each total of the chain is exact.
     """
     refuse_connection("demo")

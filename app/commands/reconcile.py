@@ -50,7 +50,7 @@ def reconcile(
     master: str | None,
     config: Path,
 ) -> int:
-    """Prove from Kafka alone that what came in and what went out agree, or name each record that does not.
+    """Prove from Kafka alone that inputs and outputs agree, or name each record that does not.
 
     Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.
     """
