@@ -1,21 +1,27 @@
-"""The worker's page and ``/status``: the state of the whole application, asked for at most every few seconds."""
+"""The worker's pages and ``/status``: the state of the whole application, asked for at most every few seconds."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from app.commands.status import page
+from app.commands.status import histories, page
 from app.commands.status.findings import findings
-from app.commands.status.model import Finding, Status
+from app.commands.status.lanes import ANSWER_LIMIT_S, ask
+from app.commands.status.model import Consumers, Status
+from app.commands.status.page import NO_CHARTS
 from app.commands.status.read import read
 from app.commands.status.status import as_document
+from app.worker import dead_letters
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
+from ringfence_kafka.http import auth
+from ringfence_kafka.page.history import Charts, Subject
 
 KEPT_S: Final = 3.0
 """Interval of questions to the cluster, however many look."""
@@ -33,20 +39,24 @@ class StatusPage:
         self._ask = ask or partial(read, counts=OpenRecordCounts(settings.kafka))
         self._lock = asyncio.Lock()
         self._seen: tuple[Status | None, str] = (None, "nobody has looked yet")
+        self._past: Charts = NO_CHARTS
         self._seen_at = float("-inf")
 
     async def look(self) -> tuple[Status | None, str]:
         """Return the status, or why there is none."""
         async with self._lock:
             if time.monotonic() - self._seen_at > KEPT_S:
-                self._seen = await self._new()
+                self._seen = await self._answered(self._ask(self._settings))
+                status, _ = self._seen
+                self._past = NO_CHARTS if status is None else await self._history(status, "glance")
                 self._seen_at = time.monotonic()
         return self._seen
 
-    async def _new(self) -> tuple[Status | None, str]:
+    async def _answered(self, question: Awaitable[Any]) -> tuple[Any, str]:
+        """Return the answer to a question, or None and why there is none."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                return await self._ask(self._settings), ""
+                return await question, ""
         except TimeoutError:
             return (
                 None,
@@ -55,11 +65,89 @@ class StatusPage:
         except (RingfenceError, KafkaError, OSError) as error:
             return None, said(error)
 
+    async def _history(self, status: Status, span: str, subject: Subject = ()) -> Charts:
+        return await histories.read(self._settings, status, span, subject)
+
+    def _shown(self, template: str, title: str, **values: Any) -> str:
+        app = self._settings.app
+        return page.shown(template, app=app.id, worker=app.instance_name, title=title, **values)
+
     async def html(self, own: Mapping[str, Any]) -> str:
-        """Return the page; ``own``: this worker's lanes."""
+        """Return the overview; ``own``: this worker's lanes."""
         status, fault = await self.look()
-        found: Sequence[Finding] = findings(status) if status is not None else ()
-        return page.render(status, found, self._settings.app.instance_name, own, fault)
+        found = findings(status) if status is not None else ()
+        app = self._settings.app
+        return page.render(status, found, app.instance_name, own, fault, self._past, app.id)
+
+    async def address(self, name: str) -> str | None:
+        """Return the page of an address; None = there is none, or brokers do not answer."""
+        status, _ = await self.look()
+        if status is None or (found := _first(status.addresses, address=name)) is None:
+            return None
+        hour, day = await self._charts(status, ("address", name))
+        alone = findings(_without_others(status, addresses=[found]))
+        return self._shown("address", name, address=found, found=alone, hour=hour, day=day)
+
+    async def consumers(self, group: str, address: str) -> str | None:
+        """Return the page of a consumer group; None as :meth:`address`."""
+        status, _ = await self.look()
+        if status is None:
+            return None
+        found = _first(status.consumers, consumer_group=group, address=address)
+        if found is None:
+            return None
+        (hour, day), waiting = await asyncio.gather(
+            self._charts(status, ("consumers", group, address)), self._waiting(found)
+        )
+        alone = findings(_without_others(status, consumers=[found]))
+        return self._shown(
+            "consumers",
+            f"{group} at {address}",
+            group=found,
+            found=alone,
+            hour=hour,
+            day=day,
+            waiting=waiting,
+        )
+
+    async def _charts(self, status: Status, subject: Subject) -> tuple[Charts, Charts]:
+        hour, day = (self._history(status, span, subject) for span in ("hour", "day"))
+        return await asyncio.gather(hour, day)
+
+    async def _waiting(self, group: Consumers) -> list[dict[str, Any]]:
+        """Ask the holders for the groups that wait, the oldest first."""
+        async with auth.session(self._settings.app, ANSWER_LIMIT_S) as session:
+            answers = await asyncio.gather(
+                *(ask(session, self._settings.app, web, "/groups") for web in group.webs)
+            )
+        rows = [row for answer in answers if isinstance(answer, dict) for row in answer.get("groups", ())]
+        return sorted(rows, key=lambda row: -row["head_age_seconds"])
+
+    async def letters(self, group: str, address: str) -> str | None:
+        """Return the page of the open dead letters of a consumer group; None = the address is unknown."""
+        if not self._knows(address):
+            return None
+        letters, fault = await self._answered(dead_letters.read_open(self._settings, address, group))
+        return self._shown(
+            "letters", f"dead letters of {group} at {address}", letters=letters, fault=fault, consumer_group=group,
+            address=address, LETTERS_MAX=dead_letters.SHOWN_MAX,
+        )  # fmt: skip
+
+    async def letter(self, group: str, address: str, at: tuple[int, int]) -> str | None:
+        """Return the page of a dead letter; None = there is none. ``at``: its partition and offset."""
+        if not self._knows(address):
+            return None
+        letter, fault = await self._answered(dead_letters.read_one(self._settings, address, group, at))
+        if letter is None and not fault:
+            return None
+        place = f"{at[0]}/{at[1]}"
+        return self._shown(
+            "letter", f"dead letter {place} of {group} at {address}", letter=letter, fault=fault, consumer_group=group,
+            address=address, place=place, values=self._settings.app.page_values,
+        )  # fmt: skip
+
+    def _knows(self, address: str) -> bool:
+        return any(each.name == address for each in self._settings.addresses)
 
     async def document(self) -> dict[str, Any]:
         """As ``ringfence status --json`` has it."""
@@ -67,3 +155,17 @@ class StatusPage:
         if status is None:
             return {"ok": False, "error": fault}
         return as_document(status, findings(status))
+
+
+def _first(items: Any, **names: str) -> Any:
+    return next(
+        (item for item in items if all(getattr(item, key) == name for key, name in names.items())), None
+    )
+
+
+def _without_others(status: Status, **kept: Any) -> Status:
+    """Return the status of one row of the overview, and of the workers."""
+    nothing: dict[str, Any] = {
+        key: [] for key in ("addresses", "consumers", "bridges", "faults", "left_bridges", "deleted", "left_letters")
+    }  # fmt: skip
+    return replace(status, **(nothing | kept))

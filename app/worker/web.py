@@ -23,8 +23,20 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
         """Add the worker's pages, behind its authentication."""
 
         async def answer_page(_: web.Request) -> web.Response:
-            text = await parts.page.html(parts.lanes.health.report())
-            return web.Response(text=text, content_type="text/html", headers=HEADERS)
+            return _page(await parts.page.html(parts.lanes.health.report()))
+
+        async def answer_address(request: web.Request) -> web.Response:
+            return _page(await parts.page.address(request.match_info["address"]))
+
+        async def answer_consumers(request: web.Request) -> web.Response:
+            return _page(await parts.page.consumers(*_group_at(request)))
+
+        async def answer_letters(request: web.Request) -> web.Response:
+            return _page(await parts.page.letters(*_group_at(request)))
+
+        async def answer_letter(request: web.Request) -> web.Response:
+            at = int(request.match_info["partition"]), int(request.match_info["offset"])
+            return _page(await parts.page.letter(*_group_at(request), at))
 
         async def answer_status(_: web.Request) -> web.Response:
             return web.json_response(await parts.page.document())
@@ -33,11 +45,28 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
         self.web_app.add_routes(
             [
                 web.get("/", answer_page),
+                web.get("/address/{address}", answer_address),
+                web.get("/consumers/{group}/{address}", answer_consumers),
+                web.get("/dead-letters/{group}/{address}", answer_letters),
+                web.get(
+                    r"/dead-letters/{group}/{address}/{partition:\d{1,9}}/{offset:\d{1,18}}", answer_letter
+                ),
                 web.get("/status", answer_status),
                 history_route(parts.history),
                 *probe_routes(lambda: _health(parts), parts.metrics),
             ]
         )
+
+
+def _page(text: str | None) -> web.Response:
+    """Return an answer with a page; without one the browser goes to the overview, which says what there is."""
+    if text is None:
+        return web.Response(status=303, headers={"Location": "/"})
+    return web.Response(text=text, content_type="text/html", headers=HEADERS)
+
+
+def _group_at(request: web.Request) -> tuple[str, str]:
+    return request.match_info["group"], request.match_info["address"]
 
 
 def _health(parts: WorkerParts) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class AppSettings(Section):
     """PEM file of that certificate's private key."""
     web_tls_cafile: str = ""
     """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
+    page_values: bool = False
+    """Whether the worker's page shows the values of dead letters, to all who may see the page."""
     resident_ids_max: int = Field(default=10_000_000, ge=0, json_schema_extra=unit("IDs"))
     """Largest ring whose index is in memory, not in RocksDB; at most 1,000,000 with ``id_max_age`` or without the native core."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20, json_schema_extra=unit("bytes"))

@@ -1,9 +1,24 @@
 "use strict";
 // Brings the document anew every few seconds, and keeps where its reader is: focus, what is unfolded, where it is scrolled to.
+// Shows times in the zone of the viewer, and names each cell for narrow screens, where rows become cards.
 const EVERY_MS = 5000;
 const LIMIT_MS = 15000;
 let paused = false;
 let answered = new Date();
+
+function dress(root) {
+  for (const each of root.querySelectorAll("time")) {
+    each.title = each.textContent;
+    each.textContent = new Date(each.dateTime).toLocaleString();
+  }
+  for (const table of root.querySelectorAll("table:not(.lanes)")) {
+    const names = [...table.querySelectorAll("thead th")].map((each) => each.textContent);
+    for (const row of table.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, place) => { cell.dataset.label = names[place]; });
+    }
+    table.classList.add("cards");
+  }
+}
 
 function places() {
   const open = [...document.querySelectorAll("main details[open]")].map((each) => each.id);
@@ -22,13 +37,15 @@ function restore(was) {
 async function refresh() {
   const stale = document.getElementById("stale");
   try {
-    const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS) });
+    const answer = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS) });
     if (!answer.ok) throw new Error(answer.statusText);
     const brought = new DOMParser().parseFromString(await answer.text(), "text/html");
     const selection = document.getSelection();
     if (selection && !selection.isCollapsed) return; // somebody copies a command
     const was = places();
-    document.getElementById("all").replaceWith(document.adoptNode(brought.getElementById("all")));
+    const all = document.adoptNode(brought.getElementById("all"));
+    dress(all);
+    document.getElementById("all").replaceWith(all);
     document.title = brought.title;
     restore(was);
     answered = new Date();
@@ -55,4 +72,5 @@ button.addEventListener("click", () => {
   button.setAttribute("aria-pressed", String(paused));
   if (!paused) refresh();
 });
+dress(document);
 run();

@@ -146,8 +146,9 @@ def _consumers(
     address, faults = rows[0].address or rows[0].topic, list(dict.fromkeys(faults))
     delays = throttled(healths.values())
     return Consumers(
-        name, address, *group, shares, faults, left, silent, throttled=delays, **memory(healths.values())
-    )
+        name, address, *group, shares, faults, left, silent, throttled=delays, webs=sorted(healths),
+        **memory(healths.values()),
+    )  # fmt: skip
 
 
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:

@@ -230,6 +230,8 @@ class Consumers:
     """As of a :class:`Worker`."""
     dead_letters: OpenRecords | None = None
     """Those that nobody redrove or dropped; None = there are none, or it is not known."""
+    webs: list[str] = field(default_factory=list)
+    """Web servers of its consumers that answer."""
 
     @property
     def blocked(self) -> int:

@@ -1,46 +1,165 @@
-"""The worker's page: ``ringfence status`` as one HTML document without outside assets. Pure.
+"""Pages of a worker: ``ringfence status`` as HTML without outside assets, and what is behind its rows. Pure.
 
-Its Content-Security-Policy allows its own style and script alone. The script only renews the page every few seconds. Jinja escapes all data.
+Their Content-Security-Policy allows their own style and script alone. Jinja escapes all data.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from app.commands.status import formatting, model
+from app.commands.status.formatting import age, number, rate
 from app.commands.status.model import Finding, Status
-from ringfence_kafka.escaping import shortened
-from ringfence_kafka.page import SCRIPT, STYLE
+from ringfence_kafka.escaping import printable, shortened
+from ringfence_kafka.page import SCRIPT, STYLE, charts
+from ringfence_kafka.page.charts import Format, Html
+from ringfence_kafka.page.history import Charts, Values, merged
+
+NO_CHARTS: Final = merged("glance", [])
+WAITING_MAX: Final = 200
+"""Groups that a page shows."""
+VALUE_MAX: Final = 100_000
+"""Characters of a value that a page shows."""
+
+
+def _bytes(value: float | None) -> str:
+    return "" if value is None else f"{value / 2**20:,.0f} MiB"
+
+
+_FORMATS: Final[Mapping[str, Format]] = {
+    "lag": number, "running": number, "oldest": age, "covered": age, "rss": _bytes, "buffered": _bytes,
+}  # fmt: skip
+"""Other figures are rates."""
+_NAMES: Final = {
+    "oldest": "oldest message",
+    "covered": "reaches back",
+    "rss": "memory",
+    "buffered": "messages under way",
+}
+_ADDRESS_CHARTS: Final = (
+    ("messages", ("in", "accepted", "duplicates")),
+    ("lag", ("lag",)),
+    ("ring reaches back", ("covered",)),
+)
+_CONSUMER_CHARTS: Final = (
+    ("handlers' runs", ("handled", "failed")), ("running", ("running",)), ("age of the oldest message", ("oldest",)),
+    ("memory", ("rss", "buffered")),
+)  # fmt: skip
+
+
+def _spark(past: Mapping[str, Values], name: str) -> Html:
+    return charts.spark(past.get(name, []), f"{_NAMES.get(name, name)}, last hour", _FORMATS.get(name, rate))
+
+
+def _charts(shown: Charts, subject: Sequence[str], which: Sequence[tuple[str, Sequence[str]]]) -> Html:
+    past = shown.of(*subject)
+    return Html(
+        "".join(
+            charts.chart(
+                title, shown.span, {_NAMES.get(name, name): past.get(name, []) for name in names}, _FORMATS.get(names[0], rate)
+            )
+            for title, names in which
+        )
+    )  # fmt: skip
+
+
+def _last(past: Mapping[str, Values], name: str) -> float | None:
+    """Return the newest value; the newest slot may be empty yet."""
+    return next((value for value in reversed(past.get(name, [])[-2:]) if value is not None), None)
+
+
+def _moment(iso: str) -> Html:
+    """Return a time in UTC, which the script of the page shows in the zone of its viewer."""
+    at = datetime.fromisoformat(iso).astimezone(UTC)
+    return Html(f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}">{at:%Y-%m-%d %H:%M:%S} UTC</time>')
+
+
+def _written(timestamp_ms: int) -> Html | str:
+    """Return the time of a record; one beyond the calendar has a number."""
+    try:
+        return _moment(datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat())
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def _why(row: Mapping[str, Any]) -> Html | str:
+    """Return the reason for which a group waits, as its consumer gives it."""
+    seconds, retry_at, tried = row.get("running_seconds"), row.get("retry_at"), row.get("attempts")
+    attempts = f", {tried} attempts" if tried else ""
+    match row.get("reason"):
+        case "running":
+            return f"a handler runs{f' for {age(seconds)}' if seconds is not None else ''}{attempts}"
+        case "retry":
+            return Html(f"failed{attempts}, next attempt {_moment(str(retry_at)) if retry_at else 'soon'}")
+        case "parked":
+            return "parked behind a dead letter"
+        case "lease":
+            return "nobody holds the lease, or it goes to another consumer"
+        case _:
+            return "waits for a handler" if not row.get("acquired") else "a handler has it"
+
+
+def _text(value: bytes | None) -> str:
+    """Return bytes as text; what is not UTF-8 as hexadecimal digits."""
+    try:
+        text = printable((value or b"").decode(), "\n\t")
+    except UnicodeDecodeError:
+        text = (value or b"").hex(" ")
+    more = len(text) - VALUE_MAX
+    return f"{text[:VALUE_MAX]} … ({more:,} more characters)" if more > 0 else text
+
 
 _ENVIRONMENT: Final = Environment(
-    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    loader=FunctionLoader(lambda name: (files(__name__) / name).read_text("utf-8")),
+)  # fmt: skip
+_ENVIRONMENT.globals |= {"OPEN": model.OPEN, "UNKNOWN": model.UNKNOWN, "WAITING_MAX": WAITING_MAX}
 _ENVIRONMENT.filters |= {
-    "age": formatting.age,
+    "address_charts": lambda shown, name: _charts(shown, ("address", name), _ADDRESS_CHARTS),
+    "age": age,
+    "bytes": _bytes,
+    "consumer_charts": lambda shown, group: _charts(shown, ("consumers", group.consumer_group, group.address), _CONSUMER_CHARTS),
     "lanes_open": formatting.lanes_open,
     "memory": formatting.memory,
-    "number": formatting.number,
+    "moment": _moment,
+    "newest": _last,
+    "number": number,
+    "part": lambda text: quote(text, safe=""),
     "partitions": formatting.partitions,
-    "rate": formatting.rate,
+    "quoted": formatting.quoted,
+    "rate": rate,
     "run_text": formatting.run_text,
     "share": formatting.share,
     "shortened": lambda text: shortened(text, "/status has all"),
-}
+    "spark": _spark,
+    "text": _text,
+    "why": _why,
+    "written": _written,
+}  # fmt: skip
 
 
-@functools.cache
-def _template() -> Template:
-    """Compile the page when it is first asked for: most processes show none."""
-    return _ENVIRONMENT.from_string((files(__name__) / "status.html").read_text("utf-8"))
+def shown(name: str, **values: Any) -> str:
+    """Return a page from its template: an address, a consumer group, its dead letters, or one of these.
+
+    ``values``: ``app`` and ``worker``, which shows it; ``title``; and what the template names.
+    """
+    return _ENVIRONMENT.get_template(f"{name}.html").render(standing=0, style=STYLE, script=SCRIPT, **values)
 
 
 def render(
-    status: Status | None, found: Sequence[Finding], worker: str, own: Mapping[str, Any], fault: str = ""
+    status: Status | None,
+    found: Sequence[Finding],
+    worker: str,
+    own: Mapping[str, Any],
+    fault: str = "",
+    past: Charts = NO_CHARTS,
+    app: str = "",
 ) -> str:
-    """Return the document.
+    """Return the overview.
 
     Args:
         status: None = brokers do not answer, so only this worker's own lanes are known.
@@ -48,8 +167,10 @@ def render(
         worker: The worker that shows the page.
         own: Its lanes from its ``/health``.
         fault: Reason for a missing status.
+        past: The last hour of all processes.
+        app: Name of the application, where ``status`` does not tell it.
     """
-    return _template().render(
-        status=status, found=found, standing=sum(finding.stands for finding in found), worker=worker, own=own, fault=fault,
-        style=STYLE, script=SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
+    return _ENVIRONMENT.get_template("overview.html").render(
+        status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,
+        fault=fault, charts=past, app=status.app if status is not None else app, title="", style=STYLE, script=SCRIPT,
     )  # fmt: skip

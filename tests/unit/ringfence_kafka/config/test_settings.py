@@ -68,6 +68,7 @@ def test_defaults() -> None:
             "web_tls_certfile": "",
             "web_tls_keyfile": "",
             "web_tls_cafile": "",
+            "page_values": False,
             "resident_ids_max": 10_000_000,
             "buffer_bytes_max": 128 * 2**20,
             "latency_target_ms": 20,
