@@ -98,10 +98,10 @@ class ConsumerOptions:
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
         if self.retry_delay < RETRY_DELAY_MIN:
-            raise ValueError(f"retry_delay = {self.retry_delay}: at least {RETRY_DELAY_MIN} seconds")
+            raise ValueError(f"retry_delay = {self.retry_delay}: {RETRY_DELAY_MIN} seconds or more")
         if self.lease_timeout < LEASE_TIMEOUT_MIN:
             raise ValueError(
-                f"lease_timeout = {self.lease_timeout}: at least {LEASE_TIMEOUT_MIN} seconds, because a holder says once a second "
+                f"lease_timeout = {self.lease_timeout}: {LEASE_TIMEOUT_MIN} seconds or more, because a holder says once a second "
                 "that it lives"
             )
         if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
@@ -113,18 +113,23 @@ class ConsumerOptions:
         check_rejected_errors(self.reject_on)
 
     def _check_counts(self) -> None:
-        for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
+        for key, least, most in (
+            ("concurrency", 1, CONCURRENCY_MAX),
+            ("prefetch", 1, PREFETCH_MAX),
+            ("batch", 0, PREFETCH_MAX),
+        ):
+            if not least <= getattr(self, key) <= most:
+                raise ValueError(f"{key} = {getattr(self, key)}: {least} to {most:,}")
+        for key in ("max_attempts", "ack_count", "records_max"):
             value = getattr(self, key)
             if value is not None and value < 1:
-                raise ValueError(f"{key} = {value}: at least 1")
+                raise ValueError(f"{key} = {value}: 1 or more")
         for key in ("retry_time", "handler_timeout"):
             value = getattr(self, key)
             if value is not None and value < 0:
                 raise ValueError(f"{key} = {value}: 0 seconds or more")
-        if self.batch < 0:
-            raise ValueError(f"batch = {self.batch}: 0 or more")
         if self.memory_max < MEMORY_MIN:
-            raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
+            raise ValueError(f"memory_max = {self.memory_max}: {MEMORY_MIN:,} bytes or more")
 
     def _check_retries(self) -> None:
         if self.retry_multiplier is not None and not 1 <= self.retry_multiplier < math.inf:
@@ -136,13 +141,6 @@ class ConsumerOptions:
         self._fitting_policy()
 
     def _check_choices(self) -> None:
-        for key, most in (
-            ("concurrency", CONCURRENCY_MAX),
-            ("prefetch", PREFETCH_MAX),
-            ("batch", PREFETCH_MAX),
-        ):
-            if getattr(self, key) > most:
-                raise ValueError(f"{key} = {getattr(self, key)}: at most {most}")
         if self.on_dead_letter not in {"flow", "park"}:
             raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
         if self.start not in {"earliest", "latest"}:

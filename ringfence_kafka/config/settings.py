@@ -23,12 +23,11 @@ from ringfence_kafka.config.addresses import (
     AddressDefaults,
     AddressSettings,
     claimed_topics,
-    feeder,
     is_pattern,
     resolve_patterns,
-    upstream,
 )
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
+from ringfence_kafka.config.chains import feeder, upstream
 from ringfence_kafka.config.durations import Days, Milliseconds, Seconds, WholeSeconds
 from ringfence_kafka.config.kafka import NOT_SET, KafkaSettings, file_fault, variable
 from ringfence_kafka.config.section import (

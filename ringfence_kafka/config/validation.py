@@ -10,9 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ringfence_kafka.config.addresses import (
     AddressSettings,
     claimed_topics,
-    feeding_cycle,
     has_wildcard,
-    upstream,
 )
 from ringfence_kafka.config.bridges import (
     ADDRESS,
@@ -20,6 +18,7 @@ from ringfence_kafka.config.bridges import (
     BridgeSettings,
     ConnectionSettings,
 )
+from ringfence_kafka.config.chains import feeding_cycle, upstream
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.section import TopicName
 from ringfence_kafka.protocol import wire_names

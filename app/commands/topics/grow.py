@@ -38,7 +38,7 @@ from app.commands.topics.input_growth import ORDER, needs_stop, plan_input
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_admin import NO_MEMBERS
 from ringfence_kafka.admin.topics import missing
-from ringfence_kafka.config.addresses import upstream
+from ringfence_kafka.config.chains import upstream
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.process.step_progress import Steps

@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
     Described,
     TopicDescription,
 )
-from ringfence_kafka.config.addresses import upstream_first
+from ringfence_kafka.config.chains import upstream_first
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.protocol import wire_names

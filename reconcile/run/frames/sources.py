@@ -14,7 +14,7 @@ from reconcile.run.history.rings import Rings
 from reconcile.spark import columns, outputs, topic_reader
 from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVENTS, LONG, QUARANTINED
-from ringfence_kafka.config.addresses import feeders
+from ringfence_kafka.config.chains import feeders
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 

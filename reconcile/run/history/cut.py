@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ringfence_kafka.config.addresses import feeder
+from ringfence_kafka.config.chains import feeder
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 

@@ -7,7 +7,7 @@ import pytest
 from app.commands.topics.required_topics import compare, missing, required
 from reconcile.run.history.cut import Position, chained_key, positions_of
 from ringfence_kafka.admin.topics import Described, TopicDescription
-from ringfence_kafka.config import addresses
+from ringfence_kafka.config import chains
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
@@ -25,13 +25,13 @@ def test_the_order_of_a_chain() -> None:
     """An address comes after the one that feeds it, in any order of the file."""
     settings = _chained(("c", "b"), ("x", ""), ("b", "a"), ("a", ""))
 
-    assert [address_settings.name for address_settings in addresses.upstream_first(settings.addresses)] == [
+    assert [address_settings.name for address_settings in chains.upstream_first(settings.addresses)] == [
         "a",
         "b",
         "c",
         "x",
     ]
-    assert addresses.upstream("c", settings.addresses) == ("b", "a")
+    assert chains.upstream("c", settings.addresses) == ("b", "a")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""Chains: the accepted topic of one address is the input topic of the next. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ringfence_kafka.config.addresses import AddressSettings
+
+
+def feeders(addresses: Iterable[AddressSettings]) -> dict[str, str]:
+    """Return the address that writes the input topic of each chained address, by name."""
+    known = list(addresses)
+    writers = {address_settings.accepted_topic: address_settings.name for address_settings in known}
+    return {
+        address_settings.name: writers[address_settings.input_topic]
+        for address_settings in known
+        if address_settings.input_topic in writers
+    }
+
+
+def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> AddressSettings | None:
+    """Return the address whose accepted topic is this address's input topic, or None."""
+    return next(
+        (
+            address_settings
+            for address_settings in addresses
+            if address_settings.accepted_topic == address.input_topic
+        ),
+        None,
+    )
+
+
+def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:
+    """Return the addresses whose messages reach an address by chains, the nearest first."""
+    _, *found = _path(name, feeders(addresses))
+    return tuple(found)
+
+
+def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
+    """Return the addresses so that each one comes after the address that feeds it."""
+    by_name = {address.name: address for address in addresses}
+    fed_by = feeders(addresses)
+    found: dict[str, AddressSettings] = {}
+    for address in addresses:
+        for name in reversed(list(_path(address.name, fed_by))):
+            found.setdefault(name, by_name[name])
+    return list(found.values())
+
+
+def feeding_cycle(addresses: Iterable[AddressSettings]) -> list[str]:
+    """Return the names along a circle of chained addresses, the first one again at the end; empty if there is none."""
+    fed_by = feeders(addresses)
+    for name in fed_by:
+        *path, last = _path(name, fed_by)
+        if last in fed_by:  # the walk ended at an address that it had passed
+            path = [*path, last]
+            return [fed_by[last], *reversed(path[path.index(fed_by[last]) :])]
+    return []
+
+
+def _path(name: str, fed_by: Mapping[str, str]) -> Iterator[str]:
+    passed = {name}
+    yield name
+    while (following := fed_by.get(name)) is not None and following not in passed:
+        passed.add(following)
+        yield following
+        name = following
