@@ -199,9 +199,9 @@ class Dispatcher:
         """The last failed attempts, the newest last."""
         return self._attempts.recent_failures
 
-    def rests_end_ms(self, held: HeldPartition) -> dict[int, int]:
+    def rests_end_ms(self) -> dict[tuple[HeldPartition, int], int]:
         """As :meth:`RestingTurns.ends_ms`."""
-        return self._resting.ends_ms(held)
+        return self._resting.ends_ms()
 
     @property
     def faults(self) -> list[str]:

@@ -158,10 +158,11 @@ class RestingTurns:
         """Whether it rests, or waits."""
         return turn in self._timers or turn in self._waits
 
-    def ends_ms(self, held: HeldPartition) -> dict[int, int]:
-        """Return when the rests of a partition end, by the offset of the message that comes then."""
-        pauses = ((turn, pause) for turn, pause in self._timers.items() if turn.held is held and turn.offsets)
-        return {turn.offsets[0]: pause.end_ms for turn, pause in pauses}
+    def ends_ms(self) -> dict[tuple[HeldPartition, int], int]:
+        """Return when rests end, by partition and offset of the message that comes then."""
+        return {
+            (turn.held, turn.offsets[0]): pause.end_ms for turn, pause in self._timers.items() if turn.offsets
+        }
 
     def suspend(self, held: HeldPartition) -> None:
         """Let none of this partition go on until :meth:`resume`. An attempt that was about to begin does not begin."""

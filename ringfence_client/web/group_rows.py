@@ -1,6 +1,7 @@
 """Rows of ``GET /groups``: the groups that wait in a held partition, and why the first message of each does."""
 
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,46 +21,46 @@ LEASE: Final = "lease"
 """Nothing of its partition begins now: the partition goes to another consumer, or nobody holds it."""
 
 
-def group_rows(dispatcher: Dispatcher, held: HeldPartition, most: int) -> list[dict[str, Any]]:
-    """Return a partition's first groups for JSON, by the place of their first message."""
+def group_rows(
+    dispatcher: Dispatcher, partitions: Iterable[HeldPartition], most: int
+) -> list[dict[str, Any]]:
+    """Return the first groups of each partition, as JSON takes them, by the place of their first message."""
     now_ms = time.time() * 1000
-    log = held.fence.log
-    runs = {
-        message.offset: seconds for message, seconds in dispatcher.runs.running() if message.held.log == log
-    }
-    rests = dispatcher.rests_end_ms(held)
-    attempts = held.window.attempts
+    runs = {(message.held.log, message.offset): seconds for message, seconds in dispatcher.runs.running()}
+    rests = dispatcher.rests_end_ms()
     rows = []
-    for group in held.window.ledger.groups()[:most]:
-        head, failed = group.head, group.head in attempts.failures
-        reason = _reason(held, head, runs=head in runs, failed=failed)
-        rows.append(
-            {
-                "partition": held.partition,
-                "group": None if group.group is None else group_names.shown(group.group),
-                "group_hex": None if group.group is None else group.group.hex(),
-                "depth": group.depth,
-                "acquired": group.acquired,
-                "owner": None if group.owner is None else str(group.owner),
-                "head_offset": head,
-                "head_age_seconds": round(max(0.0, now_ms - group.head_timestamp) / 1000, 3),
-                "reason": reason,
-                "running_seconds": round(runs[head], 3) if reason == RUNNING else None,
-                "retry_at": iso(rests[head]) if reason == RETRY and head in rests else None,
-                "attempts": attempts.counts.get(head, 0),
-            }
-        )
+    for held in partitions:
+        log, attempts = held.fence.log, held.window.attempts
+        for group in held.window.ledger.groups()[:most]:
+            head, seconds, retry_ms = group.head, runs.get((log, group.head)), rests.get((held, group.head))
+            reason = _reason(held, head, runs=seconds is not None)
+            rows.append(
+                {
+                    "partition": held.partition,
+                    "group": None if group.group is None else group_names.shown(group.group),
+                    "group_hex": None if group.group is None else group.group.hex(),
+                    "depth": group.depth,
+                    "acquired": group.acquired,
+                    "owner": None if group.owner is None else str(group.owner),
+                    "head_offset": head,
+                    "head_age_seconds": round(max(0.0, now_ms - group.head_timestamp) / 1000, 3),
+                    "reason": reason,
+                    "running_seconds": None if seconds is None else round(seconds, 3),
+                    "retry_at": None if retry_ms is None or reason != RETRY else iso(retry_ms),
+                    "attempts": attempts.counts.get(head, 0),
+                }
+            )
     return rows
 
 
-def _reason(held: HeldPartition, head: int, *, runs: bool, failed: bool) -> str:
+def _reason(held: HeldPartition, head: int, *, runs: bool) -> str:
     if head in held.window.redrives.blocked:
         return PARKED
     if runs:
         return RUNNING
     if held.draining:
         return LEASE
-    return RETRY if failed else WAITING
+    return RETRY if head in held.window.attempts.failures else WAITING
 
 
 def iso(ms: float) -> str:

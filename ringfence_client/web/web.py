@@ -5,7 +5,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from itertools import chain
 from typing import Any, Final
 
 from aiohttp import web
@@ -141,9 +140,8 @@ class Pages:
 
     async def groups(self, _: web.Request) -> web.Response:
         """Return the waiting messages by group."""
-        partitions = sorted(self._consumer.partitions.items())
-        rows = (group_rows(self._consumer.dispatcher, held, GROUPS_MAX) for _, held in partitions)
-        return web.json_response({"groups": list(chain.from_iterable(rows))})
+        partitions = [held for _, held in sorted(self._consumer.partitions.items())]
+        return web.json_response({"groups": group_rows(self._consumer.dispatcher, partitions, GROUPS_MAX)})
 
     async def release(self, body: Any) -> Answer:
         """End the handler that runs the first message of a group."""

@@ -5,6 +5,7 @@ It reads the progress topic and the accepted topic, so it needs no consumer. Onl
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -98,6 +99,11 @@ def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
         click.echo(json.dumps(document, indent=2))
     else:
         _print(partitions, groups)
+        if groups:
+            name = shlex.join(
+                ("groups", "show", address, groups[0].group or "GROUP", "--consumer-group", group)
+            )
+            click.echo(f"its next messages:\n  ringfence {name}")
     if not known:
         click.echo(
             f"not known  {group} has never consumed {address}: this is what waits for any new consumer group",
@@ -297,7 +303,7 @@ def _why(row: GroupRow) -> str:
         case group_rows.RETRY:
             return f"failed, tried again {f'at {row.retry_at}' if row.retry_at else 'soon'}{tried}"
         case group_rows.PARKED:
-            return "parked behind its dead letter: `ringfence dlq list`"
+            return "parked behind its dead letter"
         case group_rows.WAITING:
             return f"for a handler{tried}"
         case group_rows.LEASE:
@@ -308,12 +314,12 @@ def _why(row: GroupRow) -> str:
 
 def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     console = terminal.console()
-    table = Table(title=f"{len(groups)} groups wait")
-    for column in ("group", "partition", "depth", "acquired", "age of the head", "why it waits"):
+    table = Table(title=counted(len(groups), "group waits", "groups wait"))
+    for column in ("group", "partition", "depth", "age", "why it waits"):
         table.add_column(column, justify="left" if column in {"group", "why it waits"} else "right")
     for row in groups[:SHOWN_MAX]:
         name = group_names.in_table(None if row.group_hex is None else bytes.fromhex(row.group_hex))
-        numbers = str(row.partition), f"{row.depth:,}", str(row.acquired)
+        numbers = str(row.partition), f"{row.depth:,}"
         table.add_row(name, *numbers, f"{row.head_age_seconds:,.1f} s", _why(row))
     terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:
