@@ -188,7 +188,8 @@ class ProgressWriter:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
                 log.warning(
-                    "%s: final progress not written; the next holder repeats what finished since the last write", self._lease
+                    "%s: final progress not written; the next holder repeats what finished since the last write",
+                    self._lease,
                 )
         await self.abandon()
         return self._finished

@@ -81,8 +81,9 @@ class _Origins:
 
     def of(self, location: Location) -> str:
         """Return the origin of a key that somebody set; empty = nobody did."""
-        if override := self._document.overrides.get(location):
-            return override
+        for end in range(len(location), 1, -1):  # a variable may set a whole table, such as kafka.properties
+            if override := self._document.overrides.get(location[:end]):
+                return override
         there: Any = self._document.data
         for part in location:
             try:

@@ -118,6 +118,12 @@ def test_options_and_java_properties(file: Path, tmp_path: Path) -> None:
     assert "geheim" not in str(found)
 
 
+def test_a_variable_for_a_table(file: Path) -> None:
+    found = _values(file, {"RINGFENCE_KAFKA__PROPERTIES": '{ "retry.backoff.ms" = 5 }'})
+
+    assert found["kafka.properties.retry.backoff.ms"].origin == "RINGFENCE_KAFKA__PROPERTIES"
+
+
 def test_secrets_are_hidden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No header with a login is shown, nor a password in the place of its variable's name, nor the user of a URL."""
     for secret in ("hunter2", "Hunter-3"):
