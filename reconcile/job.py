@@ -46,7 +46,13 @@ from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.source_options import kafka_options, refuse_callback
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.errors import (
+    BrokerUnavailableError,
+    ConfigurationError,
+    MissingTopicError,
+    RingfenceError,
+    unforeseen,
+)
 from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
@@ -96,8 +102,8 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     began = dt.datetime.now(dt.UTC)
     try:
         judged = _judged(settings, options, stop)
-    except (BusyError, BrokerUnavailableError, ConfigurationError):
-        raise  # another run will commit its result, there is nobody to commit to, or nothing has begun
+    except (BusyError, BrokerUnavailableError, ConfigurationError, MissingTopicError):
+        raise  # another run will commit its result, there is nothing to commit to, or nothing has begun
     except Exception as error:
         if options.acknowledge is None and stop.number is None:
             committed_result.commit(settings, committed_result.failed(began, error))

@@ -44,7 +44,7 @@ class Line:
     """Offset."""
     last: int | None
     begin_ms: int | None
-    """Timestamp of the input; None = no evidence shows it."""
+    """Timestamp; None = no evidence shows it."""
     end_ms: int | None
 
 
@@ -141,7 +141,7 @@ def in_groups(groups: Iterable[Group]) -> Iterator[str]:
         if group.anomaly != named and group.anomaly in MEANINGS:
             yield from _wrapped(f"do: {MEANINGS[group.anomaly].do}")
         named = group.anomaly
-        yield f"  {'partition':>9}  {'rows':>7}  {'offsets':<25}  time of the input (UTC)"
+        yield f"  {'partition':>9}  {'rows':>7}  {'offsets':<25}  time (UTC)"
         for line in group.lines:
             partition = "" if line.partition is None else str(line.partition)
             yield f"  {partition:>9}  {line.rows:>7,}  {_offsets(line):<25}  {_times(line)}".rstrip()

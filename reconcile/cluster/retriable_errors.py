@@ -31,13 +31,13 @@ MOVING: Final = frozenset(
 )
 
 
-def asked(admin: AdminClient, question: Callable[[], Answer]) -> Answer:
-    """Return the answer, asked again for :data:`LIMIT_S` while it is one of :data:`MOVING`.
+def asked(admin: AdminClient, question: Callable[[], Answer], limit_s: float = LIMIT_S) -> Answer:
+    """Return the answer, asked again for ``limit_s`` while it is one of :data:`MOVING`.
 
     Raises:
         KafkaException: any other error, or the last of these.
     """
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     while True:
         try:
             return question()

@@ -276,7 +276,7 @@ ANOMALIES: Final = schema(
     group=BYTES,
     detail=TEXT,
     suspected=TEXT,  # of a GAP: the anomaly that it may be
-    timestamp=LONG,  # of its input, ms; null where no evidence shows it
+    timestamp=LONG,  # of its input, else of its output, ms; null where no evidence shows it
 )
 """One anomaly a row."""
 

@@ -66,7 +66,7 @@ def commit(settings: Settings, result: RunResult) -> None:
     """Commit a result. A cluster that refuses or does not answer costs a warning: the run itself is kept."""
     try:
         group = _Group(settings)
-        retriable_errors.asked(group.admin, lambda: group.commit(result))
+        retriable_errors.asked(group.admin, lambda: group.commit(result), LIMIT_S)
     except (KafkaException, RingfenceError) as error:
         _warn(settings, error, "status, /metrics and alerts do not know this run")
 
@@ -77,7 +77,7 @@ def acknowledge(settings: Settings, seen: Run) -> None:
         return
     try:
         group = _Group(settings)
-        last = retriable_errors.asked(group.admin, group.last)
+        last = retriable_errors.asked(group.admin, group.last, LIMIT_S)
         if last is not None and last.number == seen.number:
             group.commit(replace(last, acknowledged=True))
     except (KafkaException, RingfenceError) as error:

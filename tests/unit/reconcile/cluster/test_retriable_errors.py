@@ -20,7 +20,7 @@ class _Admin:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-def _asked(admin: _Admin, answers: list[int]) -> str:
+def _asked(admin: _Admin, answers: list[int], limit_s: float = 60.0) -> str:
     """``answers``: the codes of the errors that come before the answer."""
 
     def question() -> str:
@@ -28,7 +28,7 @@ def _asked(admin: _Admin, answers: list[int]) -> str:
             raise KafkaException(KafkaError(answers.pop(0)))
         return "found"
 
-    return retriable_errors.asked(cast(AdminClient, admin), question)
+    return retriable_errors.asked(cast(AdminClient, admin), question, limit_s)
 
 
 def test_asked_until_all_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +51,7 @@ def test_what_does_not_pass_is_told_at_once(code: int) -> None:
     assert (raised.value.args[0].code(), admin.looked) == (code, 0)
 
 
-def test_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_for_ever() -> None:
     """An error that lasts beyond the limit is reported unchanged."""
-    monkeypatch.setattr(retriable_errors, "LIMIT_S", -1.0)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
-        _asked(_Admin(), [KafkaError.NOT_COORDINATOR])
+        _asked(_Admin(), [KafkaError.NOT_COORDINATOR], limit_s=-1.0)
