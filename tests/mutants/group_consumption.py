@@ -109,7 +109,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _ATTEMPTS,
-                "        # What lies in the message shows neither an outage nor that handlers work.\n",
+                "        # A fault of the message shows neither an outage nor that handlers work.\n",
                 "        if isinstance(error, self._reject_on):\n            self._breaker.succeeded(first=first)\n",
             ),
         ),
