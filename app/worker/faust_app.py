@@ -23,7 +23,6 @@ from app.worker.parts import WorkerParts
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.web import StatusWeb
-from ringfence_client.progress.open_record_watch import EVERY_S
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.client_options import Tokens
 from ringfence_kafka.auth.tls import ssl_context
@@ -98,9 +97,9 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             lanes.look_at_state_folder,
             lanes.tables.forget,
             parts.orphan_lanes.look,
+            parts.repair_watch.look,
         ):
             self.add_future(repeat(look, TOPICS_EVERY_S))
-        self.add_future(repeat(parts.repair_watch.look, EVERY_S))
         self.add_future(parts.history.run())
         self.add_future(self._log_progress())
 

@@ -168,4 +168,4 @@ def _without_others(status: Status, **kept: Any) -> Status:
     nothing: dict[str, Any] = {
         key: [] for key in ("addresses", "consumers", "bridges", "faults", "left_bridges", "deleted", "left_letters")
     }  # fmt: skip
-    return replace(status, **(nothing | kept))
+    return replace(status, last_run=None, **(nothing | kept))

@@ -10,11 +10,13 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from ringfence_client.progress.open_records import OpenRecordCounts, OpenRecords
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError, encode_key
 from ringfence_client.progress.progress_topic import ProgressTopic
+from ringfence_kafka import clock
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 EVERY_S: Final = 30.0
+"""Interval of looks at the same topics: with open records a look reads the progress topic."""
 LOOK_LIMIT_S: Final = 20.0
 
 
@@ -28,6 +30,8 @@ class OpenRecordWatch:
         self._counts = OpenRecordCounts(cluster.kafka)
         self._found: Mapping[tuple[str, str], OpenRecords] = {}
         self._known: frozenset[str] = frozenset()
+        self._asked: tuple[frozenset[str], float] = frozenset(), float("-inf")
+        """Topics of the last look, and its time."""
 
     def of(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
         """Return the open records of a topic and a consumer group; None = there are none, or it is not known."""
@@ -38,13 +42,17 @@ class OpenRecordWatch:
         return topic in self._known
 
     async def look(self, topics: Collection[str]) -> None:
-        """Read on. Without an answer nothing is known until the next look."""
+        """Read on, if these are other topics or the last look is old. Without an answer nothing is known until the next look."""
+        wanted, now = frozenset(topics), clock.now()
+        if self._asked[0] == wanted and now - self._asked[1] < EVERY_S:
+            return
+        self._asked = wanted, now
         found: Mapping[tuple[str, str], OpenRecords] = {}
         known: frozenset[str] = frozenset()
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found, faults = await self._look(topics) if topics else ({}, {})
-                known = frozenset(topics) - faults.keys()
+                known = wanted - faults.keys()
         self._found, self._known = found, known
 
     async def _look(

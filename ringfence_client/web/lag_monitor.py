@@ -8,7 +8,7 @@ from typing import Final, Self
 from aiokafka.errors import KafkaError
 
 from ringfence_client.consumer.consumer import GroupConsumer
-from ringfence_client.progress.open_record_watch import EVERY_S, OpenRecordWatch
+from ringfence_client.progress.open_record_watch import OpenRecordWatch
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 from ringfence_kafka.concurrency.timeouts import cancelled
@@ -84,7 +84,7 @@ class LagMonitor:
         await self._begun()
         while True:
             await self.count_letters()
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(LAG_EVERY_S)
 
     async def count_letters(self) -> None:
         """Read on in the dead-letter topic."""

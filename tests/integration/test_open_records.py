@@ -1,6 +1,7 @@
 """What waits for a person, on a broker: status, metrics and the count itself agree, and each look reads only what is new."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.commands.status.open_records import read
 from app.embedded.broker import EmbeddedBroker
+from reconcile.run.outcome.committed_result import commit
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.readers.log_reader import LogReader as _Reader
 from tests.support import kafka
 from tests.support.consumers.processes import ConsumerProcess
@@ -119,6 +122,31 @@ def test_status_and_metrics(scene: Scene) -> None:
     assert [item["quarantine"] for item in told["addresses"]] == [None, None]
     assert not [item for item in told["findings"] if item["stands"]]
     wait_for(lambda: [gauge() for gauge in gauges] == [0.0, 0.0], lambda: str([gauge() for gauge in gauges]))
+
+
+def test_last_run(scene: Scene) -> None:
+    """A result that a run committed is in status, as a note, and in the gauges of the worker."""
+    settings, day_ms = load(scene.config), 24 * 3_600_000
+    now_ms = round(time.time() * 1000)
+    result = RunResult(
+        verdict="anomalies", began_ms=now_ms - 2 * day_ms, ended_ms=now_ms - 2 * day_ms, number=3,
+        anomalies={"LOST": 2}, report="/runs/3/report.html", host="spark",
+    )  # fmt: skip
+    assert "RECONCILIATION" not in scene.verb("status")
+    commit(settings, result)
+    told = scene.status()
+    found = [item for item in told["findings"] if item["where"] == "reconciliation"]
+    names = ("ringfence_run_ok", "ringfence_run_age_seconds")
+
+    def gauges() -> list[float]:
+        return [scene.metric(scene.worker.page("/metrics"), name) for name in names]
+
+    assert told["last_run"]["anomalies"] == {"LOST": 2}
+    assert [item["command"] for item in found] == ["ringfence reconcile", "ringfence reconcile show"]
+    assert "the last run ended 2 days ago with the verdict anomalies: LOST 2" in found[1]["what"]
+    assert "RECONCILIATION  anomalies, 2 days ago" in scene.verb("status")
+    wait_for(lambda: gauges()[0] == 0, lambda: str(gauges()))
+    assert gauges()[1] > 47 * 3_600
 
 
 async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

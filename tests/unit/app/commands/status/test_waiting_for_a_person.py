@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from app.commands.status import formatting
+from app.commands.status import formatting, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
 from app.commands.status.model import Finding, LeftLetters, Status
 from app.commands.status.show import document
 from ringfence_client.progress.open_records import OpenRecords
+from ringfence_kafka.protocol.run_result import RunResult
 from tests.support.standing import CONSUMERS, SHARE, STATUS, WORKER, with_lanes, with_share
 
 OPEN = OpenRecords(
@@ -144,6 +145,52 @@ def test_one_fault_of_an_address_is_one_line() -> None:
         status, addresses=[replace(address, address="bills", faults=["no leader"])], workers=[WORKER]
     )
     assert {item.where for item in findings(other)} == {"address bills", "lanes orders-0, orders-1"}
+
+
+NOW_MS = 1_767_225_600_000
+"""The time of the status."""
+HOUR_MS = 3_600_000
+RUN = RunResult(verdict="clean", began_ms=NOW_MS - 4 * HOUR_MS, ended_ms=NOW_MS - 3 * HOUR_MS, number=7)
+
+
+def _ran(**changes: Any) -> Status:
+    return replace(STATUS, last_run=replace(RUN, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "command"),
+    [
+        ({"ended_ms": NOW_MS - 27 * HOUR_MS}, "the last run ended 27 hours ago; what came since", "ringfence reconcile"),
+        ({"verdict": "anomalies", "anomalies": {"LOST": 1_200, "DOUBLED": 1}},
+         "ended 3 hours ago with the verdict anomalies: LOST 1,200, DOUBLED 1", "ringfence reconcile show"),
+        ({"verdict": "failed", "number": 0, "error": "no space"}, "with the verdict failed: no space", "ringfence reconcile"),
+    ],
+)  # fmt: skip
+def test_last_run(changes: dict[str, Any], what: str, command: str) -> None:
+    """A run that is late, found something or failed is a note."""
+    found = _only(_ran(**changes))
+
+    assert (found.where, found.stands, found.command) == ("reconciliation", False, command)
+    assert what in found.what
+    assert findings(_ran(verdict="gap", acknowledged=True)) == []
+
+
+def test_last_run_is_a_line() -> None:
+    """The last run is shown with its verdict, its age and the place of its report, which is a link if it is one."""
+    status = _ran(messages=1_200, report="https://runs/7.html", host="spark")
+    line = "RECONCILIATION  clean, 3 hours ago, 1,200 messages; report https://runs/7.html on spark"
+
+    assert _printed(status, 120)[-1].rstrip() == line
+    html = page.render(status, [], "w1", {})
+    assert line in html
+    assert 'href="https://runs/7.html"' in html
+    assert (
+        "href"
+        not in page.render(_ran(report="/var/runs/7.html"), [], "w1", {})
+        .split("RECONCILIATION")[1]
+        .split("</p>")[0]
+    )
+    assert verb.as_document(status, [])["last_run"]["verdict"] == "clean"
 
 
 LONG = "payments-of-the-northern-region"
