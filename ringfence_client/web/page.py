@@ -18,7 +18,8 @@ from ringfence_client.handlers.run_times import BOUNDS_S, RunTimes
 from ringfence_client.web.metrics import DRAINING, HELD, WAITING, head_age
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE
-from ringfence_kafka.page.history import rss
+from ringfence_kafka.page.charts import Html, chart
+from ringfence_kafka.page.history import Charts, rss
 from ringfence_kafka.wording import counted
 
 ROWS_MAX: Final = 100
@@ -30,19 +31,16 @@ _WORDS: Final = frozenset({"group", "lease"})
 _COUNTS: Final = {"finished": "finished message", "failed": "failed attempt", "released": "release", "dead_letters": "dead letter"}  # fmt: skip
 
 
-class _Html(str):
-    """A cell that is HTML already."""
-
-    __slots__ = ()
-
-
-def render(consumer: GroupConsumer, health: Mapping[str, Any], lags: Mapping[int, int | None]) -> str:
+def render(
+    consumer: GroupConsumer, health: Mapping[str, Any], lags: Mapping[int, int | None], past: Charts
+) -> str:
     """Return the document.
 
     Args:
         consumer: The consumer that shows its page.
         health: Its answer at ``/health``.
         lags: Messages that wait, by partition; None = not known.
+        past: Its figures of the last hour.
     """
     name = _text(f"{consumer.group} at {consumer.address.name}")
     faults = [*health["faults"]]
@@ -54,7 +52,19 @@ def render(consumer: GroupConsumer, health: Mapping[str, Any], lags: Mapping[int
         faults.append(
             f"{waits} behind a dead letter: see why with `ringfence dlq list`, then redrive or drop it"
         )
-    parts = (_verdict(faults, health), _runs(consumer), _partitions(consumer, lags), _failures(consumer))
+    figures = past.of("consumers", consumer.group, consumer.address.name)
+    charts = "".join(
+        chart(title, past.span, {_LINES.get(key, key): figures.get(key, []) for key in keys}, shown)
+        for title, keys, shown in _CHARTS
+    )
+    hour = f"<h2>The last hour</h2><div class=charts>{charts}</div>"
+    parts = (
+        _verdict(faults, health),
+        _runs(consumer),
+        hour,
+        _partitions(consumer, lags),
+        _failures(consumer),
+    )
     show = f"ringfence groups show {shlex.quote(consumer.address.name)} --consumer-group {shlex.quote(consumer.group)}"
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -87,7 +97,7 @@ def _runs(consumer: GroupConsumer) -> str:
         (
             f"{message.partition}/{message.offset}",
             group_names.in_table(message.group),
-            _Html(f"<span class='{'ill' if seconds > LONG_S else ''}'>{_age(seconds)}</span>"),
+            Html(f"<span class='{'ill' if seconds > LONG_S else ''}'>{_age(seconds)}</span>"),
             f"{message.attempt}",
         )
         for message, seconds in runs
@@ -164,16 +174,16 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return ""
     kinds = [" class=text" if name in _WORDS else "" for name in columns]
     head = "".join(f"<th scope=col{kind}>{name}</th>" for name, kind in zip(columns, kinds, strict=True))
-    body = "".join(f"<tr>{''.join(_cells(columns, kinds, row))}</tr>" for row in rows[:ROWS_MAX])
+    body = "".join(f"<tr>{''.join(_cells(kinds, row))}</tr>" for row in rows[:ROWS_MAX])
     more = f"<p class=soft>and {len(rows) - ROWS_MAX:,} more</p>" if len(rows) > ROWS_MAX else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _cells(columns: Sequence[str], kinds: Sequence[str], row: Sequence[str]) -> Iterator[str]:
-    first, *cells = (cell if isinstance(cell, _Html) else _text(cell) for cell in row)
+def _cells(kinds: Sequence[str], row: Sequence[str]) -> Iterator[str]:
+    first, *cells = (cell if isinstance(cell, Html) else _text(cell) for cell in row)
     yield f"<th scope=row>{first}</th>"
-    for name, kind, cell in zip(columns[1:], kinds[1:], cells, strict=True):
-        yield f"<td{kind} data-label='{name}'>{cell}</td>"
+    for kind, cell in zip(kinds[1:], cells, strict=True):
+        yield f"<td{kind}>{cell}</td>"
 
 
 def _text(text: str) -> str:
@@ -193,5 +203,15 @@ def _age(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _mib(size: int) -> str:
+def _mib(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
+
+
+_CHARTS: Final = (
+    ("handlers' runs a second", ("handled", "failed"), "{:,.1f}".format),
+    ("running handlers", ("running",), "{:,.0f}".format),
+    ("age of the oldest message", ("oldest",), _age),
+    ("memory", ("rss", "buffered"), _mib),
+)
+"""Charts of the last hour."""
+_LINES: Final = {"rss": "process", "buffered": "messages"}

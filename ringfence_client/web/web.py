@@ -27,7 +27,7 @@ from ringfence_kafka.errors import named
 from ringfence_kafka.http.auth import OPEN, HttpAuth
 from ringfence_kafka.http.server import history_route, probe_routes, serving_routes
 from ringfence_kafka.page import HEADERS
-from ringfence_kafka.page.history import History
+from ringfence_kafka.page.history import History, merged
 from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogStalledError
 
@@ -52,7 +52,8 @@ async def serving(
     history = History(lambda: figures(consumer))
 
     async def answer_page(_: web.Request) -> web.Response:
-        text = render(consumer, pages.health(), measuring.lags)
+        past = merged("hour", [history.document("hour")])
+        text = render(consumer, pages.health(), measuring.lags, past)
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
     routes = [
