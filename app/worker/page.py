@@ -16,7 +16,7 @@ from app.commands.status.model import Consumers, Status
 from app.commands.status.page import NO_CHARTS
 from app.commands.status.read import read
 from app.commands.status.status import as_document
-from app.worker import dead_letters
+from app.worker import dead_letters, run_report
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
@@ -77,7 +77,8 @@ class StatusPage:
         status, fault = await self.look()
         found = findings(status) if status is not None else ()
         app = self._settings.app
-        return page.render(status, found, app.instance_name, own, fault, self._past, app.id)
+        report = run_report.link(self._settings, status.last_run if status is not None else None)
+        return page.render(status, found, app.instance_name, own, fault, self._past, app.id, report)
 
     async def address(self, name: str) -> str | None:
         """Return the page of an address; None = there is none, or brokers do not answer."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from aiohttp import web
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
+from app.worker import run_report
 from app.worker.parts import WorkerParts
 from ringfence_kafka.aiokafka_patches.throttling import THROTTLED
 from ringfence_kafka.http.server import history_route, probe_routes
@@ -38,6 +39,10 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
             at = int(request.match_info["partition"]), int(request.match_info["offset"])
             return _page(await parts.page.letter(*_group_at(request), at))
 
+        async def answer_report(request: web.Request) -> web.StreamResponse:
+            found = run_report.place(parts.settings, int(request.match_info["run"]))
+            return _page(None) if found is None else web.FileResponse(found, headers=run_report.HEADERS)
+
         async def answer_status(_: web.Request) -> web.Response:
             return web.json_response(await parts.page.document())
 
@@ -51,6 +56,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
                 web.get(
                     r"/dead-letters/{group}/{address}/{partition:\d{1,9}}/{offset:\d{1,18}}", answer_letter
                 ),
+                web.get(r"/report/{run:\d{1,9}}", answer_report),
                 web.get("/status", answer_status),
                 history_route(parts.history),
                 *probe_routes(lambda: _health(parts), parts.metrics),

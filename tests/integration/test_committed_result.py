@@ -2,7 +2,9 @@
 
 import asyncio
 import datetime as dt
+import urllib.request
 from dataclasses import replace
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
 from tests.support import kafka
 from tests.support.brokers.secured import Right, SecuredBroker
+from tests.support.worker import configure, worker
 
 BEGAN = "2026-11-20T02:00:00+00:00"
 ANOMALIES = {"LOST": 1, "OVERRUN": 0}
@@ -69,6 +72,33 @@ def test_the_last_result_counts(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert result.report == f"{tmp_path}/results/000002/report.html"
     assert _read(settings) == replace(result, acknowledged=True)
     assert committed_result.finished(DOCUMENT, runs, "s3a://b/out/").report == "s3a://b/out/report.html"
+
+
+def test_the_page_links_the_report(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The worker's page shows the last run, and leads to its report: with its own look, and without a script."""
+    app = kafka.unique("results")
+    config = configure(tmp_path, broker.bootstrap_servers, app, [{"name": app}])
+    settings = load(config)
+    runs = RunHistory(LocalFiles(settings.runs_dir))
+    runs.files.write_text("results/000002/report.html", "<!DOCTYPE html><p>report")
+    now = dt.datetime.now(dt.UTC).isoformat()
+    result = committed_result.finished({**DOCUMENT, "began": now, "from_night": None}, runs, None)
+    committed_result.commit(settings, result)
+    with worker(config, app) as process:
+        (page, _), (report, headers), (missing, _) = (
+            _get(process.port, path) for path in ("/", "/report/2", "/report/3")
+        )
+
+    assert "RECONCILIATION  anomalies" in page
+    assert '<a id="report" href="/report/2">' in page
+    assert report == "<!DOCTYPE html><p>report"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; img-src data:")
+    assert "<p>report" not in missing
+
+
+def _get(port: int, path: str) -> tuple[str, Message]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+        return answer.read().decode(), answer.headers
 
 
 def test_a_user_without_the_right(

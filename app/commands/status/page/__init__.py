@@ -158,6 +158,7 @@ def render(
     fault: str = "",
     past: Charts = NO_CHARTS,
     app: str = "",
+    report: str = "",
 ) -> str:
     """Return the overview.
 
@@ -169,8 +170,10 @@ def render(
         fault: Reason for a missing status.
         past: The last hour of all processes.
         app: Name of the application, where ``status`` does not tell it.
+        report: Path of the last run's page on this server; empty = it has none.
     """
     return _ENVIRONMENT.get_template("overview.html").render(
         status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,
         fault=fault, charts=past, app=status.app if status is not None else app, title="", style=STYLE, script=SCRIPT,
+        report=report,
     )  # fmt: skip
