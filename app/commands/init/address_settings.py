@@ -14,6 +14,8 @@ from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
 _ID_CACHE_SIZE: Final = "id-cache-size"
 _CACHE_SIZES: Final = {"Artemis": 20_000, "HornetQ": 2_000}
 """Their defaults."""
+_COUNT: Final = re.compile(r"[0-9]{1,10}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 _PERSIST: Final = "persist-id-cache"
 _ATTEMPTS: Final = 10
 """The brokers' default of max-delivery-attempts."""
@@ -74,8 +76,8 @@ class AddressSettings:
         size = keys.get(_ID_CACHE_SIZE, "")
         if not size:
             return {}
-        if not size.isdecimal() or int(size) > MAX_ID_CACHE_SIZE:
-            self._remarks.add(f"{_ID_CACHE_SIZE} = {size!r}", "it is not 0 to 2,147,483,647")
+        if not _COUNT.fullmatch(size) or int(size) > MAX_ID_CACHE_SIZE:
+            self._remarks.add(f"{_ID_CACHE_SIZE} = {size[:20]!r}", "it is not 0 to 2,147,483,647")
             return {}
         return {"id_cache_size": int(size)}
 
@@ -127,14 +129,9 @@ class AddressSettings:
         """Return the options of ``ringfence consume`` with which messages are retried as there."""
         if not set(_RETRIES) & keys.keys():
             return ""
-        numbers = {}
-        for key in _RETRIES:
-            try:
-                numbers[key] = float(keys[key])
-            except KeyError:
-                continue
-            except ValueError:
-                self._remarks.add(f"{key} = {keys[key]!r}", "it is not a number")
+        numbers = {key: float(keys[key]) for key in _RETRIES if _NUMBER.fullmatch(keys.get(key, ""))}
+        for key in sorted(keys.keys() & set(_RETRIES) - numbers.keys()):
+            self._remarks.add(f"{key} = {keys[key][:20]!r}", "it is not a number")
         attempts = int(numbers.get("max-delivery-attempts", _ATTEMPTS))
         if attempts < 1:
             self._remarks.add(
@@ -156,7 +153,7 @@ class AddressSettings:
         except ValueError as error:
             self._remarks.add(f"retries of {name}", str(error))
             return ""
-        return " ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in options.items())
+        return " ".join(f"--{key.replace('_', '-')} {value:.12g}" for key, value in options.items())
 
 
 def _has_wildcard(match: str) -> bool:
