@@ -100,7 +100,9 @@ def test_a_run() -> None:
 @pytest.mark.parametrize("found", [1, FORMAT - 1, FORMAT + 1, "8", None])
 def test_a_run_of_another_version(found: object) -> None:
     """A run of another format is refused with the way out, and is not used."""
-    with pytest.raises(ConfigurationError, match=r"name another reconcile.state_dir. The next run then begins"):
+    with pytest.raises(
+        ConfigurationError, match=r"name another reconcile.state_dir. The next run then begins"
+    ):
         Run.from_json(json.dumps(RUN | {"format": found}), acknowledged=False)
 
 
