@@ -136,6 +136,8 @@ class ReconcileSettings(Section):
 
     state_dir: str = ""
     """Folder or URI, for all of Spark's executors, of results and accepted IDs; empty = ``reconcile`` below ``app.data_dir``."""
+    report_url: str = ""
+    """Address at which browsers find ``<state_dir>/results``, for links to the report; empty = pages name its path."""
     keep_days: Days = Field(default=7, ge=1)
     """Time for which accepted IDs are kept; longer while a ring may still know them."""
     ring_confidence: float = Field(default=0.999, gt=0, le=1)
@@ -146,6 +148,13 @@ class ReconcileSettings(Section):
     """Master of Spark, such as ``local[*]`` or ``spark://host:7077``."""
     executor_timeout: Seconds = Field(default=120.0, gt=0, allow_inf_nan=False)
     """Time that tasks wait on a cluster without any executor before the run ends with exit code 2."""
+
+    @field_validator("report_url")
+    @classmethod
+    def _for_browsers(cls, url: str) -> str:
+        if url and not url.startswith(("https://", "http://")):
+            raise ValueError("write an address that begins with https:// or http://")
+        return url
 
 
 class Settings(Section):

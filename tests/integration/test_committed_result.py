@@ -72,6 +72,8 @@ def test_the_last_result_counts(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert result.report == f"{tmp_path}/results/000002/report.html"
     assert _read(settings) == replace(result, acknowledged=True)
     assert committed_result.finished(DOCUMENT, runs, "s3a://b/out/").report == "s3a://b/out/report.html"
+    published = committed_result.finished(DOCUMENT, runs, "out", "https://runs.example/rf/")
+    assert published.report == "https://runs.example/rf/000002/report.html"
 
 
 def test_the_page_links_the_report(broker: EmbeddedBroker, tmp_path: Path) -> None:

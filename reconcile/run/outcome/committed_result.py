@@ -27,12 +27,20 @@ from ringfence_kafka.protocol.run_result import FAILED, RunResult
 LIMIT_S: Final = 10.0
 
 
-def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None) -> RunResult:
-    """Return the result of a run, from its ``summary.json`` (``document``). ``out``: the folder of ``--out``, if the page is in it."""
+def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url: str = "") -> RunResult:
+    """Return the result of a run, from its ``summary.json``.
+
+    Args:
+        document: The summary.
+        runs: The folder of the runs.
+        out: The folder of ``--out``, if the page is in it.
+        url: ``reconcile.report_url``.
+    """
     addresses = document["addresses"].values()
     folder = results_folder(document["night"])
     kept = f"{runs.files.root}/{folder}" if pages.PAGE in runs.files.names(folder) else ""
-    place = (out or kept).rstrip("/")
+    published = f"{url.rstrip('/')}/{folder.rpartition('/')[2]}" if url and kept else ""
+    place = published or (out or kept).rstrip("/")
     base = runs.finished.get(document["from_night"] or 0)
     found: Counter[str] = Counter()
     for address in addresses:

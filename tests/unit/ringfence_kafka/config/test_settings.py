@@ -101,6 +101,7 @@ def test_defaults() -> None:
             "ring_confidence": 0.999,
             "overrun_max": 0.001,
             "executor_timeout": 120.0,
+            "report_url": "",
             "master": "local[*]",
         },
     }
@@ -418,6 +419,11 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
         ("app.buffer_bytes_max", 1_000, "must be 16,777,216 or more bytes"),
         ("reconcile.ring_confidence", 0, "must be more than 0, up to 1"),
         ("reconcile.executor_timeout", 0, "must be more than 0 seconds"),
+        (
+            "reconcile.report_url",
+            "javascript:alert(1)",
+            "write an address that begins with https:// or http://",
+        ),
         ("reconcile.ring_confidence", 99.9, "must be more than 0, up to 1"),
         ("reconcile.overrun_max", -0.001, "must be 0 to 1"),
         ("reconcile.overrun_max", 5, "must be 0 to 1"),
