@@ -151,7 +151,9 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
             document = judge(spark, settings, ready.runs, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
             kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
-            result = committed_result.finished(document, ready.runs, options.out if drawn else None, settings.reconcile.report_url)
+            result = committed_result.finished(
+                document, ready.runs, options.out if drawn else None, settings.reconcile.report_url
+            )
             committed_result.commit(settings, result)
             judged = Judged(document, Figures.from_json(kept).advice, result.report)
         except (*SPARK, AssertionError) as error:
