@@ -126,6 +126,7 @@ lock:
 	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
 	$(COMPILE) --output-file bench/requirements.lock bench/requirements.in
 	$(COMPILE) --output-file tests/containers/requirements.lock tests/containers/requirements.in
+	$(COMPILE) --output-file examples/readers/requirements.lock examples/readers/requirements.in
 	rm -rf $(VENV)-lock
 
 clean:
