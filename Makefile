@@ -12,7 +12,7 @@ ifeq ($(origin KAFKA),command line)
 export RINGFENCE_KAFKA_VERSION := $(KAFKA)
 endif
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench wheels lock cli-docs clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak containers lint bench wheels lock cli-docs docs clean
 
 setup: $(STAMP)
 	@test -z "$$RINGFENCE_KAFKA_VERSION" || $(BIN)/python -m app.embedded
@@ -127,7 +127,18 @@ lock:
 	$(COMPILE) --output-file bench/requirements.lock bench/requirements.in
 	$(COMPILE) --output-file tests/containers/requirements.lock tests/containers/requirements.in
 	$(COMPILE) --output-file examples/readers/requirements.lock examples/readers/requirements.in
+	$(COMPILE) --output-file docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
+# The site of docs/, in site/: search, navigation, dark mode; it needs no network to view.
+DOCS_VENV := .venv-docs
+docs:
+	@test -e $(DOCS_VENV)/.setup-done -a ! docs/requirements.lock -nt $(DOCS_VENV)/.setup-done || { \
+		$(PYTHON) -m venv --clear $(DOCS_VENV) \
+		&& $(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.lock \
+		&& touch $(DOCS_VENV)/.setup-done; }
+	NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict
+	@echo "Open site/index.html in a browser."
+
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .venv-containers data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) site .venv-containers data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
