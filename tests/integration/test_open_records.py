@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.commands.status.open_records import read
 from app.embedded.broker import EmbeddedBroker
 from reconcile.run.outcome.committed_result import commit
+from ringfence_client.progress import open_records
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
@@ -183,6 +184,10 @@ async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch)
         assert read_from[0] >= 5
         assert len(read_from) == 2  # nothing new, nothing read; and one of the bounded count
         assert (bounded.count, bounded.at_least) == (4, True)
+        monkeypatch.setattr(open_records, "LOOK_LIMIT_S", 0.0)
+        late = await OpenRecordCounts(settings.kafka).look(cluster, [topic], never)
+        monkeypatch.undo()
+        assert (late.records, list(late.faults)) == ({}, [topic])
         kafka.recreate_topic(scene.bootstrap, topic)
         assert await look(counts) is None
         told = await read(settings, cluster, counts, None)
