@@ -1,6 +1,6 @@
 """``ringfence status`` for a person, on 80 columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -13,14 +13,18 @@ from app.commands.status.formatting import age, lanes_open, memory, number, part
 from app.commands.status.model import Address, Consumers, Finding, Status, Worker
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.escaping import printable, shortened
+from ringfence_kafka.page.charts import blocks
+from ringfence_kafka.page.history import Charts
 from ringfence_kafka.wording import counted
 
 LANES_MAX: Final = 8
 """Open lanes; the others are all shown."""
+CHART_WIDTH: Final = 12
+"""Characters of a small chart; each is five minutes."""
 
 
-def document(status: Status, found: Sequence[Finding]) -> RenderableType:
-    """Return the findings and all tables."""
+def document(status: Status, found: Sequence[Finding], past: Charts | None = None) -> RenderableType:
+    """Return the findings and all tables; ``past``: of the last hour, for small charts."""
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
@@ -32,12 +36,14 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
         parts += ["", _bridges(status)]
     if (run := status.last_run) is not None:
         parts += ["", Text(printable(run_text(run, status.at)))]
+    if past is not None and past.rows:
+        parts += _charts(status, past)
     return Group(*parts)
 
 
-def show(status: Status, found: Sequence[Finding]) -> None:
+def show(status: Status, found: Sequence[Finding], past: Charts | None = None) -> None:
     """Print the document."""
-    Console().print(document(status, found), crop=False)
+    Console().print(document(status, found, past), crop=False)
 
 
 def _verdict(status: Status, found: Iterable[Finding]) -> Text:
@@ -144,6 +150,24 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
 
 def _count(records: OpenRecords | None) -> str:
     return "" if records is None else f"{'≥' if records.at_least else ''}{number(records.count)}"
+
+
+def _charts(status: Status, past: Charts) -> Iterator[RenderableType]:
+    """Return the last hour of the addresses and of the consumers; each figure has its own scale."""
+    addresses = [(item.address, past.of("address", item.address)) for item in status.addresses]
+    groups = [
+        (f"{item.consumer_group} at {item.address}", past.of("consumers", item.consumer_group, item.address))
+        for item in status.consumers
+    ]
+    for title, columns, rows, names in (
+        ("ADDRESSES, THE LAST HOUR", "<address|<in|<duplicates|<lag|<reaches back", addresses, ("in", "duplicates", "lag", "covered")),
+        ("CONSUMERS, THE LAST HOUR", "<group at address|<handled|<failed|<running|<oldest", groups, ("handled", "failed", "running", "oldest")),
+    ):  # fmt: skip
+        if rows:
+            table = _table(title, columns)
+            for name, figures in rows:
+                _add(table, name, *(blocks(figures.get(figure, []), CHART_WIDTH) for figure in names))
+            yield from ("", table)
 
 
 def _bridges(status: Status) -> Table:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from app.commands.status import histories
 from app.commands.status.findings import findings
 from app.commands.status.model import Finding, Status
 from app.commands.status.read import read
@@ -61,10 +62,12 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                     code = NOT_OK if _standing(found) else 0
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
-                    elif not console.is_terminal:
-                        show(status, found)
                     else:
-                        live.update(document(status, found), refresh=True)
+                        past = asyncio.run(histories.read(settings, status, "glance"))
+                        if console.is_terminal:
+                            live.update(document(status, found, past), refresh=True)
+                        else:
+                            show(status, found, past)
                 except RingfenceError as error:
                     code = error.exit_code
                     if as_json:

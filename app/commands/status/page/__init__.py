@@ -18,6 +18,7 @@ from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE, charts
 from ringfence_kafka.page.charts import Format, Html
 from ringfence_kafka.page.history import Charts, Values, merged
+from ringfence_kafka.wording import counted
 
 NO_CHARTS: Final = merged("glance", [])
 WAITING_MAX: Final = 200
@@ -38,7 +39,7 @@ _NAMES: Final = {
     "oldest": "oldest message",
     "covered": "reaches back",
     "rss": "memory",
-    "buffered": "messages under way",
+    "buffered": "under way",
 }
 _ADDRESS_CHARTS: Final = (
     ("messages", ("in", "accepted", "duplicates")),
@@ -89,7 +90,7 @@ def _written(timestamp_ms: int) -> Html | str:
 def _why(row: Mapping[str, Any]) -> Html | str:
     """Return the reason for which a group waits, as its consumer gives it."""
     seconds, retry_at, tried = row.get("running_seconds"), row.get("retry_at"), row.get("attempts")
-    attempts = f", {tried} attempts" if tried else ""
+    attempts = f", {counted(tried, 'attempt')}" if tried else ""
     match row.get("reason"):
         case "running":
             return f"a handler runs{f' for {age(seconds)}' if seconds is not None else ''}{attempts}"
@@ -99,8 +100,10 @@ def _why(row: Mapping[str, Any]) -> Html | str:
             return "parked behind a dead letter"
         case "lease":
             return "nobody holds the lease, or it goes to another consumer"
-        case _:
-            return "waits for a handler" if not row.get("acquired") else "a handler has it"
+        case "waiting":
+            return "waits for a handler"
+        case _:  # of a consumer of an earlier version
+            return ""
 
 
 def _text(value: bytes | None) -> str:

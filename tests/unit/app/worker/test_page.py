@@ -98,7 +98,7 @@ async def test_looks_are_shared() -> None:
 
 
 @asynccontextmanager
-async def _served(shown: list[str]) -> AsyncIterator[str]:
+async def served(shown: list[str]) -> AsyncIterator[str]:
     """Yield a server of the first of these documents; with none it refuses."""
 
     async def answer(_: web.Request) -> web.Response:
@@ -118,7 +118,7 @@ async def _served(shown: list[str]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def _overflow(shown: Tab) -> int:
+async def overflow(shown: Tab) -> int:
     """By how many pixels it is wider than the screen."""
     return int(await shown.run("document.documentElement.scrollWidth - innerWidth"))
 
@@ -126,12 +126,12 @@ async def _overflow(shown: Tab) -> int:
 async def test_in_a_browser(tmp_path: Path) -> None:
     """The page fits every screen, has both colour schemes, is usable by keyboard, and keeps its position on refresh."""
     documents = [_html(BAD)]
-    async with _served(documents) as url, tab(tmp_path) as shown:
+    async with served(documents) as url, tab(tmp_path) as shown:
         backgrounds = set()
         for width, dark in ((320, False), (768, True), (1920, False)):
             await shown.show_as(width, 900, dark=dark)
             await shown.open(url)
-            assert await _overflow(shown) <= 0, width
+            assert await overflow(shown) <= 0, width
             backgrounds.add(await shown.run("getComputedStyle(document.body).backgroundColor"))
         assert len(backgrounds) == 2
         assert await shown.run("!document.getElementById('pause').hidden")  # its script may run, and ...

@@ -20,6 +20,7 @@ from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, FrequentId
 from app.commands.status.show import document
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
+from ringfence_kafka.page.history import SPANS, Charts
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
@@ -414,3 +415,17 @@ def test_memory() -> None:
     assert "24 MiB" in output.getvalue()
     assert "12 of 128 MiB" in page.render(status, [], "w1", {})
     assert verb.as_document(status, [])["workers"][0]["buffer_limit_bytes"] == 128 * 2**20
+
+
+def test_charts_of_a_terminal() -> None:
+    """With the last hour two tables more are shown, within 80 columns; a group without figures has blanks."""
+    hour = [*[None] * 30, *[float(number) for number in range(30)]]
+    past = Charts(SPANS["glance"], {("address", "orders"): {"in": hour, "lag": [0.0] * 60}})
+    output = io.StringIO()
+    Console(file=output, width=80).print(document(STATUS, [], past), crop=False)
+    _, shown = output.getvalue().split("ADDRESSES, THE LAST HOUR")
+
+    assert "▁▃▄▅▆█" in shown
+    assert "▁" * 12 in shown
+    assert "CONSUMERS, THE LAST HOUR" in shown
+    assert max(map(len, output.getvalue().splitlines())) <= 80
