@@ -54,7 +54,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     with _own_folder(settings.state_dir):
         log.info(
             "worker %s of %s starts: %d addresses, state in %s, path: %s",
-            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir, native.spoken,
+            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir.absolute(), native.spoken,
         )  # fmt: skip
         _say(findings)
         if settings.app.static_membership:

@@ -6,6 +6,7 @@ import io
 import logging
 import math
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -109,6 +110,12 @@ def given_options() -> list[str]:
     if context.get_parameter_source("config") is ParameterSource.COMMANDLINE:
         named.insert(0, ("--config", str(context.params["config"])))
     return [part for option, value in named if value is not None for part in (option, value)]
+
+
+def suggest(command: str) -> None:
+    """Write the command that usually follows to stderr, with the configuration and the connection of this one."""
+    if click.get_current_context(silent=True) is not None:
+        click.echo(f"next: {shlex.join(['ringfence', *command.split(), *given_options()])}", err=True)
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
