@@ -11,7 +11,7 @@ from agents.worker.lanes import Lanes
 from app.commands.topics import access_rights
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
-from app.worker.figures import figures
+from app.worker.figures import WorkerFigures
 from app.worker.membership import static_membership
 from app.worker.membership.group import GroupMembership
 from app.worker.membership.orphan_lanes import OrphanLanes
@@ -101,7 +101,7 @@ def build(settings: Settings, known: Faults | None = None, denied: Faults | None
         orphan_lanes=OrphanLanes(cluster, topics, lanes.note_unassigned, rejoin),
         broker_watch=broker_watch,
         metrics=ProcessMetrics(batches, LaneMetrics(lanes, broker_watch, buffers, interval), repair_watch),
-        history=History(lambda: figures(settings.app.instance_name, lanes, buffers)),
+        history=History(WorkerFigures(settings.app.instance_name, lanes, buffers).read),
         page=StatusPage(settings),
         repair_watch=repair_watch,
     )

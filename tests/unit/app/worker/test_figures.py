@@ -1,0 +1,42 @@
+"""Figures of a worker for the charts: counts of departed lanes stay, and rings are asked in turn."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from app.worker.figures import TURNS, WorkerFigures
+
+
+def test_figures_of_a_worker() -> None:
+    """An address has the counts of all its lanes, their lags, and the shortest reach; a ring is asked once in six samples."""
+    asked: Counter[int] = Counter()
+
+    def lane(number: int) -> Any:
+        def covered() -> float:
+            asked[number] += 1
+            return 100.0 - number
+
+        opening = SimpleNamespace(address=SimpleNamespace(name="orders"))
+        return SimpleNamespace(key=("orders", number), opening=opening, seconds_covered=covered)
+
+    counts = Counter(accepted=70, unchecked=5, duplicates=20, quarantined=1, forwarded=9)
+    lags = {("orders", 0): 4, ("orders", 1): None, ("orders", 2): 3}
+    lanes: Any = SimpleNamespace(
+        lanes=[lane(number) for number in range(3)],
+        totals=SimpleNamespace(counts=lambda _: {"orders": counts, "empty": Counter()}),
+        lags=SimpleNamespace(of=lags.get),
+    )
+    figures = WorkerFigures("w1", lanes, SimpleNamespace(used=7))  # type: ignore[arg-type]
+    for _ in range(1 + TURNS):
+        found = figures.read()
+
+    assert found["address", "orders"] == {
+        "in": 96,
+        "accepted": 75,
+        "duplicates": 20,
+        "lag": 7,
+        "covered": 98.0,
+    }
+    assert found["address", "empty"]["covered"] is None
+    assert found["worker", "w1"]["buffered"] == 7
+    assert set(asked.values()) == {2}
