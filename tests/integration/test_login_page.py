@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import aiohttp
+
 from ringfence_kafka.http import login
 from tests.support.pages import chromium
 from tests.support.worker import WorkerProcess, configure, wait_for
@@ -25,5 +27,25 @@ async def test_a_person_gets_to_the_page(bootstrap: str, tmp_path: Path) -> None
             await tab.run(f"document.querySelector('#token').value = '{TOKEN}'; document.forms[0].submit()")
             await tab.until("document.title.includes('login-app')")
             assert login.COOKIE not in str(await tab.run("document.cookie"))
+
+            await tab.run("document.querySelector('#address-login').click()")
+            await tab.until(
+                "document.querySelectorAll('.chart').length === 6 && document.querySelector('.lanes') !== null"
+            )
+            base = f"http://127.0.0.1:{worker.port}"
+            await tab.open(f"{base}/dead-letters/a%2Fb/login")
+            assert "No dead letter is open" in await tab.run("document.body.textContent")
+            assert "a/b" in await tab.run("document.title")
+            await tab.open(f"{base}/address/none", f"{base}/")  # it leads to the overview
+        async with aiohttp.ClientSession() as session:
+            for path in (
+                "/address/login",
+                "/consumers/a/login",
+                "/dead-letters/a/login",
+                "/dead-letters/a/login/0/0",
+                "/history",
+            ):
+                async with session.get(base + path) as answer:
+                    assert answer.status == 401, path
     finally:
         worker.destroy()

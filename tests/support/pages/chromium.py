@@ -55,10 +55,13 @@ class Tab:
             while not await self.run(script):  # noqa: ASYNC110 - what it waits for is in another process
                 await asyncio.sleep(0.1)
 
-    async def open(self, url: str) -> None:
-        """Open a page, and wait until all of it is there."""
+    async def open(self, url: str, leads_to: str = "") -> None:
+        """Open a page, and wait until all of it is there, or of the page that it leads to."""
         await self.call("Page.navigate", url=url)
-        await self.until(f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'")
+        whole = f"location.href.startsWith({json.dumps(url)})"
+        if leads_to:
+            whole = f"location.href === {json.dumps(leads_to)}"
+        await self.until(f"{whole} && document.readyState === 'complete'")
 
     async def show_as(self, width: int, height: int, *, dark: bool = False) -> None:
         """Show the page on a screen of that size, in that colour scheme."""
