@@ -131,7 +131,7 @@ def quarantine_drop(
 
 @click.group(cls=VerbGroup)
 def dlq() -> None:
-    """Look at what handlers could not do, have it done once more, or drop it."""
+    """List the messages that handlers could not do, redrive them, or drop them."""
     silence_clients()
 
 

@@ -28,7 +28,7 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
 def _quarantined(address: Address) -> Iterator[Finding]:
     if address.quarantine is not None:
         what = open_records(address.quarantine, "quarantined record")
-        do = "fix what the reason says, then publish them again; `ringfence quarantine list` shows them, and `ringfence quarantine drop` gives them up"
+        do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
         command = f"ringfence quarantine redrive {quoted(address.address)}"
         yield Finding(f"address {address.address}", what, do, command, stands=True)
 

@@ -70,7 +70,7 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
     yield Finding(
         where,
         "; ".join(what),
-        "fix the cause, then have them done once more; `ringfence dlq list` shows them, and `ringfence dlq drop` gives them up",
+        "fix the cause, then redrive them; `ringfence dlq list` shows them, and `ringfence dlq drop` discards them",
         f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}",
         stands=True,
     )

@@ -75,7 +75,7 @@ def _workers(status: Status) -> Iterator[Finding]:
         what = f"no worker runs, so nothing is accepted; {waits}"
         yield Finding(where, what, "start one", "ringfence worker", stands=True)
     if rebalancing:
-        what = "workers come or go: the group gives out its lanes at this moment"
+        what = "workers come or go: the group assigns its lanes at this moment"
         yield Finding(where, what, *_LOOK_AGAIN, stands=False)
     yield from merged(
         Problem("worker", worker.name, *item) for worker in status.workers for item in _worker(status, worker)

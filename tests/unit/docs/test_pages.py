@@ -84,3 +84,11 @@ def test_tests_that_a_page_names() -> None:
     for file, function in named:
         (found,) = (ROOT / "tests").rglob(file)
         assert not function or f"def {function}(" in found.read_text("utf-8"), (file, function)
+
+
+def test_the_site_has_each_page() -> None:
+    """The navigation of the site names every page once."""
+    named = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | {"adr/README.md"}
+
+    assert sorted(named) == sorted(pages)
