@@ -283,7 +283,7 @@ def test_clear_waits_for_what_is_unread(
 
     def unjudged(topic: str) -> None:
         with pytest.raises(
-            pending_input.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1, "
+            pending_input.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1; "
         ):
             clear.clear(settings, bridged)
 

@@ -133,7 +133,8 @@ async def test_standby_meets_an_error(
 
         coordinator._do_heartbeat = refused
         await until(
-            lambda: "again: source: GroupAuthorizationFailedError" in caplog.text, lambda: caplog.text
+            lambda: "nothing is lost: source: GroupAuthorizationFailedError" in caplog.text,
+            lambda: caplog.text,
         )
         busy.stop()
         await until(lambda: standby.state.assigned == {0}, lambda: str(standby.state.reasons))

@@ -99,7 +99,7 @@ async def test_way_out(own: EmbeddedBroker) -> None:
     _restart(own)
     assert await _refusal(own, "two") == str(TransactionVersionError("two"))
     features.upgrade(own.bootstrap_servers, FEATURE, SELF_ADDING)
-    assert "was lowered to 0 for a time and brokers were not restarted since" in await _refusal(own, "two", 2)
+    assert "was lowered to 0 and brokers were not restarted since" in await _refusal(own, "two", 2)
     _restart(own)
     await _used(own, "one", "two", "new")
 
