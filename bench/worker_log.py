@@ -10,7 +10,9 @@ ASSIGNED: Final = "assigned "
 READY: Final = "ready: "
 NOT_READY: Final = "not ready: "
 
-_LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) [A-Z]+ +ringfence\.\w+: (.*)")
+_LINE: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) [A-Z]+ +ringfence\.\w+: (.*?)(?: \[RF-\d+\])?$"
+)
 _ASSIGNED: Final = re.compile(r"assigned (\d+) lanes: (.*)")
 _OPEN: Final = re.compile(
     r"lane (\S+) open: (\d+) changelog records restored in ([\d.]+) s \((?:RocksDB )?(\w+)[^)]*\)"

@@ -171,7 +171,10 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
 
     assert {name: said.count(f"lane {name} open: ") for name in stay} == dict.fromkeys(stay, 1)
     assert all(said.count(f"lane {name} resumes at ") >= 2 for name in stay)
-    assert set(re.findall(r"restoring . lanes before they are ours: (.*)", joined)[0].split(", ")) == moved
+    assert (
+        set(re.findall(r"restoring . lanes before they are ours: (.*) \[RF-\d+\]", joined)[0].split(", "))
+        == moved
+    )
     for log, kept in ((joined, moved), (said, moved)):
         assert set(re.findall(r"lane (\S+) open: .*\(RocksDB kept\)", log)) == kept, log
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)

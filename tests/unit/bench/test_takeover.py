@@ -27,7 +27,7 @@ def test_only_its_own_lines_count() -> None:
     found = worker_log.events(
         "2026-01-02 10:00:00,000 WARNING aiokafka.consumer: assigned 4 lanes: a-0\n"
         "Traceback: 2026-01-02\n"
-        "2026-01-02 10:00:00,250 INFO    ringfence.worker: ready: 2 lanes open\n"
+        "2026-01-02 10:00:00,250 INFO    ringfence.worker: ready: 2 lanes open [RF-202]\n"
         "2026-01-02 10:00:01,500 WARNING ringfence.worker: not ready: waiting for a-0\n"
     )
 
