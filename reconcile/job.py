@@ -22,7 +22,7 @@ from rich.console import Console
 
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
-from reconcile.page import advice, pages
+from reconcile.page import PAGE, advice
 from reconcile.page.report_data import Figures
 from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import regrouped
@@ -149,7 +149,7 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
             if options.out and out is None:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.runs, ready.survey, out)
-            drawn = out is not None and pages.PAGE in out.names("")
+            drawn = out is not None and PAGE in out.names("")
             kept = ready.runs.files.read_text(f"{results_folder(document['night'])}/{results.FIGURES}")
             result = committed_result.finished(
                 document, ready.runs, options.out if drawn else None, settings.reconcile.report_url

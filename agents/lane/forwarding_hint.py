@@ -39,7 +39,7 @@ class ForwardingHint:
         self.share = 0.0
         """Share of forwarded records, of the last :data:`RECORDS_MIN` or more."""
         self.advice = ""
-        """What helps; empty = few are forwarded."""
+        """The remedy; empty = few are forwarded."""
 
     def note(
         self,

@@ -1,4 +1,4 @@
-"""What waits for a person, for ``/metrics`` of a worker: quarantined records, and the last reconciliation run."""
+"""Quarantined records and the last reconciliation run, for ``/metrics`` of a worker."""
 
 import contextlib
 import math

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from reconcile.page.pages import PAGE
+from reconcile.page import PAGE
 from reconcile.run.history.layout import results_folder
 from ringfence_kafka import page
 from ringfence_kafka.config.settings import Settings

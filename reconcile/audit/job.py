@@ -21,7 +21,8 @@ from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import Admin
 from reconcile.job import opened
-from reconcile.page.pages import PAGE, put, written
+from reconcile.page import PAGE
+from reconcile.page.pages import put, written
 from reconcile.run.outcome.terminal_report import progress, terminal
 from reconcile.session.executor_watch import TIMEOUT_S
 from reconcile.session.session import fit_to, local_dir, required, session

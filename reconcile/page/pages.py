@@ -2,12 +2,10 @@
 
 import importlib
 import sys
-from typing import Final
 
+from reconcile.page import PAGE
 from reconcile.page.report_data import Figures
 from reconcile.spark.files import Files
-
-PAGE: Final = "report.html"
 
 
 def written(figures: Figures) -> str | None:

@@ -1,4 +1,4 @@
-"""What waits for a person, on a broker: status, metrics and the count itself agree, and each look reads only what is new."""
+"""Open records on a broker: status, metrics and the count agree, and each look reads only new records."""
 
 import json
 import time

@@ -29,7 +29,7 @@ _ALL: Final = "#"
 
 
 class AddressSettings:
-    """What a broker's file says of addresses."""
+    """Addresses in a broker's file."""
 
     def __init__(self, broker: BrokerFile, remarks: Remarks) -> None:
         self._broker = broker

@@ -102,7 +102,7 @@ def quarantine_redrive(
 ) -> int:
     """Publish again what is open in the quarantine of NAME, an address or a bridge: each record once, whatever ends this.
 
-    It goes into the input that it came from, and is judged anew. Records that come into quarantine meanwhile are left. Exit code 1 if something
+    It goes into the input that it came from, and is judged again. Records that come into quarantine meanwhile are left. Exit code 1 if something
     was left, with the reason.
     """
     from app.commands.repair import verbs

@@ -1,4 +1,4 @@
-"""Findings of an address: what waits for a person, what rings remember, which messages come and how. Pure."""
+"""Findings of an address: its quarantine, its rings, and its messages. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

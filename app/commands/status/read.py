@@ -65,8 +65,9 @@ async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecord
             _bridges(settings),
             removed_bridges.read(settings),
         )
-        found = await open_records.read(settings, cluster, counts, consumers.settled)
-        last, silent = await _last_run(settings, cluster)
+        found, (last, silent) = await asyncio.gather(
+            open_records.read(settings, cluster, counts, consumers.settled), _last_run(settings, cluster)
+        )
     status = Status(
         app=settings.app.id,
         bootstrap_servers=settings.kafka.bootstrap_servers,

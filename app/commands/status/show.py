@@ -77,7 +77,7 @@ def _add(table: Table, *cells: str) -> None:
 
 
 def _table(title: str, columns: str) -> Table:
-    """``columns``: their names. A name behind ``<`` is of words, which are shortened where there is no room; numbers never are."""
+    """``columns``: their names. A name behind ``<`` marks a column of words. Words are shortened if the room is small, numbers are not."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns.split("|"):
         name = column.removeprefix("<")

@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from reconcile.cluster import retriable_errors
-from reconcile.page import pages
+from reconcile.page import PAGE
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import results_folder
 from ringfence_kafka.auth.reachability import require_listener
@@ -38,7 +38,7 @@ def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url
     """
     addresses = document["addresses"].values()
     folder = results_folder(document["night"])
-    kept = f"{runs.files.root}/{folder}" if pages.PAGE in runs.files.names(folder) else ""
+    kept = f"{runs.files.root}/{folder}" if PAGE in runs.files.names(folder) else ""
     published = f"{url.rstrip('/')}/{folder.rpartition('/')[2]}" if url and kept else ""
     place = published or (out or kept).rstrip("/")
     base = runs.finished.get(document["from_night"] or 0)
@@ -54,7 +54,7 @@ def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url
         messages=sum(address["input"] for address in addresses),
         duplicates=sum(address["duplicates"] for address in addresses),
         anomalies=dict(found),
-        report=f"{place if '://' in place else Path(place).absolute()}/{pages.PAGE}" if place else "",
+        report=f"{place if '://' in place else Path(place).absolute()}/{PAGE}" if place else "",
         host=socket.gethostname(),
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from reconcile.page import pages
+from reconcile.page import PAGE, pages
 from reconcile.page.report_data import Figures
 from reconcile.run.history.layout import results_folder
 from reconcile.run.verdict import summary
@@ -37,7 +37,7 @@ def keep(
     for name, text in texts.items():
         state.write_text(f"{folder}/{name}", text)
     if page is not None:
-        state.write_text(f"{folder}/{pages.PAGE}", page)
+        state.write_text(f"{folder}/{PAGE}", page)
     if out is None:
         return
     # Written last, and away until then: where it is, all that stands beside it is of the same run.
