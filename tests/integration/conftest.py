@@ -1,6 +1,8 @@
 """Fixtures that several files of integration tests share."""
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,19 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Yield a source, which is the test run's broker, and a target."""
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=processes.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse an address that two modules name: their tests share a broker, and so would read each other's records."""
+    here = Path(__file__).parent
+    modules = {
+        item.module for item in items if isinstance(item, pytest.Function) and here in item.path.parents
+    }
+    served = [module for module in modules if hasattr(module, "APP") and hasattr(module, "ADDRESSES")]
+    names = [address["name"] for module in served for address in module.ADDRESSES]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise pytest.UsageError(f"two test modules use the same address: {', '.join(twice)}; rename one")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "diverting", "partitions": 1, "duplicates": "divert"},
     {"name": "spread", "partitions": 3, "duplicates": "divert"},
     {"name": "conflicting", "partitions": 1, "on_conflict": "divert"},
-    {"name": "by-value", "partitions": 1, "on_conflict": "accept"},
+    {"name": "by-id-and-value", "partitions": 1, "on_conflict": "accept"},
     {"name": "small", "partitions": 1},
     {"name": "smaller", "partitions": 1},
     {
@@ -80,13 +80,15 @@ def test_conflicts_are_diverted(running: Running) -> None:
 def test_values_of_an_id_are_accepted_once_each(running: Running) -> None:
     """By value, an ID with another value is another message, also after a restart."""
     first = [Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1")]
-    running.outcome("by-value", first)
+    running.outcome("by-id-and-value", first)
     running.worker.kill()
     running.worker.start()
     running.worker.wait_ready()
-    running.outcome("by-value", [Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"3")])
+    running.outcome(
+        "by-id-and-value", [Sent(b"a", b"g", b"2"), Sent(b"a", b"g", b"1"), Sent(b"a", b"g", b"3")]
+    )
 
-    assert [item.value for item in running.read("by-value.accepted")] == [b"1", b"2", b"3"]
+    assert [item.value for item in running.read("by-id-and-value.accepted")] == [b"1", b"2", b"3"]
 
 
 def test_original_in_another_partition(running: Running) -> None:
