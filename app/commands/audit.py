@@ -1,5 +1,6 @@
 """``ringfence audit``: the verb for a first trial on any topic."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -115,7 +116,13 @@ def audit(
         },
         settings.reconcile.executor_timeout,
     )
-    return job.run(request)
+    code = job.run(request)
+    if not (code or as_json or address):
+        servers = settings.kafka.bootstrap_servers
+        click.echo(
+            f"next: {shlex.join(['ringfence', 'init', topic, '--bootstrap-servers', servers])}", err=True
+        )
+    return code
 
 
 def _validated(kind: type[Section], base: BaseModel, given: Mapping[str, Any]) -> Section:

@@ -1,14 +1,67 @@
-"""Groups of verbs whose errors of usage name the way out."""
+"""Groups of verbs whose errors of usage name the way out, and verbs that name the command that usually follows."""
 
 import difflib
 import shlex
 from collections.abc import Iterator
+from string import Formatter
+from typing import Any, Final
 
 import click
+
+from ringfence_kafka.process.command_line import suggest
+
+DRY_RUN: Final = "--dry-run"
+
+
+class Verb(click.Command):
+    """A verb that names the next command at its end, on stderr: after a dry run the same command without ``--dry-run``."""
+
+    def __init__(self, *args: Any, next_step: str = "", **options: Any) -> None:
+        """``next_step``: the next command without ``ringfence``. ``{name}`` is a parameter of this verb; without a value there is no next command."""
+        super().__init__(*args, **options)
+        self._next_step = next_step
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and keep them for the end of a dry run."""
+        ctx.meta[DRY_RUN] = list(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. After JSON, and after another exit code than 0, it names no next command."""
+        code = super().invoke(ctx)
+        if code or ctx.params.get("as_json"):
+            return code
+        given = ctx.meta[DRY_RUN]
+        if DRY_RUN in given:
+            again = [*ctx.command_path.split(), *(word for word in given if word != DRY_RUN)]
+            click.echo(f"next: {shlex.join(again)}", err=True)
+        elif self._next_step:
+            words = [_filled(word, ctx.params) for word in self._next_step.split()]
+            if None not in words:
+                suggest(*filter(None, words))
+        return code
+
+
+def _filled(word: str, parameters: dict[str, Any]) -> str | None:
+    """Return a word of a next command with the values of its parameters: "" for a flag that is off, None for a value that is missing."""
+    values: dict[str, str] = {}
+    for _, name, _, _ in Formatter().parse(word):
+        match parameters[name] if name else "":
+            case None:
+                return None
+            case bool(flag):
+                values[str(name)] = f"--{name}" if flag else ""
+            case (partition, offset):
+                values[str(name)] = f"{partition}/{offset}"
+            case value:
+                values[str(name)] = str(value)
+    return word.format_map(values)
 
 
 class VerbGroup(click.Group):
     """A group that knows similar names of verbs, and options that go behind the verb."""
+
+    command_class = Verb
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options before the verb; one that a verb takes is named with its place."""

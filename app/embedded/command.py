@@ -39,6 +39,9 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
                     f"Kafka {broker.version} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
                     "Ctrl-C stops it"
                 )
+                click.echo(
+                    f"next: ringfence init TOPIC --bootstrap-servers {broker.bootstrap_servers}", err=True
+                )
                 broker.wait()
             finally:
                 broker.stop()

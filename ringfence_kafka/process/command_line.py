@@ -112,10 +112,10 @@ def given_options() -> list[str]:
     return [part for option, value in named if value is not None for part in (option, value)]
 
 
-def suggest(command: str) -> None:
+def suggest(*words: str) -> None:
     """Write the command that usually follows to stderr, with the configuration and the connection of this one."""
     if click.get_current_context(silent=True) is not None:
-        click.echo(f"next: {shlex.join(['ringfence', *command.split(), *given_options()])}", err=True)
+        click.echo(f"next: {shlex.join(['ringfence', *words, *given_options()])}", err=True)
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:

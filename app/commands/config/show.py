@@ -11,7 +11,7 @@ from ringfence_kafka.config.addresses import is_pattern
 from ringfence_kafka.config.load import Document
 from ringfence_kafka.config.origins import DEFAULT, DERIVED, effective
 from ringfence_kafka.escaping import printable
-from ringfence_kafka.process.command_line import validated
+from ringfence_kafka.process.command_line import suggest, validated
 
 _WIDTH_MAX: Final = 60
 """Columns of keys and values; a longer line puts its origin further right."""
@@ -52,9 +52,7 @@ def check(document: Document) -> int:
     for name, found in lines.items():
         click.echo(f"  {name}: {_names(found)}")
     if settings.addresses:
-        click.echo(
-            f"next: ringfence topics check --config {document.path} asks the cluster whether its topics fit"
-        )
+        suggest("topics", "check")
     else:
         click.echo(
             "next: add an [[addresses]] entry with the name of a topic: without one a worker has nothing to do"

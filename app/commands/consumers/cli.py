@@ -14,7 +14,7 @@ def consumers() -> None:
     silence_clients()
 
 
-@consumers.command("show")
+@consumers.command("show", next_step="groups show {address}")
 @click.argument("address", required=False)
 @click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Only this consumer group.")
 @JSON
@@ -26,7 +26,7 @@ def consumers_show(settings: Settings, address: str | None, group: str | None, a
     return consumers_module.show(settings, address, group, as_json)
 
 
-@consumers.command("forget")
+@consumers.command("forget", next_step="consumers show")
 @click.argument("name", type=CONSUMER_GROUP, metavar="GROUP")
 @click.option(
     "--discard-redriven", is_flag=True, help="Also when redriven messages wait for it: nothing handles them."

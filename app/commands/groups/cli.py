@@ -1,5 +1,7 @@
 """``ringfence groups``: options, and which function runs."""
 
+from typing import Final
+
 import click
 
 from app.commands.options import JSON, YES, addresses_option, stacked
@@ -56,10 +58,11 @@ def groups_show(
 
 
 _target = stacked(click.argument("address"), click.argument("name", metavar="GROUP"), _consumer_group)
+_THE_GROUP: Final = "groups show {address} {name} --consumer-group={group}"
 _to_dlq = click.option("--to-dlq", "letters", is_flag=True, help="Send them to the dead letters.")
 
 
-@groups.command("purge")
+@groups.command("purge", next_step=_THE_GROUP)
 @_target
 @_to_dlq
 @YES
@@ -74,7 +77,7 @@ def groups_purge(settings: Settings, address: str, name: str, group: str, letter
     return changes.drop(settings, address, group, name, skip=False, yes=yes, letters=letters)
 
 
-@groups.command("release")
+@groups.command("release", next_step=_THE_GROUP)
 @_target
 @addresses_option
 def groups_release(settings: Settings, address: str, name: str, group: str) -> int:
@@ -87,7 +90,7 @@ def groups_release(settings: Settings, address: str, name: str, group: str) -> i
     return changes.release(settings, address, group, name)
 
 
-@groups.command("skip")
+@groups.command("skip", next_step=_THE_GROUP)
 @_target
 @_to_dlq
 @YES

@@ -16,6 +16,7 @@ from app.commands.init.remarks import Remarks
 from ringfence_kafka.config import schema
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.escaping import printable
+from ringfence_kafka.process.command_line import suggest
 from ringfence_kafka.wording import first_of
 
 SCHEMA: Final = "ringfence.schema.json"
@@ -128,4 +129,4 @@ def _report(output: Path, tables: Sequence[Table], remarks: Sequence[str]) -> No
         click.echo("without a counterpart:")
     for line in remarks:
         click.echo(printable(f"  {line}"))
-    click.echo(f"next: ringfence config check --config {output}")
+    suggest("config", "check", "--config", str(output))

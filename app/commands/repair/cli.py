@@ -75,7 +75,7 @@ def quarantine_list(
     return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
 
 
-@quarantine.command("show")
+@quarantine.command("show", next_step="quarantine redrive {name} --at={place} {bridge}")
 @click.argument("name")
 @_place
 @_bridge
@@ -91,7 +91,7 @@ def quarantine_show(
     return verbs.show_record(QuarantineTopic(settings, name, bridge=bridge), place, as_json=as_json)
 
 
-@quarantine.command("redrive")
+@quarantine.command("redrive", next_step="quarantine list {name} {bridge}")
 @click.argument("name")
 @_filters
 @_redriving
@@ -111,7 +111,7 @@ def quarantine_redrive(
     return verbs.redrive(QuarantineTopic(settings, name, bridge=bridge), selection, options)
 
 
-@quarantine.command("drop")
+@quarantine.command("drop", next_step="quarantine list {name} {bridge}")
 @click.argument("name")
 @_filters
 @DRY_RUN
@@ -152,7 +152,7 @@ def dlq_list(
     return verbs.list_records(topic, selection, settled_too=settled_too, as_json=as_json)
 
 
-@dlq.command("show")
+@dlq.command("show", next_step="dlq redrive {address} --at={place}")
 @click.argument("address")
 @_place
 @JSON
@@ -165,7 +165,7 @@ def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_jso
     return verbs.show_record(DeadLetterTopic(settings, address), place, as_json=as_json)
 
 
-@dlq.command("redrive")
+@dlq.command("redrive", next_step="dlq list {address}")
 @click.argument("address")
 @_letter_filters
 @_redriving
@@ -182,7 +182,7 @@ def dlq_redrive(settings: Settings, address: str, selection: Selection, options:
     return verbs.redrive(DeadLetterTopic(settings, address), selection, options)
 
 
-@dlq.command("drop")
+@dlq.command("drop", next_step="dlq list {address}")
 @click.argument("address")
 @_letter_filters
 @DRY_RUN

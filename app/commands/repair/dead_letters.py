@@ -30,6 +30,7 @@ class DeadLetterTopic(RepairTopic):
 
     def __init__(self, settings: Settings, name: str) -> None:
         """Raise ConfigurationError if the address is not configured."""
+        self.show_verb = ["dlq", "show", name]
         self._settings = settings
         self._address = address = settings.configured(name)
         topic = wire_names.dead_letter_topic(name)

@@ -72,6 +72,7 @@ class QuarantineTopic(RepairTopic):
         quarantine = find(settings, name, bridge=bridge)
         replication_factor = quarantine.address.replication_factor
         super().__init__(quarantine.kafka, settings.app.id, quarantine.topic, replication_factor)
+        self.show_verb = ["quarantine", "show", name, *(["--bridge"] if bridge else [])]
         self._settings = settings
         self._quarantine = quarantine
         self._reader = IdReader(quarantine.address)

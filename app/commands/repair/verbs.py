@@ -17,6 +17,7 @@ from app.commands.repair.redrive_log import RedrivePartition
 from app.commands.repair.scan import Act, OpenTopic, opened, scan
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.escaping import printable
+from ringfence_kafka.process.command_line import suggest
 from ringfence_kafka.process.step_progress import reading, steps
 from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
@@ -70,6 +71,8 @@ class RepairTopic(ABC):
 
     what: ClassVar[str]
     """Its records, in one word or two."""
+    show_verb: Sequence[str]
+    """The command that shows a record of it, without ``ringfence`` and the place."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, topic: str, replication_factor: int) -> None:
         """``replication_factor``: of the progress topic, if a verb has to create it."""
@@ -129,8 +132,12 @@ def list_records(topic: RepairTopic, selection: Selection, *, settled_too: bool,
             waits = await topic.waiting(rows)
             return [row._replace(waits=waits.get(row.refused.place, False)) for row in rows]
 
-    output.show_rows(topic.topic, asyncio.run(read()), wanted, topic.what, as_json=as_json)
+    rows = asyncio.run(read())
+    output.show_rows(topic.topic, rows, wanted, topic.what, as_json=as_json)
     _note_foreign(wanted)
+    if rows and not as_json:
+        place = rows[0].refused.place
+        suggest(*topic.show_verb, f"{place.partition}/{place.offset}")
     return 0
 
 

@@ -15,7 +15,7 @@ def rings() -> None:
     silence_clients()
 
 
-@rings.command("show")
+@rings.command("show", next_step="rings find {address} ID")
 @click.argument("address", required=False)
 @JSON
 @addresses_option
@@ -61,7 +61,7 @@ def rings_find(
     return find.find(settings, address, identifier, as_json, of)
 
 
-@rings.command("clear")
+@rings.command("clear", next_step="rings show {address}")
 @click.argument("address")
 @click.option(
     "--despite-lag", is_flag=True, help="Clear BRIDGE.ADDRESS even if lanes have not judged all messages."
@@ -78,7 +78,7 @@ def rings_clear(settings: Settings, address: str, despite_lag: bool, yes: bool) 
     return clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
 
 
-@rings.command("adopt")
+@rings.command("adopt", next_step="worker")
 @click.argument("address")
 @YES
 @addresses_option
@@ -93,7 +93,7 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
     return adopt.adopt(settings, address, yes=yes)
 
 
-@rings.command("regroup")
+@rings.command("regroup", next_step="worker")
 @click.argument("address")
 @click.option(
     "--lanes",

@@ -3,10 +3,11 @@
 import click
 
 from app.commands.options import addresses_option
+from app.commands.verb_group import Verb
 from ringfence_kafka.config.settings import Settings
 
 
-@click.command()
+@click.command(cls=Verb, next_step="status")
 @click.argument("address")
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
 @addresses_option

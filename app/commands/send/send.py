@@ -23,7 +23,6 @@ from ringfence_kafka.auth.client_options import refusal
 from ringfence_kafka.auth.tls import confluent_options
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
-from ringfence_kafka.process.command_line import suggest
 from ringfence_kafka.process.step_progress import steps, watched
 from ringfence_kafka.wording import counted
 
@@ -103,7 +102,6 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     sys.stderr.write(
         f"sent {counted(sender.sent, 'message')} to {address} in {time.monotonic() - began:.1f} s\n"
     )
-    suggest("status")
     return 0
 
 

@@ -15,7 +15,7 @@ def topics() -> None:
     silence_clients()
 
 
-@topics.command("create")
+@topics.command("create", next_step="worker")
 @click.option("--dry-run", is_flag=True, help="Create nothing; say what would be created, and how.")
 @JSON
 @addresses_option
@@ -29,7 +29,7 @@ def topics_create(settings: Settings, dry_run: bool, as_json: bool) -> int:
     return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
 
 
-@topics.command("check")
+@topics.command("check", next_step="worker")
 @JSON
 @addresses_option
 def topics_check(settings: Settings, as_json: bool) -> int:
@@ -39,7 +39,7 @@ def topics_check(settings: Settings, as_json: bool) -> int:
     return topics_module.check(settings, as_json=as_json)
 
 
-@topics.command("grow")
+@topics.command("grow", next_step="worker")
 @click.argument("address")
 @click.option(
     "--partitions",

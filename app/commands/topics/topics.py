@@ -42,7 +42,6 @@ from ringfence_kafka.auth.client_options import client_options, refusal
 from ringfence_kafka.broker_limits import MESSAGE_SIZE
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.process.command_line import suggest
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
@@ -92,7 +91,6 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
             config = " ".join(f"{key}={value}" for key, value in sorted(outcome.config.items()))
             line += f"  {outcome.replication_factor} replicas  {config}"
         click.echo(line.rstrip())
-    suggest("topics create" if dry_run else "worker")
     return 0
 
 
@@ -131,7 +129,6 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     if faults:
         return 1
     click.echo(f"ok     {len(required(settings))} topics")
-    suggest("worker")
     return 0
 
 

@@ -1,9 +1,14 @@
-"""Errors of usage that name the way out: options before the verb, and unknown verbs."""
+"""Errors of usage that name the way out: options before the verb, and unknown verbs; and the next command at the end of a verb."""
 
+import shlex
+
+import click
 import pytest
 from click.testing import CliRunner
 
 from app.cli import cli
+from app.commands.repair.records import parse_place
+from app.commands.verb_group import VerbGroup
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,35 @@ def test_wrong_usage(arguments: str, said: str) -> None:
 
     assert done.exit_code == 2
     assert said in done.output
+
+
+@click.group(cls=VerbGroup)
+def _desk() -> None:
+    pass
+
+
+@_desk.command("drop", next_step="desk list {name} --at={place} {bridge}")
+@click.argument("name")
+@click.argument("place", type=parse_place, required=False)
+@click.option("--bridge", is_flag=True)
+@click.option("--dry-run", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
+@click.option("--code", type=int, default=0)
+def _drop(code: int, **_: object) -> int:
+    return code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("drop a 1/20", "next: ringfence desk list a --at=1/20\n"),
+        ("drop 'a b' 1/20 --bridge", "next: ringfence desk list 'a b' --at=1/20 --bridge\n"),
+        ("drop a 1/20 --dry-run --bridge", "next: desk drop a 1/20 --bridge\n"),
+        ("drop a", ""),
+        ("drop a 1/20 --json", ""),
+        ("drop a 1/20 --code 1", ""),
+    ],
+)
+def test_next_step(arguments: str, said: str) -> None:
+    """A verb that succeeds names the next command; after JSON, a failure or without the value that it needs it names none."""
+    assert CliRunner().invoke(_desk, shlex.split(arguments), prog_name="desk").stderr == said
