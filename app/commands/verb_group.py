@@ -1,4 +1,4 @@
-"""Groups of verbs whose errors of usage name the way out, and verbs that name the command that usually follows."""
+"""Verbs that name the next command, and groups of verbs that suggest the right one after a typing error."""
 
 import difflib
 import shlex
@@ -17,7 +17,7 @@ class Verb(click.Command):
     """A verb that names the next command at its end, on stderr: after a dry run the same command without ``--dry-run``."""
 
     def __init__(self, *args: Any, next_step: str = "", **options: Any) -> None:
-        """``next_step``: the next command without ``ringfence``. ``{name}`` is a parameter of this verb; without a value there is no next command."""
+        """``next_step``: the next command without ``ringfence``. ``{name}`` is the value of a parameter; it names nothing if the value is missing."""
         super().__init__(*args, **options)
         self._next_step = next_step
 
