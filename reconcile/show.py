@@ -36,20 +36,26 @@ class Wanted:
     """The options of the command."""
 
     anomaly: str = ""  # its name; empty = all
-    limit: int | None = None  # None = as :meth:`most` has it
+    limit: int | None = None  # None = as :meth:`end` has it
+    page: int = 1  # of so many anomalies as the limit
     run: int | None = None  # its number; None = the last
     as_json: bool = False
     rows: bool = False
     csv: TextIO | None = None
     master: str | None = None
 
-    def most(self, total: int) -> int:
-        """Return how many anomalies of ``total`` to read, at most."""
-        if self.limit is not None:
-            return self.limit
-        if self.csv is not None:
-            return total
-        return SHOWN if self.as_json or self.rows else GROUPED_MAX
+    def end(self, total: int) -> int:
+        """Return how many anomalies of ``total`` to read, at most: up to the end of the page."""
+        if self.page_size is not None:
+            return self.page * self.page_size
+        return GROUPED_MAX if self.csv is None else total
+
+    @property
+    def page_size(self) -> int | None:
+        """Anomalies of a page; None = all is one page."""
+        if self.limit is None and (self.as_json or self.rows):
+            return SHOWN
+        return self.limit
 
 
 def run(settings: Settings, wanted: Wanted) -> int:
@@ -74,11 +80,12 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     files = LocalFiles(folder)
     run = _chosen_run(files, settings, wanted)
     figures, counts = _figures(files, run, wanted.anomaly)
-    most = wanted.most(sum(counts.values()))
-    found = first(figures, wanted.anomaly, most)
+    total = sum(counts.values())
+    most, known = wanted.end(total), first(figures, wanted.anomaly)
+    found = known[:most]
     # Groups of the first rows need no Spark.
-    whole = wanted.csv is not None or (wanted.limit or 0) > FINDINGS_MAX
-    if len(found) < min(most, sum(counts.values())) and whole:
+    whole = wanted.csv is not None or (wanted.page_size is not None and most > FINDINGS_MAX)
+    if len(known) < total and whole:
         from reconcile.show_all import from_parquet
 
         found = from_parquet(
@@ -94,7 +101,7 @@ def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
         run = _chosen_run(files, settings, wanted)
         _, counts = _figures(files, run, wanted.anomaly)
-        found = read(run.number, wanted.anomaly, wanted.most(sum(counts.values())))
+        found = read(run.number, wanted.anomaly, wanted.end(sum(counts.values())))
         return show(run, found, counts, wanted, acknowledge.when(files, run))
 
 
@@ -138,22 +145,27 @@ def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, i
     return figures, counts
 
 
-def first(figures: Figures, anomaly: str, most: int) -> list[Shown]:
-    """Return the first anomalies of a name among the figures; an empty name = all."""
+def first(figures: Figures, anomaly: str) -> list[Shown]:
+    """Return the anomalies of a name among the figures, as Spark orders them; an empty name = all."""
     found = [
         Shown(address.name, finding)
         for address in figures.addresses
         for finding in address.findings
         if anomaly in {"", finding.anomaly}
     ]
-    return found[:most]
+    return sorted(found, key=lambda shown: shown.address)
 
 
 def show(
     run: Run, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
 ) -> int:
-    """Print the anomalies; returns the exit code. ``acknowledged``: result of :func:`reconcile.run.history.acknowledge.when`."""
-    total = sum(counts.values())
+    """Print the wanted page of the anomalies up to its end; returns the exit code.
+
+    ``acknowledged``: result of :func:`reconcile.run.history.acknowledge.when`.
+    """
+    total, size = sum(counts.values()), wanted.page_size
+    end = wanted.end(total)
+    found = found[end - size if size is not None else 0 :]
     if wanted.as_json:
         rows = [{"address": shown.address, **asdict(shown.finding)} for shown in found]
         document = {
@@ -168,11 +180,15 @@ def show(
         return 0
     seen = "" if acknowledged is None else f", acknowledged {acknowledged[:16].replace('T', ' ')} UTC"
     last = f"run {run.number} ({run.verdict}{seen}): {len(found):,} of {total:,} {wanted.anomaly or 'anomalies'} shown"
+    if size is not None and size < total:
+        last += f", page {wanted.page} of {-(-total // size)}"
     if wanted.csv is not None:
         listing.write_csv(found, wanted.csv)
         click.echo(last, err=True)
         return 0
     lines = [*(listing.one_by_one(found) if wanted.rows else listing.in_groups(listing.grouped(found))), last]
+    if size is not None and end < total:
+        lines.append(f"--page {wanted.page + 1} shows the next ones")
     if len(found) < total:
         lines.append(f"--limit {total} shows all")
     if found and not wanted.rows:

@@ -87,6 +87,13 @@ def _refuse_options(context: click.Context) -> None:
     type=click.IntRange(1),
     help="How many at most; not given = 20 with --rows and --json, all with --csv, else those that need no Spark.",
 )
+@click.option(
+    "--page",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Page to show, with --rows, --json or --limit.",
+)
 @click.option("--run", type=click.IntRange(1), help="Of this run; not given = the last.")
 @JSON
 @click.option(
@@ -103,6 +110,8 @@ def reconcile_show(settings: Settings, anomaly: str | None, **options: Any) -> i
     """
     if sum(map(bool, (options["rows"], options["as_json"], options["csv"]))) > 1:
         raise click.UsageError("--rows, --json and --csv exclude each other: leave out all but one")
+    if options["page"] > 1 and not (options["rows"] or options["as_json"] or options["limit"]):
+        raise click.UsageError("--page needs --rows, --json or --limit")
     from reconcile import show
 
     return show.run(settings, show.Wanted(anomaly=anomaly or "", **options))

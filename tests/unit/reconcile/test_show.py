@@ -109,6 +109,26 @@ def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (document["run"], document["verdict"]) == (3, "anomalies")
 
 
+def test_pages(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pages have each anomaly once, and each names the next one."""
+    rows = [
+        row
+        for page in ("1", "2", "3", "4")
+        for row in _document(capsys, "--config", config, "--limit", "6", "--page", page)["anomalies"]
+    ]
+    assert rows == _document(capsys, "--config", config)["anomalies"]
+    assert _run("show", "--config", config, "--rows", "--limit", "6", "--page", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == [
+        "run 3 (anomalies): 6 of 16 anomalies shown, page 2 of 3",
+        "--page 3 shows the next ones",
+        "--limit 16 shows all",
+    ]
+    assert _run("show", "--config", config, "--rows", "--limit", "6", "--page", "3") == 0
+    assert "shows the next" not in capsys.readouterr().out
+    assert _run("show", "--config", config, "--page", "2") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
