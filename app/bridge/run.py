@@ -14,9 +14,10 @@ from agents.bridge.plan import Plan, plans
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from app.bridge.preflight import faults
+from app.bridge.quarantines import QuarantineMetrics
 from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
-from ringfence_kafka.concurrency.timeouts import set_within
+from ringfence_kafka.concurrency.timeouts import cancelled, set_within
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
 from ringfence_kafka.http.auth import HttpAuth, http_auth
@@ -64,7 +65,10 @@ async def _run(
     bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
-            await stack.enter_async_context(web.serving(bridges, listener, auth))
+            quarantines = QuarantineMetrics(bridges)
+            await stack.enter_async_context(web.serving(bridges, quarantines, listener, auth))
+            looking = asyncio.create_task(quarantines.run(), name="quarantines")
+            stack.push_async_callback(cancelled, looking)
             log.info("web server at %s", url)
         try:
             ends = await unless(stopping, _prepare(configured, bridges, (instance, url), drain=drain))

@@ -7,15 +7,16 @@ from typing import Any
 
 from agents.bridge.bridge import Bridge
 from app.bridge.metrics import BridgeMetrics
+from app.bridge.quarantines import QuarantineMetrics
 from ringfence_kafka.http.auth import HttpAuth
 from ringfence_kafka.http.server import ProcessMetrics, probe_routes, serving_routes
 
 
 def serving(
-    bridges: Sequence[Bridge], listener: socket.socket, auth: HttpAuth
+    bridges: Sequence[Bridge], quarantines: QuarantineMetrics, listener: socket.socket, auth: HttpAuth
 ) -> AbstractAsyncContextManager[None]:
     """Answer on a socket that listens; ``bridges`` may still be empty, while clusters are inspected."""
-    routes = probe_routes(lambda: _health(bridges), ProcessMetrics(BridgeMetrics(bridges)))
+    routes = probe_routes(lambda: _health(bridges), ProcessMetrics(BridgeMetrics(bridges), quarantines))
     return serving_routes(routes, listener, auth)
 
 

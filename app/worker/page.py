@@ -13,11 +13,11 @@ from app.commands.status import histories, page
 from app.commands.status.findings import findings
 from app.commands.status.lanes import ANSWER_LIMIT_S, ask
 from app.commands.status.model import Consumers, Status
+from app.commands.status.open_records import Counts
 from app.commands.status.page import NO_CHARTS
 from app.commands.status.read import read
 from app.commands.status.status import as_document
 from app.worker import dead_letters, run_report
-from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.http import auth
@@ -36,7 +36,7 @@ class StatusPage:
     ) -> None:
         """``ask``: asks the cluster and all processes."""
         self._settings = settings
-        self._ask = ask or partial(read, counts=OpenRecordCounts(settings.kafka))
+        self._ask = ask or partial(read, counts=Counts(settings))
         self._lock = asyncio.Lock()
         self._seen: tuple[Status | None, str] = (None, "nobody has looked yet")
         self._past: Charts = NO_CHARTS

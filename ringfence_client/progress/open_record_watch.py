@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
-from ringfence_client.progress.open_records import OpenRecordCounts, OpenRecords
+from ringfence_client.progress.open_records import Found, OpenRecordCounts, OpenRecords
 from ringfence_client.progress.progress_record import Progress, ProgressFormatError, encode_key
 from ringfence_client.progress.progress_topic import ProgressTopic
 from ringfence_kafka import clock
@@ -51,29 +51,35 @@ class OpenRecordWatch:
         known: frozenset[str] = frozenset()
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, ProgressFormatError):
             async with asyncio.timeout(LOOK_LIMIT_S):
-                found, faults = await self._look(topics) if topics else ({}, {})
+                found, faults = (
+                    await look(self._cluster, self._app_id, self._counts, topics) if topics else ({}, {})
+                )
                 known = wanted - faults.keys()
         self._found, self._known = found, known
 
-    async def _look(
-        self, topics: Collection[str]
-    ) -> tuple[Mapping[tuple[str, str], OpenRecords], Mapping[str, str]]:
-        progress: ProgressTopic | None = None
-        group = wire_names.repair_group(self._app_id)
 
-        async def settled(topic: str, partition: int) -> Progress | None:
-            nonlocal progress
-            if progress is None:
-                started = ProgressTopic(self._cluster.kafka, self._app_id, self._cluster)
-                try:
-                    await started.start()
-                except UnknownTopicOrPartitionError:
-                    return None  # nothing was ever settled
-                progress = started
-            return await progress.latest(encode_key(group, topic, partition))
+async def look(cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]) -> Found:
+    """Look once, and ask the progress topic of the cluster which records are settled.
 
-        try:
-            return await self._counts.look(self._cluster, topics, settled)
-        finally:
-            if progress is not None:
-                await progress.stop()
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    progress: ProgressTopic | None = None
+    group = wire_names.repair_group(app_id)
+
+    async def settled(topic: str, partition: int) -> Progress | None:
+        nonlocal progress
+        if progress is None:
+            started = ProgressTopic(cluster.kafka, app_id, cluster)
+            try:
+                await started.start()
+            except UnknownTopicOrPartitionError:
+                return None  # nothing was ever settled
+            progress = started
+        return await progress.latest(encode_key(group, topic, partition))
+
+    try:
+        return await counts.look(cluster, topics, settled)
+    finally:
+        if progress is not None:
+            await progress.stop()

@@ -98,9 +98,15 @@ class _FullError(Exception):
 class OpenRecordCounts:
     """The open records of some topics of one cluster, kept from look to look."""
 
-    def __init__(self, kafka: KafkaSettings, records_max: int = RECORDS_MAX) -> None:
-        """Read nothing yet; ``records_max`` as :data:`RECORDS_MAX`."""
+    def __init__(
+        self, kafka: KafkaSettings, records_max: int = RECORDS_MAX, bridge_app: str | None = None
+    ) -> None:
+        """Read nothing yet.
+
+        ``records_max``: as :data:`RECORDS_MAX`. ``bridge_app``: the topics are quarantines of bridges, and only bridges of this application count.
+        """
         self._kafka = kafka
+        self._bridge_app = None if bridge_app is None else bridge_app.encode()
         self._records_max = records_max
         self._partitions: dict[Place, _Partition] = {}
         """Partitions of topics that exist."""
@@ -181,7 +187,7 @@ class OpenRecordCounts:
             for record in records:
                 if record.offset >= partition.end:
                     break
-                if not watermark.is_finished(record.offset):
+                if not watermark.is_finished(record.offset) and self._counts(record):
                     if not room:
                         raise _FullError
                     room -= 1
@@ -191,6 +197,12 @@ class OpenRecordCounts:
         with contextlib.suppress(_FullError):
             await reader.read_range(*place, partition.position, partition.end, consume)
             partition.position = partition.end
+
+    def _counts(self, record: Any) -> bool:
+        return self._bridge_app in {
+            None,
+            dict(record.headers).get(wire_names.HEADER_BRIDGE_APP, self._bridge_app),
+        }
 
     def _records(self) -> dict[tuple[str, str], OpenRecords]:
         oldest: dict[tuple[str, str], tuple[_Record, str]] = {}

@@ -122,11 +122,38 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
             f'ringfence_bridge_quarantined_total{{bridge="{given.name}",partition="0"}} 1.0'
             in process.page("/metrics")
         )
+        gauge = f'ringfence_bridge_quarantine_open_records{{bridge="{given.name}"}}'
+        wait_for(lambda: f"{gauge} 1.0" in process.page("/metrics"), process.log)
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
     assert sorted(numbers(processes.passed(got))) == list(range(10))
     assert (kept.key, kept.value, kept.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
     assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
+
+
+def test_status_counts_its_quarantine(two: Two, tmp_path: Path) -> None:
+    """Refused messages at the target stand in the status of their application until somebody redrives or drops them."""
+    given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
+    given.send([Sent(b"large", b"g1", b"x" * 50_000)] * 2)
+    with processes.quick(given.config):
+        given.settled([2])
+    foreign = (("_RF_BRIDGE_APP", b"another"), ("_RF_REASON", b"too large"))
+    kafka.send(two.target, f"{given.name}.quarantine", [Sent(b"large", b"g1", b"x", foreign)])
+
+    def stands() -> list[str]:
+        done = run_verb("status", "--json", "--config", str(given.config), check=False)
+        told = json.loads(done.stdout)
+        found = [item for item in told["findings"] if item["where"] == f"bridge {given.name}"]
+        assert done.returncode == bool(found), done.stdout
+        return [f"{item['what'].partition(',')[0]}: {item['command']}" for item in found]
+
+    redrive = f"ringfence quarantine redrive {given.name} --bridge"
+    assert stands() == [f"2 quarantined records are open: {redrive}"]
+    drop = ("quarantine", "drop", given.name, "--config", str(given.config), "--yes")
+    run_verb(*drop, "--at", "0/0")
+    assert stands() == [f"1 quarantined record is open: {redrive}"]
+    run_verb(*drop)
+    assert stands() == []
 
 
 def test_a_limit_that_was_raised(two: Two, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.bridge.metrics import BridgeMetrics
+from app.bridge.quarantines import QuarantineMetrics
 from app.commands.status.findings import findings
 from app.commands.status.model import Consumers, Finding, Status
 from app.commands.status.read import read
@@ -155,7 +156,7 @@ def test_what_dashboards_ask_for(scene: Scene) -> None:
     found = (
         exposed(scene.worker.page("/metrics"))
         | exposed(scene.consumer.page("/metrics"))
-        | exposed(ProcessMetrics(BridgeMetrics([])).text().decode())
+        | exposed(ProcessMetrics(BridgeMetrics([]), QuarantineMetrics([])).text().decode())
     )
 
     assert named() - found == set()

@@ -7,6 +7,7 @@ from app.commands.status import model
 from app.commands.status.causes import SHOWN_MAX, named
 from app.commands.status.formatting import age, open_records, quoted, share
 from app.commands.status.model import Address, Finding, FrequentId, Status
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.wording import counted, first_of
 
 COVERS_LITTLE_S: Final = 60.0
@@ -15,7 +16,8 @@ COVERS_LITTLE_S: Final = 60.0
 
 def findings(status: Status, address: Address) -> Iterator[Finding]:
     """Yield findings of one address beside faults of its topics."""
-    yield from _quarantined(address)
+    if address.quarantine is not None:
+        yield quarantined(f"address {address.address}", address.quarantine, quoted(address.address))
     yield from _limits(status, address)
     yield from _own_rules(address)
     yield from _ring(address)
@@ -25,12 +27,11 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
     yield from _observed(address)
 
 
-def _quarantined(address: Address) -> Iterator[Finding]:
-    if address.quarantine is not None:
-        what = open_records(address.quarantine, "quarantined record")
-        do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
-        command = f"ringfence quarantine redrive {quoted(address.address)}"
-        yield Finding(f"address {address.address}", what, do, command, stands=True)
+def quarantined(where: str, records: OpenRecords, arguments: str) -> Finding:
+    """Return the finding of an address or a bridge; ``arguments``: those of a verb."""
+    what = open_records(records, "quarantined record")
+    do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
+    return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:

@@ -243,6 +243,9 @@ def _bridges(bridges: Iterable[Bridge]) -> Iterator[Finding]:
         texts = [(bridge.fault, True)] if bridge.fault else []
         for item in [*texts, *((text, bridge.stands) for text in bridge.standing)]:
             found.setdefault(item, []).append(bridge.bridge)
+        if bridge.quarantine is not None:
+            arguments = f"{quoted(bridge.bridge)} --bridge"
+            yield address_findings.quarantined(f"bridge {bridge.bridge}", bridge.quarantine, arguments)
     for (text, stands), names in found.items():
         one = f" {quoted(names[0])}" if len(names) == 1 else ""
         yield Finding(named("bridge", names), text, "", f"ringfence bridge status{one}", stands=stands)

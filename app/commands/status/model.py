@@ -282,6 +282,8 @@ class Bridge:
     """Lines that need a person."""
     stands: bool
     """Messages wait because of it."""
+    quarantine: OpenRecords | None = None
+    """As of an :class:`Address`, at the target."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,24 @@
-"""Records that wait for a person: open dead letters by consumer group, and quarantined records by address."""
+"""Records that wait for a person: open dead letters by consumer group, and quarantined records by address and bridge."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from app.bridge.quarantines import BridgeQuarantines
 from app.commands.status.model import LeftLetters, Status
 from ringfence_client.progress.open_records import Found, OpenRecordCounts
 from ringfence_client.progress.progress_record import Progress
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
+
+
+class Counts:
+    """Open records, kept from look to look."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Ask nothing yet."""
+        self.addresses = OpenRecordCounts(settings.kafka)
+        self.bridges = BridgeQuarantines()
 
 
 async def read(

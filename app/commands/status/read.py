@@ -1,18 +1,21 @@
 """Asks everybody: Kafka, the workers, the consumers, the sources of bridges."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from agents.bridge.plan import plans
+from app.bridge.quarantines import BridgeQuarantines
 from app.commands.bridges import progress, removed_bridges
 from app.commands.bridges.status import standing
 from app.commands.status import consumers as consumer_status
 from app.commands.status import lanes, open_records
 from app.commands.status.model import Bridge, LeftBridge, Status
-from ringfence_client.progress.open_records import OpenRecordCounts
+from app.commands.status.open_records import Counts
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.last_run import last_run
 from ringfence_kafka.config.settings import Settings
@@ -23,9 +26,7 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
 
 
-async def read(
-    settings: Settings, ignored: Collection[str] = (), counts: OpenRecordCounts | None = None
-) -> Status:
+async def read(settings: Settings, ignored: Collection[str] = (), counts: Counts | None = None) -> Status:
     """Read the present state of all parts that answer; ``ignored`` consumer groups are left out.
 
     ``counts`` knows the open records of an earlier look.
@@ -35,7 +36,7 @@ async def read(
         PrerequisiteError: this user may not see the workers' group.
     """
     try:
-        return await _read(settings, ignored, counts or OpenRecordCounts(settings.kafka))
+        return await _read(settings, ignored, counts or Counts(settings))
     except GroupAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"group {settings.app.id}: this user may not see its members: allow Describe on it"
@@ -46,7 +47,7 @@ async def read(
         ) from error
 
 
-async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecordCounts) -> Status:
+async def _read(settings: Settings, ignored: Collection[str], counts: Counts) -> Status:
     async with (
         Cluster(settings.kafka, settings.app.id) as cluster,
         auth.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
@@ -62,11 +63,12 @@ async def _read(settings: Settings, ignored: Collection[str], counts: OpenRecord
             lanes.addresses(settings, cluster, group, reports),
             consumer_status.read(settings, session, ignored),
             consumer_status.deleted(settings, cluster),
-            _bridges(settings),
+            _bridges(settings, counts.bridges),
             removed_bridges.read(settings),
         )
         found, (last, silent) = await asyncio.gather(
-            open_records.read(settings, cluster, counts, consumers.settled), _last_run(settings, cluster)
+            open_records.read(settings, cluster, counts.addresses, consumers.settled),
+            _last_run(settings, cluster),
         )
     status = Status(
         app=settings.app.id,
@@ -99,13 +101,17 @@ async def _last_run(settings: Settings, cluster: Cluster) -> tuple[RunResult | N
         return None, []
 
 
-async def _bridges(settings: Settings) -> list[Bridge]:
+async def _bridges(settings: Settings, quarantines: BridgeQuarantines) -> list[Bridge]:
     if not settings.bridges and not settings.cluster_connections:
         return []
-    return [_bridge(shown) for shown in await progress.read(plans(settings))]
+    known = plans(settings)
+    bridges, found = await asyncio.gather(progress.read(known), quarantines.look(known))
+    return [_bridge(shown, found) for shown in bridges]
 
 
-def _bridge(shown: progress.Shown) -> Bridge:
+def _bridge(shown: progress.Shown, quarantines: Mapping[str, OpenRecords | None]) -> Bridge:
+    if shown.bridge in quarantines:  # the open ones say more than all that were ever refused
+        shown = replace(shown, partitions=[replace(row, quarantined=0) for row in shown.partitions])
     return Bridge(
         bridge=shown.bridge,
         source_topic=shown.source_topic,
@@ -119,4 +125,5 @@ def _bridge(shown: progress.Shown) -> Bridge:
         stands=shown.fault is not None
         or bool(shown.foreign)
         or any(partition.standing for partition in shown.partitions),
+        quarantine=quarantines.get(shown.bridge),
     )

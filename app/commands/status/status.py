@@ -15,9 +15,9 @@ from rich.text import Text
 from app.commands.status import histories
 from app.commands.status.findings import findings
 from app.commands.status.model import Finding, Status
+from app.commands.status.open_records import Counts
 from app.commands.status.read import read
 from app.commands.status.show import document, show
-from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.process.step_progress import reading
@@ -52,7 +52,7 @@ def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[s
 def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
     """Print again and again until Ctrl-C, in place, or with ``as_json`` a line each time. Brokers may come and go."""
     code = 0
-    console, counts = Console(), OpenRecordCounts(settings.kafka)
+    console, counts = Console(), Counts(settings)
     try:
         with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
             while True:

@@ -10,6 +10,7 @@ import pytest
 
 from agents.worker.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
+from app.bridge.quarantines import QuarantineMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import BatchMetrics, LaneMetrics
@@ -92,7 +93,7 @@ def test_metrics_are_exposed() -> None:
     found = (
         exposed(worker.text().decode())
         | exposed(ConsumerMetrics(consumer, LagMonitor(consumer)).text().decode())
-        | exposed(ProcessMetrics(BridgeMetrics([])).text().decode())
+        | exposed(ProcessMetrics(BridgeMetrics([]), QuarantineMetrics([])).text().decode())
     )
 
     assert named() - found == set()

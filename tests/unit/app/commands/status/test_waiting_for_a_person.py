@@ -14,7 +14,7 @@ from app.commands.status.model import Finding, LeftLetters, Status
 from app.commands.status.show import document
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.protocol.run_result import RunResult
-from tests.support.standing import CONSUMERS, SHARE, STATUS, WORKER, with_lanes, with_share
+from tests.support.standing import BRIDGE, CONSUMERS, SHARE, STATUS, WORKER, with_lanes, with_share
 
 OPEN = OpenRecords(
     count=21, at_least=False, oldest_seconds=7_300.0, oldest_place="0/17", oldest_reason="ValueError: no"
@@ -67,6 +67,10 @@ def test_quarantined_records() -> None:
     assert (found.where, found.stands) == ("address orders", True)
     assert found.what == f"21 quarantined records {TEXT}"
     assert found.command == "ringfence quarantine redrive orders"
+    found = _only(replace(STATUS, bridges=[replace(BRIDGE, quarantine=OPEN)]))
+    assert (found.where, found.stands) == ("bridge west", True)
+    assert found.what == f"21 quarantined records {TEXT}"
+    assert found.command == "ringfence quarantine redrive west --bridge"
 
 
 @pytest.mark.parametrize(
