@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -33,13 +33,21 @@ class RepairWatch(Collector):
         self._lanes = lanes
         self._records = OpenRecordWatch(settings.app.id, cluster)
         self._run: RunResult | None = None
+        self._asked = False
+        """Whether the cluster has answered for the last run."""
 
     async def look(self) -> None:
         """Ask the cluster."""
         await self._records.look(sorted({address.quarantine_topic for address in self._addresses()}))
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             # Brokers forget it after a week without a run; this worker does not.
-            self._run = await last_run(self._cluster.connection, self._app_id) or self._run
+            self._run = await self._last_run() or self._run
+            self._asked = True
+
+    async def _last_run(self) -> RunResult | None:
+        with contextlib.suppress(GroupAuthorizationFailedError):
+            return await last_run(self._cluster.connection, self._app_id)
+        return None
 
     def _addresses(self) -> list[AddressSettings]:
         return [lane.opening.address for lane in self._lanes() if not lane.opening.number]
@@ -60,8 +68,13 @@ class RepairWatch(Collector):
         ok = GaugeMetricFamily(
             "ringfence_run_ok", "1 = the last reconciliation run was clean, or somebody acknowledged it."
         )
-        age = GaugeMetricFamily("ringfence_run_age_seconds", "Time since the last reconciliation run ended.")
+        age = GaugeMetricFamily(
+            "ringfence_run_age_seconds",
+            "Time since the last reconciliation run ended; +Inf = no run is known, or this worker may not see it.",
+        )
         if (run := self._run) is not None:
             ok.add_metric([], float(run.ok))
             age.add_metric([], max(0.0, time.time() - run.ended_ms / 1000))
+        elif self._asked:
+            age.add_metric([], math.inf)
         yield from (ok, age)

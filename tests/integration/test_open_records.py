@@ -1,21 +1,25 @@
 """Open records on a broker: status, metrics and the count agree, and each look reads only new records."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.commands.status.open_records import read
 from app.embedded.broker import EmbeddedBroker
+from app.worker.repair_watch import RepairWatch
 from reconcile.run.outcome.committed_result import commit
 from ringfence_client.progress import open_records
 from ringfence_client.progress.open_records import OpenRecordCounts
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.load import load
+from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.readers.log_reader import LogReader as _Reader
 from tests.support import kafka
@@ -133,7 +137,7 @@ def test_last_run(scene: Scene) -> None:
         verdict="anomalies", began_ms=now_ms - 2 * day_ms, ended_ms=now_ms - 2 * day_ms, number=3,
         anomalies={"LOST": 2}, report="/runs/3/report.html", host="spark",
     )  # fmt: skip
-    assert "RECONCILIATION" not in scene.verb("status")
+    assert "RECONCILIATION  no run is known" in scene.verb("status")
     commit(settings, result)
     told = scene.status()
     found = [item for item in told["findings"] if item["where"] == "reconciliation"]
@@ -148,6 +152,33 @@ def test_last_run(scene: Scene) -> None:
     assert "RECONCILIATION  anomalies, 2 days ago" in scene.verb("status")
     wait_for(lambda: gauges()[0] == 0, lambda: str(gauges()))
     assert gauges()[1] > 47 * 3_600
+
+
+async def test_a_run_that_brokers_forgot(scene: Scene) -> None:
+    """Without the result, status says so. A worker that knew it continues to count; one that begins has no run, which is older than any."""
+    settings = load(scene.config)
+    group = wire_names.run_group(settings.app.id)
+    result = RunResult(verdict="clean", began_ms=0, ended_ms=round(time.time() * 1000) - 60_000, number=4)
+    commit(settings, result)
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        former, fresh = (RepairWatch(settings, cluster, lambda: ()) for _ in range(2))
+
+        def age(watch: RepairWatch) -> list[float]:
+            name = "ringfence_run_age_seconds"
+            return [
+                sample.value for family in watch.collect() if family.name == name for sample in family.samples
+            ]
+
+        assert age(fresh) == []
+        await former.look()
+        admin = AdminClient({"bootstrap.servers": scene.bootstrap})
+        admin.delete_consumer_groups([group])[group].result(60)
+        await former.look()
+        await fresh.look()
+        assert 60 <= age(former)[0] < 600
+        assert age(fresh) == [math.inf]
+    assert scene.status()["last_run"] is None
+    assert "RECONCILIATION  no run is known" in scene.verb("status")
 
 
 async def test_each_look_reads_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,10 @@ def open_records(records: OpenRecords, noun: str) -> str:
     return f"{'at least ' if records.at_least else ''}{number}, the oldest for {age(records.oldest_seconds)} (at {records.oldest_place}){why}"
 
 
-def run_text(run: RunResult, at: str) -> str:
+def run_text(run: RunResult | None, at: str) -> str:
     """Return verdict, age and report of a reconciliation run; ``at``: the present time, ISO 8601."""
+    if run is None:
+        return "RECONCILIATION  no run is known; brokers forget one after 7 days"
     late = age(max(0.0, datetime.fromisoformat(at).timestamp() - run.ended_ms / 1000))
     seen = ", acknowledged" if run.acknowledged else ""
     report = f"; report {run.report} on {run.host}" if run.report else ""

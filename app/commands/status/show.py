@@ -34,8 +34,8 @@ def document(status: Status, found: Sequence[Finding], past: Charts | None = Non
         parts += ["", _consumers(status.consumers)]
     if status.bridges:
         parts += ["", _bridges(status)]
-    if (run := status.last_run) is not None:
-        parts += ["", Text(printable(run_text(run, status.at)))]
+    if status.addresses:
+        parts += ["", Text(printable(run_text(status.last_run, status.at)))]
     if past is not None and past.rows:
         parts += _charts(status, past)
     return Group(*parts)

@@ -195,6 +195,9 @@ def test_last_run_is_a_line() -> None:
         .split("</p>")[0]
     )
     assert verb.as_document(status, [])["last_run"]["verdict"] == "clean"
+    unknown = "RECONCILIATION  no run is known; brokers forget one after 7 days"
+    assert _printed(STATUS, 80)[-1].rstrip() == unknown
+    assert unknown in page.render(STATUS, [], "w1", {})
 
 
 LONG = "payments-of-the-northern-region"
