@@ -7,7 +7,6 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from itertools import accumulate
 from typing import Any, Final
@@ -19,6 +18,7 @@ from ringfence_client.web.metrics import DRAINING, HELD, WAITING, head_age
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE
 from ringfence_kafka.page.charts import Html, chart
+from ringfence_kafka.page.formats import age, mebibytes, moment
 from ringfence_kafka.page.history import Charts, rss
 from ringfence_kafka.wording import counted
 
@@ -74,7 +74,7 @@ def render(
         f"<span class=soft>consumer {_text(consumer.options.name)}</span>"
         "<button id=pause type=button hidden aria-pressed=false>Pause</button></header>"
         f"<main><div id=stale role=alert hidden></div><div id=all tabindex=-1>{''.join(parts)}"
-        f"<p class=soft>Seen at {_moment(time.time())}. All groups that wait, in a terminal:</p><code id=show tabindex=0>{_text(show)}</code>"
+        f"<p class=soft>Seen at {moment(time.time())}. All groups that wait, in a terminal:</p><code id=show tabindex=0>{_text(show)}</code>"
         "</div></main><footer>For programs: <a href='/groups'>/groups</a>, <a href='/health'>/health</a>, "
         f"<a href='/metrics'>/metrics</a></footer><script>{SCRIPT}</script></body></html>"
     )
@@ -97,7 +97,7 @@ def _runs(consumer: GroupConsumer) -> str:
         (
             f"{message.partition}/{message.offset}",
             group_names.in_table(message.group),
-            Html(f"<span class='{'ill' if seconds > LONG_S else ''}'>{_age(seconds)}</span>"),
+            Html(f"<span class='{'ill' if seconds > LONG_S else ''}'>{age(seconds)}</span>"),
             f"{message.attempt}",
         )
         for message, seconds in runs
@@ -112,9 +112,9 @@ def _runs(consumer: GroupConsumer) -> str:
             f"<p class=soft>This ends the longest run:</p><code id=release tabindex=0>{_text(command)}</code>"
         )
     done = ", ".join(counted(dispatcher.counts[key], noun) for key, noun in _COUNTS.items())
-    whole = "" if (own := rss()) is None else f", the process {_mib(own)}"
+    whole = "" if (own := rss()) is None else f", the process {mebibytes(own)}"
     text += f"<p class=soft>So far: {done}. {_durations(dispatcher.runs.times)}"
-    return text + f"Messages take {_mib(memory.buffered)} of {_mib(memory.bytes_max)}{whole}.</p>"
+    return text + f"Messages take {mebibytes(memory.buffered)} of {mebibytes(memory.bytes_max)}{whole}.</p>"
 
 
 def _durations(times: RunTimes) -> str:
@@ -139,11 +139,11 @@ def _partitions(consumer: GroupConsumer, lags: Mapping[int, int | None]) -> str:
         if number not in held:
             rows.append((f"{number}", WAITING, lag, *[""] * 5))
             continue
-        window, age = held[number].window, head_age(held[number])
+        window, head_s = held[number].window, head_age(held[number])
         attempts = window.attempts
         numbers = runs[number], len(attempts.failures), len(window.redrives.blocked)
         state = DRAINING if held[number].draining else HELD
-        oldest = _age(age) if window.undone else ""
+        oldest = age(head_s) if window.undone else ""
         rows.append((f"{number}", state, lag, oldest, *(f"{count:,}" for count in numbers), f"{window.next}"))
     columns = (
         "partition",
@@ -162,7 +162,7 @@ def _failures(consumer: GroupConsumer) -> str:
     """Return a list: texts of exceptions are long, and would take the room of all other columns of a table."""
     items = "".join(
         f"<li><h3>{item.partition}/{item.offset} of group {_text(group_names.in_table(item.group))}, attempt {item.attempt}</h3>"
-        f"<p>{_text(shortened(item.reason, 'the log has all'))}</p><p class=soft>{_moment(item.at_ms / 1000)}</p></li>"
+        f"<p>{_text(shortened(item.reason, 'the log has all'))}</p><p class=soft>{moment(item.at_ms / 1000)}</p></li>"
         for item in reversed(consumer.dispatcher.recent_failures)
     )
     found = f"<ul class=findings>{items}</ul>" if items else "<p>None since this consumer began.</p>"
@@ -190,28 +190,11 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _moment(seconds: float) -> str:
-    at = datetime.fromtimestamp(seconds, UTC)
-    return f"<time datetime='{at:%Y-%m-%dT%H:%M:%SZ}'>{at:%Y-%m-%d %H:%M:%S} UTC</time>"
-
-
-def _age(seconds: float) -> str:
-    if seconds < LONG_S:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def _mib(size: float) -> str:
-    return f"{size / 2**20:,.0f} MiB"
-
-
 _CHARTS: Final = (
     ("handlers' runs a second", ("handled", "failed"), "{:,.1f}".format),
     ("running handlers", ("running",), "{:,.0f}".format),
-    ("age of the oldest message", ("oldest",), _age),
-    ("memory", ("rss", "buffered"), _mib),
+    ("age of the oldest message", ("oldest",), age),
+    ("memory", ("rss", "buffered"), mebibytes),
 )
 """Charts of the last hour."""
 _LINES: Final = {"rss": "process", "buffered": "messages"}

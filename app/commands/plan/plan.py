@@ -13,8 +13,8 @@ import click
 from app.commands.plan.capacity import STALE_S, Demand, Plan, limits
 from app.commands.plan.capacity import plan as plan_of
 from app.commands.repair.records import span
-from app.commands.status.formatting import age
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.process.command_line import (
     NumberRange,
     config_option,

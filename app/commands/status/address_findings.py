@@ -5,9 +5,10 @@ from typing import Final
 
 from app.commands.status import model
 from app.commands.status.causes import SHOWN_MAX, named
-from app.commands.status.formatting import age, open_records, quoted, share
+from app.commands.status.formatting import open_records, quoted, share
 from app.commands.status.model import Address, Finding, FrequentId, Status
 from ringfence_client.progress.open_records import OpenRecords
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.wording import counted, first_of
 
 COVERS_LITTLE_S: Final = 60.0

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from app.commands.status.causes import PASSES_S, SHOWN_MAX, Problem, merged, named, quota
-from app.commands.status.formatting import age, open_records, quoted, waiting
+from app.commands.status.formatting import open_records, quoted, waiting
 from app.commands.status.model import Consumers, Finding, LeftLetters, Share
 from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.wording import counted
 
 HANGS_S: Final = 300.0

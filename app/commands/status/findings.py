@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from agents.rules.lane_rules import OWN_FILE
 from app.commands.status import address_findings, consumer_findings, model
 from app.commands.status.causes import PASSES_S, Problem, merged, named, quota
-from app.commands.status.formatting import age, quoted, waiting
+from app.commands.status.formatting import quoted, waiting
 from app.commands.status.model import Address, Bridge, Finding, Lane, Status, Worker
 from ringfence_kafka.groups.foreign_members import WAY_OUT
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.producer import transaction_version
 
 RUN_AGE_MAX_S: Final = 26 * 3600.0

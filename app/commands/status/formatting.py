@@ -6,10 +6,9 @@ from typing import Final
 
 from app.commands.status import model
 from ringfence_client.progress.open_records import OpenRecords
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.wording import counted, first_of
-
-_STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
 
 PARTITIONS_MAX: Final = 4
 """Partitions of a lane; the others are counted."""
@@ -18,16 +17,6 @@ PARTITIONS_MAX: Final = 4
 def waiting(offsets: int) -> str:
     """Return ``up to 2,000 messages wait``: some offsets may be transaction markers."""
     return f"up to {counted(offsets, 'message waits', 'messages wait')}"
-
-
-def age(seconds: float | None) -> str:
-    """Return a time in the largest unit of which there are two."""
-    if seconds is None:
-        return ""
-    for least, unit, name in _STEPS:
-        if seconds >= least:
-            return f"{seconds / unit:,.0f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def number(value: float | None) -> str:

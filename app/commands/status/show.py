@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.commands.status import model
-from app.commands.status.formatting import age, lanes_open, memory, number, partitions, rate, run_text, share
+from app.commands.status.formatting import lanes_open, memory, number, partitions, rate, run_text, share
 from app.commands.status.model import Address, Consumers, Finding, Status, Worker
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page.charts import blocks
+from ringfence_kafka.page.formats import age, mebibytes
 from ringfence_kafka.page.history import Charts
 from ringfence_kafka.wording import counted
 
@@ -143,7 +144,7 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
             (oldest.head_group or "(none)") if oldest else "",
             f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
             _count(consumer.dead_letters),
-            "" if consumer.buffered_bytes is None else f"{consumer.buffered_bytes / 2**20:,.0f} MiB",
+            mebibytes(consumer.buffered_bytes),
         )
     return table
 

@@ -4,7 +4,7 @@ Their Content-Security-Policy allows their own style and script alone. Jinja esc
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
@@ -12,11 +12,12 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from app.commands.status import formatting, model
-from app.commands.status.formatting import age, number, rate
+from app.commands.status.formatting import number, rate
 from app.commands.status.model import Finding, Status
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE, charts
 from ringfence_kafka.page.charts import Format, Html
+from ringfence_kafka.page.formats import age, mebibytes, moment
 from ringfence_kafka.page.history import Charts, Values, merged
 from ringfence_kafka.wording import counted
 
@@ -27,12 +28,8 @@ VALUE_MAX: Final = 100_000
 """Characters of a value that a page shows."""
 
 
-def _bytes(value: float | None) -> str:
-    return "" if value is None else f"{value / 2**20:,.0f} MiB"
-
-
 _FORMATS: Final[Mapping[str, Format]] = {
-    "lag": number, "running": number, "oldest": age, "covered": age, "rss": _bytes, "buffered": _bytes,
+    "lag": number, "running": number, "oldest": age, "covered": age, "rss": mebibytes, "buffered": mebibytes,
 }  # fmt: skip
 """Other figures are rates."""
 _NAMES: Final = {
@@ -74,15 +71,13 @@ def _last(past: Mapping[str, Values], name: str) -> float | None:
 
 
 def _moment(iso: str) -> Html:
-    """Return a time in UTC, which the script of the page shows in the zone of its viewer."""
-    at = datetime.fromisoformat(iso).astimezone(UTC)
-    return Html(f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}">{at:%Y-%m-%d %H:%M:%S} UTC</time>')
+    return moment(datetime.fromisoformat(iso).timestamp())
 
 
 def _written(timestamp_ms: int) -> Html | str:
     """Return the time of a record; one beyond the calendar has a number."""
     try:
-        return _moment(datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat())
+        return moment(timestamp_ms / 1000)
     except (ValueError, OverflowError, OSError):
         return f"{timestamp_ms} ms"
 
@@ -124,7 +119,7 @@ _ENVIRONMENT.globals |= {"OPEN": model.OPEN, "UNKNOWN": model.UNKNOWN, "WAITING_
 _ENVIRONMENT.filters |= {
     "address_charts": lambda shown, name: _charts(shown, ("address", name), _ADDRESS_CHARTS),
     "age": age,
-    "bytes": _bytes,
+    "bytes": mebibytes,
     "consumer_charts": lambda shown, group: _charts(shown, ("consumers", group.consumer_group, group.address), _CONSUMER_CHARTS),
     "lanes_open": formatting.lanes_open,
     "memory": formatting.memory,
