@@ -155,7 +155,7 @@ def test_last_run(scene: Scene) -> None:
 
 
 async def test_a_run_that_brokers_forgot(scene: Scene) -> None:
-    """Without the result, status says so. A worker that knew it continues to count; one that begins has no run, which is older than any."""
+    """Status says that no run is known. A worker counts on from the run that it knew; for a new worker no run is older than any."""
     settings = load(scene.config)
     group = wire_names.run_group(settings.app.id)
     result = RunResult(verdict="clean", began_ms=0, ended_ms=round(time.time() * 1000) - 60_000, number=4)
