@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 from rich.console import Console
 
 from app.commands.consumers.leases import LeaseRow
-from app.commands.status import consumers, formatting, page
+from app.commands.status import consumers, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
 from app.commands.status.formatting import quoted
@@ -20,6 +20,7 @@ from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, FrequentId
 from app.commands.status.show import document
 from ringfence_kafka.errors import named
 from ringfence_kafka.groups import members
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.page.history import SPANS, Charts
 from ringfence_kafka.producer import transaction_version
 from ringfence_kafka.producer.transaction_version import TransactionVersionError
@@ -246,7 +247,7 @@ def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
     told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
 
     assert [finding.stands for finding in told] == found
-    assert all(f"group it's for {formatting.age(seconds)}" in finding.what for finding in told)
+    assert all(f"group it's for {age(seconds)}" in finding.what for finding in told)
     assert all(
         finding.command == "ringfence groups release orders 'it'\\''s' --consumer-group billing"
         for finding in told
@@ -373,15 +374,6 @@ def test_document() -> None:
     assert told["findings"][0]["command"] == "ringfence topics check"
     assert told["addresses"][0]["lanes"][1]["reason"] == "why"
     assert verb.as_document(STATUS, [])["ok"] is True
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0.0, "0.0 s"), (9.96, "10.0 s"), (119.0, "119 s"), (120.0, "2 minutes"), (200_000.0, "2 days")],
-)
-def test_ages(seconds: float, shown: str) -> None:
-    """An age is shown in the largest unit of which there are two."""
-    assert formatting.age(seconds) == shown
 
 
 def test_member() -> None:
