@@ -14,6 +14,7 @@ from typing import Any, Final
 from ringfence_client.consumer.consumer import GroupConsumer
 from ringfence_client.handlers import group_names
 from ringfence_client.handlers.run_times import BOUNDS_S, RunTimes
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_client.web.metrics import DRAINING, HELD, WAITING, head_age
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE
@@ -32,7 +33,11 @@ _COUNTS: Final = {"finished": "finished message", "failed": "failed attempt", "r
 
 
 def render(
-    consumer: GroupConsumer, health: Mapping[str, Any], lags: Mapping[int, int | None], past: Charts
+    consumer: GroupConsumer,
+    health: Mapping[str, Any],
+    lags: Mapping[int, int | None],
+    letters: OpenRecords | None,
+    past: Charts,
 ) -> str:
     """Return the document.
 
@@ -40,6 +45,7 @@ def render(
         consumer: The consumer that shows its page.
         health: Its answer at ``/health``.
         lags: Messages that wait, by partition; None = not known.
+        letters: Open dead letters of the group; None = there are none, or another consumer of the group knows them.
         past: Its figures of the last hour.
     """
     name = _text(f"{consumer.group} at {consumer.address.name}")
@@ -47,6 +53,12 @@ def render(
     if health["broker"] == "away":
         faults.append("brokers do not answer: handlers go on, and progress waits to be written")
     faults += [f"partition {number} is not held yet: {why}" for number, why in health["waiting"].items()]
+    if letters is not None:
+        oldest = age(letters.oldest_seconds)
+        are = counted(letters.count, "dead letter is", "dead letters are")
+        faults.append(
+            f"{are} open, the oldest for {oldest}: see why with `ringfence dlq list`, then redrive or drop them"
+        )
     if parked := sum(len(held.window.redrives.blocked) for held in consumer.partitions.values()):
         waits = counted(parked, "group waits", "groups wait")
         faults.append(
@@ -70,7 +82,7 @@ def render(
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>"
         f"<meta name=color-scheme content='light dark'><title>{f'({len(faults)}) ' if faults else ''}Ringfence {name}</title>"
         f"<style>{STYLE}</style><noscript><meta http-equiv=refresh content=10></noscript></head><body>"
-        f"<a class=skip href='#all'>Skip to what stands</a><header><h1>Ringfence {name}</h1>"
+        f"<a class=skip href='#all'>Skip to the state</a><header><h1>Ringfence {name}</h1>"
         f"<span class=soft>consumer {_text(consumer.options.name)}</span>"
         "<button id=pause type=button hidden aria-pressed=false>Pause</button></header>"
         f"<main><div id=stale role=alert hidden></div><div id=all tabindex=-1>{''.join(parts)}"
@@ -83,10 +95,10 @@ def render(
 def _verdict(faults: Sequence[str], health: Mapping[str, Any]) -> str:
     if faults:
         rows = "".join(f"<li class=stands><p>{_text(fault)}</p></li>" for fault in faults)
-        stand = f"{counted(len(faults), 'thing')} in the way"
+        stand = f"{counted(len(faults), 'thing')} to act on"
         return f"<p class='verdict bad' role=status>{stand}</p><ul class=findings>{rows}</ul>"
     if health["ready"]:
-        return "<p class='verdict good' role=status>ok: nothing stands in the way</p>"
+        return "<p class='verdict good' role=status>ok: nothing to act on</p>"
     return "<p class=verdict role=status>it waits for its partitions</p>"
 
 

@@ -53,7 +53,7 @@ async def serving(
 
     async def answer_page(_: web.Request) -> web.Response:
         past = merged("hour", [history.document("hour")])
-        text = render(consumer, pages.health(), measuring.lags, past)
+        text = render(consumer, pages.health(), measuring.lags, measuring.open_letters, past)
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
 
     routes = [

@@ -132,7 +132,7 @@ _ENVIRONMENT.filters |= {
     "rate": rate,
     "run_text": formatting.run_text,
     "share": formatting.share,
-    "shortened": lambda text: shortened(text, "/status has all"),
+    "shortened": lambda text: printable(shortened(text, "/status has all"), "\n"),
     "spark": _spark,
     "text": _text,
     "why": _why,

@@ -1,10 +1,11 @@
-"""A consumer's page: it says what stands in the way, escapes all words, and stays small."""
+"""A consumer's page: it says what to act on, escapes all words, and stays small."""
 
 import time
 from types import SimpleNamespace
 from typing import Any
 
 from ringfence_client.dispatch.failure_log import RECENT_MAX, FailedAttempt
+from ringfence_client.progress.open_records import OpenRecords
 from ringfence_client.web.lag_monitor import LagMonitor
 from ringfence_client.web.metrics import figures
 from ringfence_client.web.page import ROWS_MAX, render
@@ -15,11 +16,11 @@ from tests.support.consumers.unconnected import unconnected
 EVIL = "<script>alert(1)</script>"
 
 
-def _page(consumer: Any, **health: Any) -> str:
+def _page(consumer: Any, letters: OpenRecords | None = None, **health: Any) -> str:
     history = History(lambda: figures(consumer))
     history.sample()
     report = Pages(consumer, LagMonitor(consumer).watch).health() | health
-    return render(consumer, report, {0: 4, 2: None}, merged("hour", [history.document("hour")]))
+    return render(consumer, report, {0: 4, 2: None}, letters, merged("hour", [history.document("hour")]))
 
 
 def _failed(consumer: Any, count: int) -> None:
@@ -38,7 +39,7 @@ def test_partitions_in_each_state() -> None:
     assert "<td>90 s</td>" in page
     assert "<th scope=row>1</th><td class=text>draining</td>" in page
     assert "<th scope=row>2</th><td class=text>waiting</td>" in page
-    assert "1 thing in the way" in page
+    assert "1 thing to act on" in page
     assert "partition 2 is not held yet: c9 holds its lease" in page
     assert "<title>(1) Ringfence billing at orders</title>" in page
 
@@ -48,11 +49,22 @@ def test_what_is_well() -> None:
     consumer = unconnected()
     page = _page(consumer, ready=True)
 
-    assert "ok: nothing stands in the way" in page
+    assert "ok: nothing to act on" in page
     assert "None since this consumer began." in page
     assert "0 of 10 handlers run" in page
     assert 'aria-label="age of the oldest message: oldest: last 90 s' in page
     assert "brokers do not answer" in _page(consumer, broker="away")
+
+
+def test_open_dead_letters() -> None:
+    """A group with open dead letters is not ok."""
+    letters = OpenRecords(
+        count=3, at_least=False, oldest_seconds=50.0, oldest_place="0/7", oldest_reason="ValueError"
+    )
+    page = _page(unconnected(), letters, ready=True)
+
+    assert "1 thing to act on" in page
+    assert "3 dead letters are open, the oldest for 50 s" in page
 
 
 def test_the_last_failures() -> None:
