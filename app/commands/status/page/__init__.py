@@ -135,6 +135,7 @@ _ENVIRONMENT.filters |= {
     "shortened": lambda text: printable(shortened(text, "/status has all"), "\n"),
     "spark": _spark,
     "text": _text,
+    "waiting": formatting.waiting,
     "why": _why,
     "written": _written,
 }  # fmt: skip

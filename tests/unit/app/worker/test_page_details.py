@@ -146,16 +146,18 @@ async def test_a_large_application(tmp_path: Path) -> None:
 
 
 async def test_in_a_browser(tmp_path: Path) -> None:
-    """Each page fits every screen, runs no foreign script, and shows times in the zone of its viewer."""
+    """Each page fits every screen with whole words above its columns, runs no foreign script, and shows times in the zone of its viewer."""
     documents = [""]
+    tallest = "Math.max(0, ...[...document.querySelectorAll('thead th')].map((each) => each.offsetHeight))"
     async with served(documents) as url, tab(tmp_path) as shown:
         await shown.call("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
         for name, document in PAGES.items():
             documents[:] = [document]
-            for width, dark in ((360, True), (1280, False), (2560, True)):
+            for width, dark in ((360, True), (800, False), (1280, False), (2560, True)):
                 await shown.show_as(width, 900, dark=dark)
                 await shown.open(f"{url}?{name}{width}")
                 assert await overflow(shown) <= 0, (name, width)
+                assert await shown.run(tallest) < 80, (name, width)
             assert await shown.run("document.scripts.length") == 1
             if "<time" in document:
                 assert await shown.run("document.querySelector('time').title.endsWith(' UTC')")
