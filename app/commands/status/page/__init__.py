@@ -111,8 +111,13 @@ def _text(value: bytes | None) -> str:
     return f"{text[:VALUE_MAX]} … ({more:,} more characters)" if more > 0 else text
 
 
+def _visible(value: Any) -> Any:
+    """Return a value as a page prints it: control characters of other programs' texts are escaped."""
+    return printable(value, "\n\t") if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 _ENVIRONMENT: Final = Environment(
-    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    autoescape=True, finalize=_visible, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     loader=FunctionLoader(lambda name: (files(__name__) / name).read_text("utf-8")),
 )  # fmt: skip
 _ENVIRONMENT.globals |= {"OPEN": model.OPEN, "UNKNOWN": model.UNKNOWN, "WAITING_MAX": WAITING_MAX}
@@ -132,7 +137,7 @@ _ENVIRONMENT.filters |= {
     "rate": rate,
     "run_text": formatting.run_text,
     "share": formatting.share,
-    "shortened": lambda text: printable(shortened(text, "/status has all"), "\n"),
+    "shortened": lambda text: shortened(text, "/status has all"),
     "spark": _spark,
     "text": _text,
     "waiting": formatting.waiting,
