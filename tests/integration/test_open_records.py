@@ -117,6 +117,8 @@ def test_status_and_metrics(scene: Scene) -> None:
     wait_for(lambda: [gauge() for gauge in gauges] == [3.0, 2.0], lambda: str([gauge() for gauge in gauges]))
 
     place = scene.letters()["oldest_place"]
+    letter = scene.worker.page(f"/dead-letters/{scene.group}/{scene.name}/{place}")
+    assert "hidden: app.page_values = true shows it" in letter
     scene.verb("dlq", "drop", scene.name, "--at", place, "--yes")
     assert scene.letters()["count"] == LETTERS - 1
     assert scene.letters()["oldest_place"] != place

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _FINDINGS: Final = "app/commands/status/findings.py"
 _GUARD: Final = "ringfence_kafka/http/auth.py"
+_WAITING: Final = "tests/unit/app/commands/status/test_waiting_for_a_person.py"
 _BATCH_PARTS: Final = "ringfence_kafka/aiokafka_patches/batch_parts.py"
 
 MUTANTS: Final = (
@@ -50,6 +51,36 @@ MUTANTS: Final = (
             ),
         ),
         "tests/unit/app/commands/status/test_status.py::test_no_worker",
+    ),
+    Mutant(
+        "status-dead-letters-are-a-note",
+        "Dead letters wait for a person, and a job that looks at the exit code of status never notices.",
+        (
+            Patch(
+                "app/commands/status/consumer_findings.py",
+                '--consumer-group {quoted(consumers.consumer_group)}",\n        stands=True,\n    )\n\n\ndef left_letters',
+                '--consumer-group {quoted(consumers.consumer_group)}",\n        stands=False,\n    )\n\n\ndef left_letters',
+            ),
+        ),
+        f"{_WAITING}::test_open_dead_letters",
+    ),
+    Mutant(
+        "status-run-not-clean-unseen",
+        "A run named lost messages, and status says that all is ok.",
+        (Patch(_FINDINGS, "if not run.ok:", "if not run.ok and run.acknowledged:"),),
+        f"{_WAITING}::test_last_run",
+    ),
+    Mutant(
+        "status-messages-without-an-id-unseen",
+        "Producers set no ID, their resends are accepted again, and nothing says so.",
+        (Patch("app/commands/status/address_findings.py", "if not number:", "if number:"),),
+        f"{_WAITING}::test_messages_without_an_id",
+    ),
+    Mutant(
+        "page-shows-values",
+        "Contents of messages are on the page although nobody allowed that.",
+        (Patch("app/commands/status/page/letter.html", "{% if not values %}", "{% if false %}"),),
+        "tests/unit/app/worker/test_page_details.py::test_values_are_hidden",
     ),
     Mutant(
         "status-finished-messages-wait",

@@ -14,12 +14,12 @@ every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[mutant.name for m
 
 @every_mutant
 def test_patches_apply(mutant: Mutant) -> None:
-    """Each old text occurs exactly once in the copied sources, and the result is different code that compiles."""
+    """Each old text occurs exactly once in the copied sources, and the result is different. Python code compiles."""
     for file, source in mutant.sources(ROOT).items():
         assert file.split("/")[0] in COPIED
         before = (ROOT / file).read_text("utf-8")
-        if file.endswith((".c", ".h")):
-            assert mutant.native
+        if not file.endswith(".py"):
+            assert mutant.native is file.endswith((".c", ".h"))
             assert source != before
             continue
 
