@@ -80,7 +80,7 @@ class _Collector(Collector):
         consumer, dispatcher = self._consumer, self._consumer.dispatcher
         up = not self._measuring.watch.away
         for name, text, value in (
-            ("consumer_ready", "1 = every partition is held, and nothing stands in the way.", consumer.ready and up),
+            ("consumer_ready", "1 = every partition is held, and no fault blocks it.", consumer.ready and up),
             ("consumer_handlers", "Handlers that may run at once.", dispatcher.concurrency),
             ("consumer_handlers_running", "Handlers that have a message.", dispatcher.running),
             ("consumer_handlers_left_behind", "Runs that nobody could end; their groups wait for them.", dispatcher.runs.left_behind),

@@ -71,7 +71,7 @@ def test_status_names_a_deleted_progress_topic(bootstrap: str, tmp_path: Path) -
         done = run_verb("status", "--config", str(config), check=False)
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"STANDS consumers of {name}: {name}-progress" in " ".join(done.stdout.split())
+    assert f"ACT consumers of {name}: {name}-progress" in " ".join(done.stdout.split())
     assert "-> ringfence topics create" in " ".join(done.stdout.split())
 
 

@@ -56,9 +56,9 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
 
 
 def _finding(finding: Finding) -> RenderableType:
-    mark = Text("STANDS", "bold red") if finding.stands else Text("note", "yellow")
+    mark = Text("ACT", "bold red") if finding.stands else Text("note", "yellow")
     words = Table.grid(padding=(0, 2, 0, 0))
-    words.add_column(width=len("STANDS"))
+    words.add_column(width=len("    ->"))
     words.add_column()
     words.add_row(
         mark, Text(f"{printable(finding.where)}: {printable(shortened(finding.what, '--json has all'))}")

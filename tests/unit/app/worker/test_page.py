@@ -45,7 +45,7 @@ def test_says_what_the_verb_says() -> None:
         "10.0 %",
     ):
         assert name in html
-    assert "ok: nothing stands" in _html(STATUS)
+    assert "ok: nothing to act on" in _html(STATUS)
 
 
 def test_names_are_escaped() -> None:
@@ -148,7 +148,7 @@ async def test_in_a_browser(tmp_path: Path) -> None:
 
         documents[:] = [_html(STATUS)]
         await shown.run("refresh()")
-        assert await shown.run("document.querySelector('.verdict').textContent") == "ok: nothing stands"
+        assert await shown.run("document.querySelector('.verdict').textContent") == "ok: nothing to act on"
         assert await shown.run("document.activeElement.id") == "address-orders"
 
         documents.clear()

@@ -60,7 +60,7 @@ async def test_one_disk_is_one_problem() -> None:
     )
     assert "lanes wait" in found.what
     assert found.what.endswith("; up to 4 messages wait")
-    assert _printed(replace(status, workers=[worker])).count("STANDS") == 1
+    assert _printed(replace(status, workers=[worker])).count("ACT") == 1
     assert page.render(replace(status, workers=[worker]), [found], "w1", {}).count(NO_SPACE) == 1
 
 
