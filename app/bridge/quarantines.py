@@ -20,7 +20,7 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError
 
-LOOK_LIMIT_S: Final = 8.0
+LOOK_LIMIT_S: Final = 5.0
 """For all targets, which are asked at the same time."""
 _FAMILIES: Final = {
     "open_records": "Quarantined records that nobody redrove or dropped, at the process with the first source partition; NaN = it cannot tell.",
