@@ -165,6 +165,15 @@ class Dispatcher:
             return 1
         return held.window.skip(group)
 
+    def purge(self, held: HeldPartition, group: bytes, below: int) -> int:
+        """Drop a group's messages below an offset, except those that a handler runs now; returns how many fetched ones went."""
+        dropped = held.purge(group, below)  # before the first one: without it, the next one would run
+        while (first := next(iter(held.window.offsets_of(group)), below)) < below:
+            if not self._resting.skip(held, group, first):
+                break
+            dropped += 1
+        return dropped
+
     def give_up(
         self, held: HeldPartition, group: bytes, *, skip: bool, below: int | None = None
     ) -> list[int]:

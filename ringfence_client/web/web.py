@@ -186,7 +186,7 @@ class Pages:
         return await _dropped(held, group, dropped, set(before).difference(held.window.offsets_of(group)))
 
     async def purge(self, body: Any) -> Answer:
-        """Drop what nobody acquired of a group; answered when that is written."""
+        """Drop the messages of a group that no handler runs now; answered when that is written."""
         held, group = self._group_of(body)
         before, below = held.window.offsets_of(group), body.get("below")
         if not isinstance(below, int):
@@ -203,7 +203,7 @@ class Pages:
             text = f"the groups of what is blocked cannot be read now ({named(error)}); nothing is dropped"
             raise _RefusedRequestError(503, text) from error
         early = held.window.drop_unfetched(group, groups)
-        dropped = len(early) + held.purge(group, below)
+        dropped = len(early) + self._consumer.dispatcher.purge(held, group, below)
         gone = {*early, *set(before).difference(held.window.offsets_of(group))}
         return await _dropped(held, group, dropped, gone)
 

@@ -114,6 +114,20 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert "nothing to drop" in nothing
 
 
+def test_purge_of_a_group_that_waits_for_its_retry(bootstrap: str, tmp_path: Path) -> None:
+    """No handler has a message that failed and waits: a purge drops it with the others, and the group is free."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer()
+    with consumers(process):
+        wait_for(lambda: "attempt 3 failed" in process.log(), process.log)  # half a minute before the next one
+        wait_for(lambda: scene.show().get("bad", {}).get("depth") == EACH, lambda: str(scene.show()))
+        purged = scene.verb("purge", "bad")
+        after = scene.show()
+
+    assert f"{EACH} messages of bad" in purged
+    assert "bad" not in after
+
+
 def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
     """A misspelt name drops nothing, and gives exit code 2: otherwise a future group would begin without the messages.
 

@@ -301,7 +301,7 @@ def _why(row: GroupRow) -> str:
             seconds = "" if row.running_seconds is None else f" for {row.running_seconds:,.1f} s"
             return f"runs{seconds} in {row.owner}"
         case group_rows.RETRY:
-            return f"failed, tried again {f'at {row.retry_at}' if row.retry_at else 'soon'}{tried}"
+            return f"failed, next attempt {f'at {row.retry_at}' if row.retry_at else 'soon'}{tried}"
         case group_rows.PARKED:
             return "parked behind its dead letter"
         case group_rows.WAITING:

@@ -125,7 +125,7 @@ def _frequent_ids(address: Address) -> Iterator[Finding]:
             f"{share(count / duplicates)} of the {duplicates:,} duplicates of the last hour have the ID {' '.join(texts)}"
             f"{f'. {lanes[0].means}' if lanes[0].means else ''}"
         )
-        do = "give each message an ID of its own; this shows the one that was accepted"
+        do = "give each message an ID of its own; this shows what each lane accepted under that ID"
         searched = " ".join(quoted(f"text:{text}" if text.startswith("-") else text) for text in texts)
         command = f"ringfence rings find {quoted(address.address)} {searched}"
         yield Finding(f"address {address.address}", what, do, command, stands=False)
