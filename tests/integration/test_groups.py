@@ -119,7 +119,8 @@ def test_purge_of_a_group_that_waits_for_its_retry(bootstrap: str, tmp_path: Pat
     scene = Scene(bootstrap, tmp_path)
     process = scene.consumer()
     with consumers(process):
-        wait_for(lambda: "attempt 3 failed" in process.log(), process.log)  # half a minute before the next one
+        # The next attempt follows half a minute later.
+        wait_for(lambda: "attempt 3 failed" in process.log(), process.log)
         wait_for(lambda: scene.show().get("bad", {}).get("depth") == EACH, lambda: str(scene.show()))
         purged = scene.verb("purge", "bad")
         after = scene.show()

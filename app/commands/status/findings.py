@@ -177,7 +177,7 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
         yield _Problem(
             f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
-            "stop that producer, or abort its transaction; this names it",
+            "stop that producer: the broker then ends it after its transaction.timeout.ms; if it stays for 15 minutes, this tells whether to abort it",
             f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
             stands=True,
         )

@@ -135,6 +135,7 @@ def test_undecided_transaction(age: float, found: int) -> None:
 
     assert [finding.stands for finding in told] == [True] * found
     assert all("find-hanging" in finding.command for finding in told)
+    assert all("stop that producer" in finding.do for finding in told)
 
 
 def test_full_ring() -> None:
