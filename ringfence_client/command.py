@@ -76,8 +76,8 @@ def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None 
     if not left:
         return
     log.warning(
-        "%d handlers still run, in threads or although they were cancelled: the process ends without them, and what they did not "
-        "finish comes again",
+        "%d handlers still run, in threads or despite their cancellation: the process ends without them, "
+        "and their messages are handled again",
         left,
     )
     if error is not None:

@@ -104,9 +104,9 @@ class NativeRestore:
         try:
             read = self.ids.load(encoded)
         except ValueError as error:
-            raise IrregularError(f"what RocksDB holds of the ring is of no one ring: {error}") from error
+            raise IrregularError(f"the records in RocksDB do not form one ring: {error}") from error
         if not read:
-            raise IrregularError("what RocksDB holds of the ring cannot be read")
+            raise IrregularError("the ring in RocksDB cannot be read")
 
     def _slots(self) -> Generator[bytes | None, None, None]:
         """Values of slots with keys of their own, in the order of sequences if all is usual; None = others may run."""

@@ -211,7 +211,8 @@ class Restore:
             raise UntrustedError(f"its last record, at {known.position - 1}, is no longer in the changelog")
         if record.key != codec.META_KEY or codec.decode_meta(record.value) != known.meta:
             raise UntrustedError(
-                f"the changelog holds another record at {record.offset}: it lost its tail and grew again"
+                f"the changelog holds another record at {record.offset}: it lost its last records and was "
+                "written again"
             )
         self._verified = True
 

@@ -173,7 +173,10 @@ class BatchBuilder:
                 continue
             reason = malformed.get((number, record.offset)) or refused.get((place, record.offset))
             if reason is None and not oldest < record.timestamp < farthest:
-                reason = f"its timestamp is {record.timestamp} ms, and {self._plan.target_topic} has refused one that was no farther off"
+                reason = (
+                    f"its timestamp is {record.timestamp} ms, and {self._plan.target_topic} has already "
+                    "refused a timestamp closer to now"
+                )
             if reason is None and record.key is None and self.target.compacted:
                 reason = f"it has no key, and {self._plan.target_topic} is compacted"
             if reason is None:
@@ -282,11 +285,15 @@ class BatchBuilder:
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
         where = f"{self._plan.source_topic}/{place.partition}"
         refused = (
-            f"{where} offset {record.offset} is refused for good ({reason}) and {topic} does not take it"
+            f"{where} offset {record.offset} is refused permanently ({reason}), and {topic} does not accept "
+            "it"
         )
         if (place, record.offset) in self._refused.by_all:
             why = self._refused.by_all[place, record.offset]
-            raise RefusedError(record.offset, f"{refused} ({why}): let one of the two topics take it")
+            raise RefusedError(
+                record.offset,
+                f"{refused} ({why}): change one of the two topics so that it accepts the record",
+            )
         ours = [
             (wire_names.HEADER_REASON, reason.encode()),
             (wire_names.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
@@ -307,4 +314,6 @@ class BatchBuilder:
                 )
             found.too_large = True
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
-        raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")
+        raise RefusedError(
+            record.offset, f"{refused}: {way_out}, or make {self._plan.target_topic} accept it"
+        )

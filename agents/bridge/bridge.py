@@ -182,8 +182,9 @@ class Bridge:
         topic = self.plan.source_topic
         if found := await group_terms.unlike(self._cluster, topic, self.plan.terms):
             raise ConfigurationError(
-                f"processes of bridge {self.plan.name} run with another configuration: {found}. They go on, and this one forwards nothing. Give "
-                "all processes of the bridge the same file. To change it, end the others: this one begins when the last has ended"
+                f"processes of bridge {self.plan.name} run with another configuration: {found}. They "
+                "continue, and this one forwards nothing. Give all processes of the bridge the same file. "
+                "To change it, stop the others: this one starts when the last one has stopped"
             )
 
     def _group_watch(self) -> GroupWatch:
@@ -219,7 +220,7 @@ class Bridge:
             if life is not None:
                 await self._flow.drain(life)
                 if self.window.busy:
-                    life.end(SessionEndedError("partitions were given away while messages were under way"))
+                    life.end(SessionEndedError("partitions were revoked while messages were under way"))
             await self._committer.commit(self._partitions.consumer)
         finally:
             self._flow.start_over()

@@ -163,10 +163,10 @@ class Flow:
             return
         plan = self._plan
         log.warning(
-            "bridge %s: %d messages of %s have been at %s, or here, before (%s): bridges lead in a circle; %s: stop one of them, or see 'returns' "
-            "in docs/bridges.md",
+            "bridge %s: %d messages of %s were already at %s or here (%s): the bridges form a cycle, and "
+            "%s. Stop one of them, or set 'returns' (docs/bridges.md)",
             plan.name, self._returned, plan.source_topic, plan.target_topic, passed.decode(errors="backslashreplace"),
-            "they are not forwarded" if plan.returns == "drop" else "they are forwarded again and may come twice",
+            "they are not forwarded" if plan.returns == "drop" else "they are forwarded again and may arrive twice",
         )  # fmt: skip
         self._returned, self._tell_again = 0, now + TELL_S
 

@@ -22,16 +22,16 @@ TRIES: Final = 5
 """Another process may do the same at the same moment."""
 AGAIN_S: Final = 1.0
 LOST_MEMBER: Final = (
-    "if the cluster of one is lost for good, leave offsets alone and let another cluster stand in for it, see docs/bridges.md, "
-    "'A member that is lost for good'"
+    "if the cluster of a member is lost for good, do not change offsets: another cluster replaces it, see "
+    "docs/bridges.md, 'A member that is lost for good'"
 )
 
 
 async def join(plan: Plan, *, drain: bool) -> Map:
-    """Return the members that the bridges of one connection and address use. ``drain`` brings together bridges that stand apart.
+    """Return the members that the bridges of one connection and address use. ``drain`` brings together bridges whose offsets differ.
 
     Raises:
-        ConfigurationError: the members were changed, and bridges stand apart.
+        ConfigurationError: the members were changed, and the offsets of bridges differ.
         BrokerUnavailableError: the source does not answer.
     """
     try:
@@ -142,23 +142,24 @@ def _require_reachable(share: Share, top: Map) -> None:
     gone = [member for member in top.members if member not in share.members]
     if gone:
         raise ConfigurationError(
-            f"cluster connection {share.connection}: --drain needs the members that it ran with, and {', '.join(gone)} is configured no more: "
-            f"put it back, drain, then remove it; {LOST_MEMBER}"
+            f"cluster connection {share.connection}: --drain needs the members that it ran with, and "
+            f"{', '.join(gone)} is no longer configured: add it again, drain, then remove it; {LOST_MEMBER}"
         )
 
 
 def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
     stand = ", ".join(f"{member} at {'none' if at is None else at}" for member, at in refused.offsets.items())
     why = (
-        "stand apart"
+        "have different offsets"
         if len(set(refused.offsets.values())) > 1
-        else "did not end in order and may have sent more than they have committed"
+        else "did not stop cleanly and may have sent more than they committed"
     )
     before = "" if top is None or top.members == share.members else f" ran with {', '.join(top.members)} and"
     return (
-        f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its bridges {why} at "
-        f"{topic}/{refused.partition} ({stand}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
-        f"{share.connection} --drain' with the former members, then start it with the new ones; {LOST_MEMBER}"
+        f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its "
+        f"bridges {why} at {topic}/{refused.partition} ({stand}): messages between them would go to no "
+        f"member or to two. Stop all its processes, run 'ringfence bridge {share.connection} --drain' with "
+        f"the former members, then start it with the new ones; {LOST_MEMBER}"
     )
 
 

@@ -64,7 +64,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """They stand apart, or may have sent more than they have committed."""
+    """They have different offsets, or may have sent more than they have committed."""
 
     partition: int
     offsets: Mapping[str, int | None]

@@ -179,10 +179,11 @@ def unknown_place(plan: Plan, partition: int, offset: int) -> str:
     to be forwarded.
     """
     return (
-        f"the offset {offset} of group {plan.group} for {plan.source_topic}/{partition} is not this bridge's, and how far it had forwarded is "
-        "not known. Its messages wait. Find the last one that arrived at the target, stop the bridge, run 'kafka-consumer-groups.sh "
-        f"--reset-offsets --group {plan.group} --topic {plan.source_topic}:{partition} --to-offset OFFSET --execute' with the offset behind "
-        "it, and start the bridge"
+        f"the offset {offset} of group {plan.group} for {plan.source_topic}/{partition} was not committed "
+        "by this bridge, and its own position is unknown. Its messages wait. Find the last one that "
+        "arrived at the target, stop the bridge, run 'kafka-consumer-groups.sh --reset-offsets --group "
+        f"{plan.group} --topic {plan.source_topic}:{partition} --to-offset OFFSET --execute' with the next "
+        "offset, and start the bridge"
     )
 
 
@@ -194,11 +195,13 @@ def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int 
     place = f"{plan.source_topic}/{partition}"
     if reached:
         return (
-            f"stopped: {place}, which ends at {end}, was forwarded up to {reached} and has lost its end since: messages that are written there "
-            "now have offsets that the target knows, and would be dropped. Give the bridge another name: nothing else loses none"
+            f"stopped: {place} ends at {end}, but was forwarded up to {reached}, so it lost its last "
+            "records. The target knows the offsets of new messages there, and would discard them as "
+            "duplicates. Give the bridge another name; any other way loses messages"
         )
     return (
-        f"stopped: group {plan.group} stands at {committed} of {place}, which ends at {end}. If this bridge has forwarded up to there, the log "
-        "has lost its end: give the bridge another name. If somebody set the offset, stop the bridge, set it again "
-        "(kafka-consumer-groups.sh --reset-offsets), and start it"
+        f"stopped: group {plan.group} has committed {committed} of {place}, which ends at {end}. If this "
+        "bridge forwarded up to there, the log lost its last records: give the bridge another name. If "
+        "somebody set the offset, stop the bridge, correct it (kafka-consumer-groups.sh --reset-offsets), "
+        "and start it"
     )

@@ -159,8 +159,8 @@ class Partitions:
         old = [place.partition for place in self._window.places.values() if place.topic_id != present]
         if old:
             log.warning(
-                "bridge %s: %s was deleted and created again: forwarding starts again at its start, and its messages are new for the "
-                "target",
+                "bridge %s: %s was deleted and created again: forwarding restarts at its start, and the "
+                "target accepts its messages as new",
                 self._plan.name, self._plan.source_topic,
             )  # fmt: skip
         for number in old:
@@ -271,7 +271,7 @@ class Partitions:
         log.error(
             "bridge %s: the offset %d of the group %s for %s/%d is not followed: %s; forwarding continues at %s",
             plan.name, committed.offset, plan.group, plan.source_topic, number, why,
-            "the start of the log, and the target drops what it has" if found is None else found.offset,
+            "the start of the log, and the target discards what it already has" if found is None else found.offset,
         )  # fmt: skip
         return found
 
@@ -297,20 +297,23 @@ class Partitions:
         place = f"bridge {self._plan.name}: {self._plan.source_topic}/{number}"
         if found.recreated:
             log.warning(
-                "%s was deleted and created again since: forwarding begins at its start, %d",
+                "%s was deleted and created again while the bridge did not run: forwarding begins at its "
+                "start, %d",
                 place,
                 found.offset,
             )
         if found.skipped:
             log.warning(
-                "%s has no committed offset, so start = 'latest' begins at %d: %d messages before it are not forwarded, now or later under "
-                "this name. If this bridge ran before, somebody deleted its group's offsets: give the bridge another name and "
-                "start = 'earliest' to forward them",
+                "%s has no committed offset, so forwarding begins at its end, %d (start = 'latest'). The "
+                "%d messages before it are never forwarded under this name. If this bridge ran before, "
+                "somebody deleted its group's offsets: give the bridge another name and start = 'earliest' "
+                "to forward them",
                 place, found.offset, found.skipped,
             )  # fmt: skip
         if found.gap:
             log.error(
-                "%s: GAP: retention deleted %d offsets before they were forwarded: they never reach the target; forwarding goes on at %d. "
-                "Give the topic a longer retention than the bridge may be behind",
+                "%s: GAP: retention deleted %d offsets before they were forwarded, and they never reach "
+                "the target. Forwarding continues at %d. Give the topic a longer retention than the "
+                "largest lag of the bridge",
                 place, found.gap, found.offset,
             )  # fmt: skip

@@ -33,7 +33,7 @@ class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]
 
     errno = 87
     message = "INVALID_RECORD"
-    description = "the broker's checks of records do not let it pass"
+    description = "the broker's validation rejects it"
 
 
 kafka_errors[InvalidRecordError.errno] = InvalidRecordError  # which aiokafka does not know

@@ -122,7 +122,7 @@ class ProducerSessions:
             try:
                 loader.target = await look(self._plan)
             except Exception as error:
-                log.debug("bridge %s: the target cannot be looked at: %r", self._plan.name, error)
+                log.debug("bridge %s: the target cannot be checked: %r", self._plan.name, error)
                 continue
             waiting = list(self._flow.stopped)
             again = time.monotonic() - asked > AGAIN_S
@@ -160,7 +160,7 @@ class ProducerSessions:
         if self._partitions.outdated:
             raise OutdatedError(OUTDATED)
         if self._plan.share is not None and not self._state.looks_awake():
-            raise OutdatedError("this process was stopped for a while: the members are asked for again")
+            raise OutdatedError("this process was suspended for a while: it checks the members again")
 
     def _wanted(self) -> dict[int, int]:
         """Return the position of each partition that may be read now.
@@ -190,13 +190,13 @@ class ProducerSessions:
             return None
         for number, missing in found.lost.items():
             log.warning(
-                "bridge %s: %s/%d: there is no offset %d",
+                "bridge %s: %s/%d: offset %d no longer exists",
                 self._plan.name,
                 self._plan.source_topic,
                 number,
                 missing,
             )
-            self._partitions.reopen(number, f"opening: there is no offset {missing}", missing)
+            self._partitions.reopen(number, f"opening: offset {missing} no longer exists", missing)
         self._note_unreadable(found)
         return found
 

@@ -92,7 +92,7 @@ async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
         async with asyncio.timeout(ANSWER_LIMIT_S):
             answers = await IdentityQuestions(admin).ask({plan.target_topic, plan.address.accepted_topic})
     except (KafkaConnectionError, TimeoutError) as error:
-        log.debug("bridge %s: the IDs of its target's topics are not told: %r", plan.name, error)
+        log.debug("bridge %s: the topic IDs of its target are unknown: %r", plan.name, error)
     found = {as_printed(answer.topic_id) for answer in answers.values() if isinstance(answer, TopicIdentity)}
     return frozenset(map(hop_trace.topic, found - NO_IDS))
 
@@ -110,8 +110,8 @@ async def _create(
     error = for_code(code)
     if code and error is not TopicAlreadyExistsError:
         log.warning(
-            "bridge %s: %s cannot be created at the target (%s): what the target refuses for good would hold up its partition; allow this user "
-            "Create on it, or have somebody create it",
+            "bridge %s: %s cannot be created at the target (%s). A message that the target refuses would "
+            "block its partition. Allow this user Create on the topic, or create it",
             plan.name, name, said[0] if said and said[0] else error.__name__,
         )  # fmt: skip
         return None

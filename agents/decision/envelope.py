@@ -147,7 +147,8 @@ def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
         _refuse(f'"{name_base64}" is not a string')
     if len(encoded) % BASE64_UNIT:  # Python takes padding that is too much, other languages do not
         _refuse(
-            f'"{name_base64}" is not base64: with its padding it has {len(encoded)} characters, no multiple of {BASE64_UNIT}'
+            f'"{name_base64}" is not base64: with its padding it has {len(encoded)} characters, not a '
+            f"multiple of {BASE64_UNIT}"
         )
     try:
         return b64decode(encoded, validate=True)
@@ -160,7 +161,8 @@ def _utf8(text: str, what: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         _refuse(
-            f"{what} holds half of a surrogate pair, which is no character: use the base64 form for other bytes"
+            f"{what} holds half of a surrogate pair, which is not a character: use the base64 form for "
+            "other bytes"
         )
 
 
@@ -175,7 +177,7 @@ class _RepeatedName(NamedTuple):
 
 def _refuse_object(found: Any, otherwise: str) -> NoReturn:
     if isinstance(found, _RepeatedName):
-        _refuse(f"the name {shown(found.name)} stands twice in one object")
+        _refuse(f"the name {shown(found.name)} occurs twice in one object")
     _refuse(otherwise)
 
 
@@ -188,7 +190,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _RepeatedName:
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 _DECODER: Final = json.JSONDecoder(

@@ -97,7 +97,7 @@ class Cursor:
                 self.next = start
             if batch.begin > self.next:
                 log.info(
-                    "lane %s: a batch of %s begins at %d, %d is next: reading again",
+                    "lane %s: a batch of %s begins at %d instead of %d: reading again",
                     self._lane, self.topic, batch.begin, self.next,
                 )  # fmt: skip
                 self._seek = await ownership.rewind(self.topic, self.partition, self.next)
@@ -146,8 +146,8 @@ class Cursor:
         end = await cluster.offsets.high_watermark(self.topic, self.partition)
         if end < done:
             raise ClusterWentBackError(
-                f"{self.topic}/{self.partition} ends at {end}, and was processed up to {done}: it lost its tail; "
-                "opening anew from what it has"
+                f"{self.topic}/{self.partition} ends at {end}, but was processed up to {done}: it lost its "
+                "last records; reopening with the rest"
             )
         now = await self._committed_now(cluster)
         # A commit is acknowledged before the group's offset shows it.
@@ -157,8 +157,8 @@ class Cursor:
             now = await self._committed_now(cluster)
         if now < known:
             raise ClusterWentBackError(
-                f"{self.topic}/{self.partition}: the group had committed {known}, the cluster now says {now}: "
-                "it went back in time; opening anew from what it has"
+                f"{self.topic}/{self.partition}: the group had committed {known}, and the cluster now has "
+                f"{now}: an older state was restored; reopening from it"
             )
 
     async def _committed_now(self, cluster: Cluster) -> int:
@@ -176,7 +176,7 @@ class Cursor:
         self.gap_records += start - self.next
         log.error(
             "lane %s GAP: offsets %d to %d of %s/%d were deleted by retention before they were processed; "
-            "going on at %d",
+            "continuing at %d",
             self._lane, self.next, start - 1, self.topic, self.partition, start,
         )  # fmt: skip
 

@@ -69,20 +69,20 @@ class Failures:
     def say(self, error: BaseException, delay: float, attempt: int) -> None:
         """Something failed ``attempt`` times in a row; it is tried again after ``delay`` seconds."""
         if isinstance(error, FencedError):
-            log.warning("lane %s fenced: %s; opening again in %.1f s", self._name, error, delay)
+            log.warning("lane %s fenced: %s; reopening in %.1f s", self._name, error, delay)
             return
         if isinstance(error, NotOwnerError):
             self._say_waits(error)
             return
         if isinstance(error, _REOPENS):
-            log.info("lane %s opens again in %.1f s: %s", self._name, delay, error)
+            log.info("lane %s reopens in %.1f s: %s", self._name, delay, error)
             return
         reason = self.reason(error)
         log.warning("lane %s retrying in %.1f s (attempt %d): %s", self._name, delay, attempt, reason)
         if not isinstance(error, (*_EXPECTED, self._reported)):
             self._reported = type(error)
             log.error(
-                "lane %s: internal error, please report it; the batch is kept and tried again",
+                "lane %s: internal error, please report it; the batch is kept and retried",
                 self._name,
                 exc_info=error,
             )

@@ -76,7 +76,8 @@ class ForwardingHint:
         for former in range(lanes // 2, max(number, 1), -1):  # among one partition nobody chooses
             if lanes % former == 0 and self._homes and all(home % former == number for home in self._homes):
                 return (
-                    f"producers still choose among {former} of the {lanes} partitions of {self._topic}. They learn of the others within their "
-                    "metadata.max.age.ms (5 minutes by default); restart those that do not. Leave the partitioner as it is"
+                    f"producers still choose among {former} of the {lanes} partitions of {self._topic}. "
+                    "They learn of the others within their metadata.max.age.ms (5 minutes by default); "
+                    "restart those that do not. Do not change the partitioner"
                 )
         return ""

@@ -173,21 +173,19 @@ class Lane(PartitionTask[Ownership, Opened]):
         if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
             self._doubt(
                 ChangelogRecreatedError(
-                    f"{topic} was deleted and created again: the lane opens anew and writes its IDs into it"
+                    f"{topic} was deleted and created again: the lane reopens and writes its IDs into it"
                 )
             )
 
     def note_agreement(self) -> None:
         """All live workers state the same limits: a ring that keeps others takes them over."""
         if self._opened is not None and self._opening.keeps_limits:
-            self._doubt(
-                LimitsAgreedError("all live workers state the same limits now: the ring takes them over")
-            )
+            self._doubt(LimitsAgreedError("all live workers state the same limits now: the ring adopts them"))
 
     def note_usable_folder(self) -> None:
         """Note that the lane's folder can be written again: a lane that keeps its files in memory opens again."""
         if self._opened is not None and self._opening.table.in_memory:
-            self._doubt(FolderUsableError("its folder can be written again, and it keeps its state there"))
+            self._doubt(FolderUsableError("its folder is writable again, and its state moves back there"))
 
     def _doubt(self, error: Exception) -> None:
         """Note a problem found between batches: the lane must open again, or must not be open."""

@@ -312,5 +312,5 @@ class Opening:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             if not await ownership.confirm():
                 raise NotOwnerError(
-                    "the group does not confirm this worker's membership; a new assignment will come"
+                    "the group does not confirm this worker's membership; a new assignment follows"
                 )

@@ -163,11 +163,12 @@ def broken_text(coverage: Coverage, count: int, capacity: int) -> str:
     """Return what it means that IDs left too early, and the way out."""
     age = duration_text(coverage.promise.min_age_ms / 1000)
     text = (
-        f"{counted(count, 'ID')} younger than id_min_age = {age} left its ring, which has room for id_cache_size_max = {capacity:,} and reaches back "
-        f"{duration_text(coverage.covered_ms // 1000)}: a message that comes again after that is accepted again"
+        f"{counted(count, 'ID')} younger than id_min_age = {age} left its ring, which has room for "
+        f"id_cache_size_max = {capacity:,} and reaches back {duration_text(coverage.covered_ms // 1000)}: a "
+        "duplicate that arrives later is accepted"
     )
     if coverage.holds:
-        return f"{text}. The ring keeps the promise again"
+        return f"{text}. The ring covers id_min_age again"
     return (
         f"{text}. At this rate id_cache_size_max = {coverage.enough} would be enough: set it for all workers"
     )

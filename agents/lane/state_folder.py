@@ -168,7 +168,7 @@ def require_usable(folder: Path) -> None:
     """
     if fault := _fault(folder):
         raise StateFolderError(
-            folder, fault, "make room or allow it, or point app.data_dir to another folder"
+            folder, fault, "free space or allow writing, or point app.data_dir to another folder"
         )
 
 

@@ -124,7 +124,8 @@ class Transactions:
             if self._divided.failed(count):
                 batch, records = next(each for each in part if each.records)
                 log.info(
-                    "lane %s: %s/%d from offset %d on: at most %d at a time, until that goes well",
+                    "lane %s: a transaction failed at %s/%d offset %d: at most %d records a transaction "
+                    "until one succeeds",
                     self._name, batch.topic, batch.partition, records[0].offset, self._divided.records_max,
                 )  # fmt: skip
             raise
@@ -228,8 +229,9 @@ class Transactions:
         for cursor in opened.cursors.values():
             await cursor.compare(opened.cluster)
         log.error(
-            "lane %s: %s/%d lost its tail and the input did not; going on with what RocksDB and memory know: "
-            "another worker, or this one without its data_dir, would accept resends of what was lost",
+            "lane %s: %s/%d lost its last records and the input did not; the lane continues with the IDs "
+            "in RocksDB and memory. Another worker, or this one without its data_dir, would accept "
+            "duplicates of them",
             self._name, self._opening.changelog, self._opening.number,
         )  # fmt: skip
 

@@ -72,7 +72,7 @@ class Agreement:
         """Return who states which limits of an address; empty = all live workers agree."""
         statements = await self._together.ask(None)
         if statements is None:
-            return ["the group does not say what its members state"]
+            return ["the group does not report the limits of its members"]
         return self._unlike(address, statements)
 
     def _unlike(self, address: str, statements: Sequence[Statement]) -> list[str]:
@@ -81,7 +81,7 @@ class Agreement:
         if found:
             self._unlike_at[address] = now
         elif now - self._unlike_at.get(address, -SETTLE_S) < SETTLE_S:
-            return [f"all live workers agree, for less than {SETTLE_S:.0f} s yet"]
+            return [f"all live workers have agreed for less than {SETTLE_S:.0f} s"]
         return found
 
     async def others_can_hold(self) -> bool:

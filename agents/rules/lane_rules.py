@@ -146,8 +146,9 @@ def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | 
     if not found:
         return None
     return (
-        f"live workers state different rules for {address}, and the lane has recorded none yet: {found}. Its messages wait, none "
-        "is lost. Give all workers the same file and start those again that had another one"
+        f"live workers state different rules for {address}, and the lane has recorded none yet: {found}. "
+        "Its messages wait, none is lost. Give all workers the same file and restart those that had "
+        "another one"
     )
 
 

@@ -102,7 +102,7 @@ def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
     for field in Limits._fields:
         values = list(dict.fromkeys((worker, getattr(item, field)) for worker, item in limits))
         if len({value for _, value in values}) > 1:
-            said = ", ".join(f"{worker} says {as_written(value)}" for worker, value in values)
+            said = ", ".join(f"{worker} has {as_written(value)}" for worker, value in values)
             found.append(f"{field}: {said}")
     silent = [item.worker for item in everybody if item.addresses is None]
     if silent:

@@ -50,8 +50,8 @@ def lane_faults(address: AddressSettings, metas: Iterable[Meta]) -> list[str]:
     for meta in metas:
         if is_marked(meta):
             fault = (
-                f"a regrouping of the lanes of {name} has not ended, and no lane opens before: run {command} again; messages wait in "
-                "the input"
+                f"a regrouping of the lanes of {name} is unfinished, and no lane opens until it ends. "
+                f"Messages wait in the input: run {command} again"
             )
         elif meta.lanes != address.lanes:
             fault = (

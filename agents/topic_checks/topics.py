@@ -17,7 +17,9 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
-BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
+BEGIN_ANEW: Final = (
+    "start again under another app.id, which accepts everything that is still in the input once more"
+)
 
 
 def rights_on(role: str) -> frozenset[str]:

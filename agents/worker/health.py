@@ -89,8 +89,8 @@ class WorkerHealth:
         """Lanes that were not opened because only half of them was assigned: why."""
         return {
             key: "; ".join(self._faults.by_address.get(self._map.address(key).name, ()))
-            or f"its partition of {half.rpartition('/')[0]} was not given to this worker too: run all workers of {self._app_id} "
-            "with the same addresses"
+            or f"its partition of {half.rpartition('/')[0]} was not assigned to this worker too: run "
+            f"all workers of {self._app_id} with the same addresses"
             for key, half in self._map.halves.items()
         }
 

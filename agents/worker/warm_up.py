@@ -26,7 +26,9 @@ class WarmUp:
         lanes = self._factory.lanes
         mine = lanes.lanes_of(partitions)
         if mine:
-            log.info("restoring %d lanes before they are ours: %s", len(mine), listed(map(lanes.name, mine)))
+            log.info(
+                "restoring %d lanes ahead of their assignment: %s", len(mine), listed(map(lanes.name, mine))
+            )
         self._factory.slices.rest(SLOWLY_S)
         try:
             await asyncio.gather(*map(self._restore_lane, mine))
@@ -42,6 +44,6 @@ class WarmUp:
             if not isinstance(error, Exception):
                 raise
             # The opening meets the same problem and reports it.
-            log.info("lane %s cannot be restored before it is ours: %r", opening.name, error)
+            log.info("lane %s cannot be restored ahead of its assignment: %r", opening.name, error)
         else:
             self._factory.tables.keep(key, opening.table)

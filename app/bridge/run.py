@@ -76,7 +76,7 @@ async def _run(
             if drain:
                 raise TopicError("stopped before anything was drained: run it again with --drain") from None
             return
-        log.info("%d bridges begin: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
+        log.info("%d bridges start: %s", len(bridges), ", ".join(bridge.plan.name for bridge in bridges))
         await _until_stopped(bridges, stopping, ends if drain else None)
     if drain:
         await drains.require_at([bridge.plan for bridge in bridges], ends)

@@ -176,7 +176,7 @@ class SignalledWorker(faust_parts.Worker):
 
     def on_sigusr2(self) -> None:
         """Do nothing: Faust would start a debugger."""
-        log.info("SIGUSR2 is ignored; SIGUSR1 writes down what all tasks wait for, SIGTERM stops")
+        log.info("SIGUSR2 is ignored; SIGUSR1 logs what all tasks wait for, and SIGTERM stops the worker")
 
 
 def _faust_settings(parts: WorkerParts) -> dict[str, Any]:

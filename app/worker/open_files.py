@@ -29,7 +29,8 @@ def warn_of_file_limit(settings: Settings) -> None:
     needed = FILES_BESIDE_LANES + FILES_PER_LANE * lanes
     if most != resource.RLIM_INFINITY and most < needed:
         log.warning(
-            "this process may have %d open files, and a worker that has all %d lanes needs %d: raise the limit (ulimit -Hn %d, LimitNOFILE= of "
-            "systemd, ulimits of a container), or start more workers; lanes beyond the limit keep their state in memory",
+            "this process may open %d files, and a worker with all %d lanes needs %d. Lanes beyond the "
+            "limit keep their state in memory. Raise the limit (ulimit -Hn %d, LimitNOFILE= of systemd, "
+            "ulimits of a container), or start more workers",
             most, lanes, needed, needed,
         )  # fmt: skip

@@ -38,7 +38,7 @@ class StatusPage:
         self._settings = settings
         self._ask = ask or partial(read, counts=Counts(settings))
         self._lock = asyncio.Lock()
-        self._seen: tuple[Status | None, str] = (None, "nobody has looked yet")
+        self._seen: tuple[Status | None, str] = (None, "not checked yet")
         self._past: Charts = NO_CHARTS
         self._seen_at = float("-inf")
 

@@ -92,7 +92,7 @@ class GroupConsumer:
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
         if group == settings.app.id:
             raise ConfigurationError(
-                f"consumer group {group!r} is the workers' own, by app.id: choose another name"
+                f"consumer group {group!r} belongs to the workers (app.id): choose another name"
             )
         self.address = address
         self.group = require_consumer_group(group)
@@ -144,8 +144,9 @@ class GroupConsumer:
             writer = held.writer
             if held.window.crowding >= 1:
                 found.append(
-                    f"{held}: {len(held.window.cache.parked)} messages wait, and nothing more of it is fetched, so healthy groups wait "
-                    "too: 'ringfence groups show' names those that fail, 'skip' and 'purge' drop them"
+                    f"{held}: {len(held.window.cache.parked)} messages wait, and fetching from it pauses, "
+                    "so healthy groups wait too: 'ringfence groups show' names those that fail, 'skip' and "
+                    "'purge' drop them"
                 )
             if waiting := held.sends.states.waiting:
                 found.append(
@@ -252,8 +253,9 @@ class GroupConsumer:
         def compare(identity: TopicIdentity | None) -> None:
             if identity is not None and identity != NO_TOPIC and progress.renew(identity):
                 log.error(
-                    "%s was deleted and created again: holders write the progress of their partitions again now. Fencing tokens of partitions without a "
-                    "holder begin at 1 again, and messages there that were finished out of order come again",
+                    "%s was deleted and created again: consumers write the progress of their partitions "
+                    "again. Partitions without a consumer restart with fencing token 1, and their messages "
+                    "that were finished out of order are handled again",
                     progress.name,
                 )
                 self.held_partitions.write_again()
@@ -277,7 +279,7 @@ class GroupConsumer:
             except TopicError as error:
                 self._topic_fault = str(error)
             except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
-                log.debug("what the topics are like cannot be told now: %r", error)
+                log.debug("the topics cannot be checked now: %r", error)
             if self._topic_fault != found:
                 log.error("%s", self._topic_fault)
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -95,7 +95,7 @@ class FetchLoop:
             except (KafkaError, OSError, UnicodeDecodeError) as error:
                 # aiokafka has moved on over what it had of other partitions, and drops it: no window has that.
                 self._go_back(self._held_partitions.partitions.values())
-                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
+                log.warning("nothing can be fetched, next attempt in %.0f s: %s", FETCH_AGAIN_S, named(error))
                 await asyncio.sleep(FETCH_AGAIN_S)
                 await self._separately()
                 continue
@@ -126,7 +126,8 @@ class FetchLoop:
                 self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
                 self._consumer.pause(tp)
                 log.error(
-                    "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
+                    "%s/%d cannot be read: its messages wait, and other partitions continue; next attempt "
+                    "in %.0f s: %s",
                     held, held.window.end, UNREADABLE_REST_S, named(error),
                 )  # fmt: skip
             except (KafkaError, OSError):
@@ -172,7 +173,7 @@ class FetchLoop:
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
         """Reopen partitions whose next record is gone, by retention or with the topic."""
         for tp, offset in out_of_range.items():
-            log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
+            log.warning("%s/%d: offset %d no longer exists", tp.topic, tp.partition, offset)
             held = self._held_partitions.partitions.get(tp.partition)
             if held is not None:
                 held.fail()

@@ -70,8 +70,9 @@ class GroupAdmission:
             await self._group_watch.look()
             found = "; ".join(map(str, self._group_watch.foreign)) or "which the brokers do not name"
             raise ConfigurationError(
-                f"the consumer group {self._group} has members that are not Ringfence's and share out partitions in another way: {found}. "
-                "Stop them or give them another group.id, or choose another name for this group"
+                f"the consumer group {self._group} has members that are not Ringfence's and assign "
+                f"partitions in another way: {found}. Stop them or give them another group.id, or choose "
+                "another name for this group"
             ) from error
         except GroupAuthorizationFailedError as error:
             raise PrerequisiteError(
@@ -79,8 +80,9 @@ class GroupAdmission:
             ) from error
         except InvalidSessionTimeoutError as error:
             raise ConfigurationError(
-                f"the brokers do not take a session time-out of {self._session_timeout:g} s: choose one between "
-                "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
+                f"the brokers do not allow a session time-out of {self._session_timeout:g} s: choose one "
+                "from their group.min.session.timeout.ms (6 s by default) to their "
+                "group.max.session.timeout.ms (30 min by default)"
             ) from error
         except KafkaConnectionError as error:  # one answered a moment ago
             raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error

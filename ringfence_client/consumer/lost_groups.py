@@ -38,7 +38,8 @@ class LostGroups:
                     await _in_thread(self._lost, groups)
         except TimeoutError:
             log.error(
-                "%s: lost(groups) does not end within %g s: the partition is given away without it, and caches may be old when it returns",
+                "%s: lost(groups) does not end within %g s: the partition is released without it, and "
+                "caches may be old when it returns",
                 place, LOST_LIMIT_S,
             )  # fmt: skip
         except Exception as error:

@@ -88,7 +88,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         self._ours.partitions[self._number] = held
         self._ours.reasons.pop(self._number, None)
         self._ours.dispatcher.add_partition(held)
-        log.info("%s held with token %d from offset %d on, %d messages above it are finished", held,
+        log.info("%s opened with token %d at offset %d, %d messages above it are finished", held,
             held.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
         return held
 
@@ -129,7 +129,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         await held.writer.persisted()
         self._flow(held.window.end)
         self._ours.dispatcher.resume(held)
-        log.info("%s goes on", held)
+        log.info("%s continues", held)
 
     async def _drain(self, held: HeldPartition) -> None:
         await self._ours.dispatcher.drain(held, self._ours.drain_timeout)
@@ -144,7 +144,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             log.info("%s is released", held)
             return
         reason = "it could not be written" if ended else "a handler still runs"
-        log.warning("%s was given away without a final record: %s", held, reason)
+        log.warning("%s was released without a final record: %s", held, reason)
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)

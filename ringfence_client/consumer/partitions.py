@@ -114,7 +114,8 @@ class HeldPartitions:
         old = [other for other in others if not other.failed]
         if old:
             log.warning(
-                "%s was deleted and created again: %s of it start again at its start; messages that were handled already are handled again",
+                "%s was deleted and created again: reading %s from the start; messages that were handled "
+                "already are handled again",
                 self.topic, _numbers(held_partition.partition for held_partition in old),
             )  # fmt: skip
         for held_partition in old:

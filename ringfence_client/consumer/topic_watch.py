@@ -54,7 +54,7 @@ class TopicWatch:
         """Faults of the topics that keep their messages from being handled."""
         now = time.monotonic()
         return [
-            f"{topic} does not exist any more" if topic in self._missing
+            f"{topic} no longer exists" if topic in self._missing
             else f"{topic}: no answer of the brokers for {now - answered_at:.0f} s: {self._refusals.get(topic, 'they are away')}"
             for topic, answered_at in self._answered_at.items()
             if topic in self._missing or now - answered_at > SILENT_S
@@ -81,12 +81,13 @@ class TopicWatch:
             if topic not in self._missing:
                 self._missing.add(topic)
                 log.error(
-                    "%s does not exist any more: nothing of it can be read or written; if nobody meant to delete it, create it again",
+                    "%s no longer exists: it cannot be read or written. If it was not deleted on purpose, "
+                    "create it again",
                     topic,
                 )
             self._observers[topic](NO_TOPIC)
         except Exception as error:
-            log.debug("which topic %s is cannot be told now: %r", topic, error)
+            log.debug("the ID of topic %s is unknown now: %r", topic, error)
             self._refusals[topic] = named(error)
             if not isinstance(error, KafkaConnectionError):
                 self._observers[topic](None)

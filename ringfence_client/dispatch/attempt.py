@@ -40,7 +40,7 @@ RELEASE_REST_S: Final = 0.1
 """A released group rests for so long: a handler that releases what it gets would else do nothing else."""
 CUT_SHORT_REST_S: Final = 10.0
 """A group whose handler an operator ended rests at least for so long: time to skip what it hung at."""
-KILLED: Final = "it was running whenever its consumer died"
+KILLED: Final = "its consumer died in each of its attempts"
 DROPPED: Final = "dropped by an operator"
 LOAD_REST_S: Final = 1.0
 """A group whose parked message cannot be read now rests for so long."""
@@ -202,7 +202,7 @@ class Attempts:
             error = raised
         if turn in self._abandoned:
             self._abandoned.discard(turn)
-            raise LostError(f"{turn.held}/{offset} went on without this run")
+            raise LostError(f"{turn.held}/{offset} continued without this run")
         left = self._runs.left(turn.held.fence.log, offset)
         if left is None:
             effects.end()
@@ -310,13 +310,14 @@ class Attempts:
             first=first, reason=reason, now=now
         ):
             log.error(
-                "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
-                "and nothing is given up meanwhile; look at what the handler depends on", reason,
+                "nearly every attempt fails, the last with: %s. The consumer slows down until attempts "
+                "succeed, and discards nothing. Look at what the handler depends on", reason,
             )  # fmt: skip
         left = self._runs.left(held.fence.log, offset)
         if left is not None:
             log.warning(
-                "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",
+                "%s/%d: attempt %d failed, and its handler still runs; group %s waits for it, and all "
+                "others continue: %s",
                 held, offset, attempt, group_names.shown_or_none(record.key), reason,
             )  # fmt: skip
             self._left_runs.wait(
@@ -346,7 +347,8 @@ class Attempts:
     def _count_success(self, turn: Turn) -> None:
         if self._breaker.succeeded(first=bool(turn.offsets) and not turn.has_failed):
             log.info(
-                "attempts succeed again: messages that fail may become dead letters again, and all handlers get work"
+                "attempts succeed again: failing messages can become dead letters again, and all handlers "
+                "work"
             )
 
     # -- after it ---------------------------------------------------------------------------------------------

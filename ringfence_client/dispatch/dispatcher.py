@@ -384,7 +384,8 @@ class Dispatcher:
             return
         offset = turn.offsets[0]
         log.error(
-            "%s/%d: the handler does not end when it is cancelled: its group waits for it, another consumer for the lease",
+            "%s/%d: the handler ignores its cancellation: its group waits for it, and another consumer may "
+            "wait for the lease",
             held, offset,
         )  # fmt: skip
         self.runs.outlives(held.fence.log, offset, future)

@@ -108,13 +108,15 @@ class PoisonMessages:
         lasts, others = (sum(item.stands for item in line) for line in (self._lasts, self._others))
         if lasts and self._unended and len(self._unended) >= self._slots:
             yield (
-                f"{lasts} messages that ran when their consumer died wait for last attempts that do not end: {', '.join(self._unended.values())}; "
-                "all other groups go on: 'ringfence groups release' ends such a run"
+                f"{lasts} messages that ran when their consumer died wait for last attempts that do not "
+                f"end: {', '.join(self._unended.values())}; all other groups continue: 'ringfence groups "
+                "release' ends such a run"
             )
         elif lasts or any(self._alone.values()):
             yield (
-                f"{lasts + others} messages wait that may have run when their consumer died: one in its last attempt runs alone for at most "
-                f"{ISOLATION_S:g} s, then {self._concurrency} others begin before the next one"
+                f"{lasts + others} messages wait, because they may have run when their consumer died: one "
+                f"in its last attempt runs alone for at most {ISOLATION_S:g} s, then {self._concurrency} "
+                "others start before the next one"
             )
 
     def started(self, turn: Turn) -> None:

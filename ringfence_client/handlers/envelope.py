@@ -103,7 +103,7 @@ def _part(part: object) -> dict[str, Any]:
 
 def _header(pair: object) -> dict[str, Any]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"the header {pair!r} is no pair of a name and a value")
+        raise TypeError(f"the header {pair!r} is not a pair of a name and a value")
     name, value = pair
     _check_name(name, "the name of a header")
     written: dict[str, Any] = {"name": name}
@@ -136,12 +136,10 @@ def _bytes(content: object, what: str) -> bytes:
     if isinstance(content, bytes):
         return content
     if not isinstance(content, str):
-        raise TypeError(
-            f"{what} is of type {type(content).__name__}: give bytes, or a string, as consumers are to get it"
-        )
+        raise TypeError(f"{what} is of type {type(content).__name__}: give bytes, or a string")
     try:
         return content.encode()
     except UnicodeEncodeError:
         raise ValueError(
-            f"{what} holds half of a surrogate pair, which is no character: give the bytes that you mean"
+            f"{what} holds half of a surrogate pair, which is not a character: give the bytes that you mean"
         ) from None

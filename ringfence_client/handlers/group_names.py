@@ -25,7 +25,8 @@ def parse(text: str) -> bytes:
             return bytes.fromhex(text[4:])
         except ValueError as error:
             raise GroupNameError(
-                f"{text!r} is no hex ({error}): fix it, or write text:{text} if the name itself begins so"
+                f"{text!r} is not hex ({error}): fix it, or write text:{text} if the name itself begins "
+                "with hex:"
             ) from error
     return text.removeprefix("text:").encode(errors="surrogateescape")
 

@@ -54,7 +54,7 @@ def check_handler(
             f"{name} is a class: a call would make an instance and handle nothing; give a function, or a method of an instance"
         )
     if not callable(handler):
-        raise HandlerError(f"{name} is no function")
+        raise HandlerError(f"{name} is not a function")
     for item in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - an object whose __call__ is one
         if inspect.isgeneratorfunction(item) or inspect.isasyncgenfunction(item):
             raise HandlerError(

@@ -101,8 +101,8 @@ class ConsumerOptions:
             raise ValueError(f"retry_delay = {self.retry_delay}: {RETRY_DELAY_MIN} seconds or more")
         if self.lease_timeout < LEASE_TIMEOUT_MIN:
             raise ValueError(
-                f"lease_timeout = {self.lease_timeout}: {LEASE_TIMEOUT_MIN} seconds or more, because a holder says once a second "
-                "that it lives"
+                f"lease_timeout = {self.lease_timeout}: {LEASE_TIMEOUT_MIN} seconds or more, because a "
+                "consumer renews its lease once a second"
             )
         if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
             raise ValueError(

@@ -251,8 +251,8 @@ class PendingLetters:
         self._most = max(1, self._most // 2)
         if self.fault:
             log.error(
-                "%s: dead letters cannot be written to %s: the groups of %d messages wait for that, all others go on; again in "
-                "%.0f s: %s", self._place, self._dead_letters.topic.name, len(self._pending), self._pause, named(error),
+                "%s: dead letters cannot be written to %s: the groups of %d messages wait, and all others "
+                "continue; next attempt in %.0f s: %s", self._place, self._dead_letters.topic.name, len(self._pending), self._pause, named(error),
             )  # fmt: skip
         self.fault = named(error)
         self._reviving = asyncio.create_task(self._revive(self._pause))
@@ -269,8 +269,8 @@ class PendingLetters:
             except Exception as error:
                 self.fault = named(error)
                 log.error(
-                    "%s: the dead-letter topic is not usable: the groups of %d messages wait for it, all others go on; again in "
-                    "%.0f s: %s", self._place, len(self._pending), self._pause, self.fault,
+                    "%s: the dead-letter topic is not usable: the groups of %d messages wait, and all "
+                    "others continue; next attempt in %.0f s: %s", self._place, len(self._pending), self._pause, self.fault,
                 )  # fmt: skip
         for pending in waiting:
             pending.size_confirmed = True

@@ -213,7 +213,7 @@ class LeaseAcquisition:
         """Return what it says. A holder that wrote meanwhile would find out that it is fenced, and fence back."""
         left, recorded = await self._look(lease, watch)
         if left:
-            log.info("%s: its holder wrote again before it was fenced: waiting", lease)
+            log.info("%s: its consumer wrote again before it was fenced: waiting", lease)
             raise _HeldError(lease)
         return recorded
 
@@ -328,7 +328,7 @@ class LeaseAcquisition:
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
                 if not await self._cluster.topics.partition_counts([self._progress.name]):
-                    return f"{self._progress.name} does not exist any more"
+                    return f"{self._progress.name} no longer exists"
                 if not (isinstance(error, RefusedError) and error.too_large):
                     return ""
                 if self._progress.name not in refusing_topics(error):

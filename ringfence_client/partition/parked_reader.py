@@ -83,8 +83,8 @@ class ParkedReader:
                     found = await self._stretch(tp, offset, 0)
                     if found is None and await self._same(held):
                         log.error(
-                            "GAP: %s/%d is gone: it was redriven, and retention or compaction has deleted it; its dead letter has what "
-                            "there was of it", held, offset,
+                            "GAP: %s/%d is gone: it was redriven, and retention or compaction deleted it; "
+                            "its dead letter has the content", held, offset,
                         )  # fmt: skip
                         window.finish(offset, End.GONE)
                         self._counts["gap_records"] += 1
@@ -136,7 +136,7 @@ class ParkedReader:
         """Return whether the topic is still the one of the lease. If not, the partition is opened again."""
         same = (await self._cluster.topics.identity(held.lease.topic)).topic_id == held.lease.topic_id
         if not same and not held.failed:
-            log.warning("%s: %s was deleted and created again: opening again", held, held.lease.topic)
+            log.warning("%s: %s was deleted and created again: reopening", held, held.lease.topic)
             held.fail()
         return same
 
@@ -144,8 +144,8 @@ class ParkedReader:
         """Give records to the window; to none of a log that is another one by now."""
         if not held.window.unpark(found, always=always) and not held.failed:
             log.warning(
-                "%s: the log has other messages than it had at the offsets from %d on: it was created again, or lost its tail; opening "
-                "again", held, found[0].offset,
+                "%s: the log has other messages than before from offset %d on: it was created again, or "
+                "lost its last records; reopening", held, found[0].offset,
             )  # fmt: skip
             held.fail()
 

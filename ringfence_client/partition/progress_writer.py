@@ -160,7 +160,7 @@ class ProgressWriter:
         """Return what is done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._ended:
-            _refuse(future, LostError(f"{self._lease} is not held any more"))
+            _refuse(future, LostError(f"{self._lease} is no longer held"))
         else:
             self._waiting.append(future)
             self.hurry()
@@ -188,7 +188,8 @@ class ProgressWriter:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
                 log.warning(
-                    "%s: final progress not written; the next holder repeats what finished since the last write",
+                    "%s: final progress not written; the next consumer repeats messages that finished "
+                    "since the last write",
                     self._lease,
                 )
         await self.abandon()
@@ -220,7 +221,7 @@ class ProgressWriter:
                     self._finished = True
                     return
             except LostError as error:
-                log.warning("%s: another consumer holds it now: %s", self._lease, error)
+                log.warning("%s: another consumer has it now: %s", self._lease, error)
                 self._give_up()
                 lost()
                 return
@@ -234,8 +235,8 @@ class ProgressWriter:
                 is_own = self._destination()[0] in refusing
                 if not is_own and self.sends.refused(shown):
                     log.error(
-                        "%s: %s: what handlers send there cannot be written. The partition opens again: messages that were not written "
-                        "come again, and those that send there fail",
+                        "%s: %s: records that handlers send there cannot be written. The partition "
+                        "reopens: unwritten messages are handled again, and those that send there fail",
                         self._lease, named(shown),
                     )  # fmt: skip
                     self._give_up()
@@ -298,8 +299,9 @@ class ProgressWriter:
         crowding = self._window.crowding
         if crowding >= CROWDED and not self._crowded:
             log.warning(
-                "%s: %.0f %% of the messages that may wait in a partition do; at 100 %% nothing more of it is fetched, and healthy groups "
-                "wait too; fix the failures, or drop failing groups ('ringfence groups show', 'skip', 'purge')",
+                "%s: waiting messages have reached %.0f %% of the limit of a partition. At 100 %% fetching "
+                "from it pauses, and healthy groups wait too. Fix the failures, or drop failing groups "
+                "('ringfence groups show', 'skip', 'purge')",
                 self._lease, 100 * crowding,
             )  # fmt: skip
         self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
@@ -320,7 +322,7 @@ class ProgressWriter:
             self.fault = f"{self.fault}: {seen}"
         delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         log.warning(
-            "%s: progress not written, again in %.1f s (attempt %d): %s",
+            "%s: progress not written, next attempt in %.1f s (attempt %d): %s",
             self._lease, delay, attempt, self.fault,
         )  # fmt: skip
         await self._producer.discard()
@@ -348,7 +350,7 @@ class ProgressWriter:
 
     def _give_up(self) -> None:
         self._ended = True
-        error = LostError(f"{self._lease} is somebody else's")
+        error = LostError(f"{self._lease} belongs to another consumer")
         for future in self._waiting:
             if not future.done():
                 _refuse(future, error)

@@ -130,7 +130,8 @@ class ProgressTopic:
                 raise
             progress = progress_record.decode(value, find, partial=True)
             log.error(
-                "%s: %s (%s): somebody deleted records there; messages from %d on that only these parts call finished are handled again",
+                "%s: %s (%s): somebody deleted records there; messages from %d on that only these records "
+                "mark as finished are handled again",
                 self.name, error, key.decode(errors="backslashreplace"), progress.next,
             )  # fmt: skip
         self._decoded[key] = value, progress

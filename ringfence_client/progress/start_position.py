@@ -36,11 +36,11 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
         if await cluster.groups.state() in NO_MEMBERS:
             raise
         log.info(
-            "consumer group %s has members already, and begins where they began: %s", group, named(error)
+            "consumer group %s has members already, and starts at their position: %s", group, named(error)
         )
         return False
     log.info(
-        "new consumer group %s begins at the end of %s; up to %d messages before it are left out",
+        "new consumer group %s begins at the end of %s; up to %d messages before it are not handled",
         group, topic, sum(end.offset for end in ends.values()),
     )  # fmt: skip
     return True

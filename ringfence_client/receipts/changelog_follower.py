@@ -71,7 +71,7 @@ class ChangelogFollower:
             await cancelled(self._task)
             await internals.end(self._consumer, consumers.STOP_LIMIT_S)
         await asyncio.gather(*(history.stop() for history in self._history.values()))
-        self._fail(OutboxError("the outbox is closed: the verdict of what is sent is not known"))
+        self._fail(OutboxError("the outbox is closed: the verdicts of sent messages are unknown"))
 
     def require(self) -> None:
         """Raise the error that keeps verdicts from being read, if there is one."""
@@ -165,12 +165,15 @@ class ChangelogFollower:
                 await self._take_next()
             except OffsetOutOfRangeError as error:
                 for tp in error.args[0]:
-                    log.warning("%s/%d was recreated or lost its end: reading it from its start", *tp)
+                    log.warning(
+                        "%s/%d was recreated or lost its last records: reading it from its start", *tp
+                    )
                     await self._begin_anew(tp)
             except TopicAuthorizationFailedError:
                 self._fail(
                     OutboxError(
-                        f"this user may not read {self._topic}, so no verdict is learned: allow Describe and Read on it"
+                        f"this user may not read {self._topic}, so verdicts are unknown: allow Describe and "
+                        "Read on it"
                     )
                 )
                 return

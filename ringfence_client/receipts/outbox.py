@@ -242,4 +242,6 @@ class Outbox:
             if message.id is not None
             else "it has no ID, so look into the topic before it is sent again"
         )
-        return OutboxError(f"{self._address.name}: nobody knows whether the message is sent ({why}): {again}")
+        return OutboxError(
+            f"{self._address.name}: it is unknown whether the message was sent ({why}): {again}"
+        )

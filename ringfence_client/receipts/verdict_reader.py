@@ -65,11 +65,13 @@ class VerdictReader:
             self._counts = await self._cluster.topics.partition_counts(topics)
         except TopicAuthorizationFailedError as error:
             raise OutboxError(
-                f"this user may not see {error.args[0]}, so no verdict can be learned: allow Describe and Read on it"
+                f"this user may not see {error.args[0]}, so verdicts are unknown: allow Describe and Read "
+                "on it"
             ) from error
         if missing := [topic for topic in topics if topic not in self._counts]:
             raise MissingTopicError(
-                f"{', '.join(missing)}: no such topic, so no verdict can be learned: run 'ringfence topics create', and start a worker"
+                f"{', '.join(missing)}: no such topic, so verdicts are unknown: run 'ringfence topics "
+                "create', and start a worker"
             )
         return self._counts
 

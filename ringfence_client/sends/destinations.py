@@ -160,8 +160,8 @@ class Destinations:
         partition = _partition(send, topic, address)
         if self.topics.is_away((send.topic, partition)):
             raise SendError(
-                f"{send.topic}/{partition} has no leader, or its broker does not answer: nothing of this message is sent, and others go on; look "
-                "at the brokers"
+                f"{send.topic}/{partition} has no leader, or its broker does not answer: nothing of this "
+                "message is sent, and other messages continue; look at the brokers"
             )
         return OutgoingRecord(
             send.topic,

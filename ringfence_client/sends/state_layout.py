@@ -73,8 +73,9 @@ class StateLayout:
             home = home_of(record.key or b"", partitions)
             if home != partition:
                 raise SendError(
-                    f"{self._destinations.state_topic}/{partition} has a state of group {shown(record.key or b'')}, which belongs into "
-                    f"partition {home} of {partitions}: the topic was given more partitions, so messages wait. Copy it into a new topic of this "
+                    f"{self._destinations.state_topic}/{partition} has a state of group "
+                    f"{shown(record.key or b'')}, which belongs in partition {home} of {partitions}: the "
+                    "topic was given more partitions, so messages wait. Copy it into a new topic of this "
                     "name, by the hash of the key, or delete it to begin without states"
                 )
 
@@ -93,7 +94,7 @@ class StateLayout:
         self._exists, self._checked = False, 0
         self._ends.clear()
         log.error(
-            "%s %s: the states that it had are lost, and handlers begin with none; restore what you need of them, or reset the offsets of "
-            "this consumer group to compute them again",
+            "%s %s: its states are lost, and handlers begin without states. Restore them, or reset the "
+            "offsets of this consumer group to compute them again",
             self._destinations.state_topic, happened,
         )  # fmt: skip

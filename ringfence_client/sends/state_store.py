@@ -203,7 +203,8 @@ class StateStore:
             self._scanned.discard(partition)
             del self._offsets[group]
         raise SendError(
-            f"{self._reader.destinations.state_topic}/{partition} changes while it is read: messages wait; is it being created anew?"
+            f"{self._reader.destinations.state_topic}/{partition} changes while it is read, so messages "
+            "wait: is it being recreated?"
         )
 
     async def _look_for_topic(self) -> None:

@@ -140,9 +140,9 @@ class TargetTopics:
         found = {}
         for topic, partition in places:
             if topic not in counts:
-                found[topic] = f"{topic} does not exist any more"
+                found[topic] = f"{topic} no longer exists"
             elif partition >= counts[topic]:
-                found[topic] = f"{topic} was created anew and has {counts[topic]} partitions"
+                found[topic] = f"{topic} was created again and has {counts[topic]} partitions"
         return found
 
     async def described(self, name: str) -> TopicDescription | None:
@@ -177,8 +177,8 @@ class TargetTopics:
         role = self._owned.get(topic) or ("the state of a consumer group" if self._is_state(topic) else "")
         if role:
             raise SendError(
-                f"{topic} is {role}, which Ringfence alone writes: nothing is sent; send to the input topic of an address, or to a topic "
-                "of your own"
+                f"{topic} is {role}, which only Ringfence writes: nothing is sent; send to the input topic "
+                "of an address, or to a topic of your own"
             )
         _, until, reason = self._refused.get(topic, (0.0, 0.0, ""))
         if until > time.monotonic():
@@ -193,7 +193,7 @@ class TargetTopics:
         except SendError:
             raise
         except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
-            raise SendError(f"{name} cannot be looked at, so nothing is sent: {named(error)}") from error
+            raise SendError(f"{name} cannot be checked, so nothing is sent: {named(error)}") from error
         if found is None:
             raise SendError(f"{name} does not exist, so nothing is sent: create it")
         return self.note(found)

@@ -31,7 +31,7 @@ class LagMonitor:
         self.watch = BrokerWatch(
             consumer.cluster.connection.ping,
             log,
-            "what handlers have goes on, progress waits to be written",
+            "running handlers continue, progress waits to be written",
             consumer.cluster.connection.denied,
         )
         self.lags: dict[int, int | None] = {}

@@ -214,7 +214,7 @@ class Pages:
             letters = [(int(offset), int(redrive)) for offset, redrive in body["letters"]]
         except (ValueError, KeyError, TypeError) as error:
             wanted = '{"partition": number, "topic_id": Kafka\'s ID, "letters": [[offset, number], ...]}'
-            raise _RefusedRequestError(400, f"a JSON object is wanted: {wanted}") from error
+            raise _RefusedRequestError(400, f"send a JSON object: {wanted}") from error
         held = self._held(body, number)
         if held.lease.topic_id != topic_id:
             raise _RefusedRequestError(409, f"{held.lease.topic} was deleted and created again meanwhile")
@@ -226,7 +226,7 @@ class Pages:
             number, group = int(body["partition"]), bytes.fromhex(body["group"])
         except (ValueError, KeyError, TypeError) as error:
             wanted = '{"partition": number, "group": the group\'s bytes in hex}'
-            raise _RefusedRequestError(400, f"a JSON object is wanted: {wanted}") from error
+            raise _RefusedRequestError(400, f"send a JSON object: {wanted}") from error
         return self._held(body, number), group
 
     def _held(self, body: dict[str, Any], number: int) -> HeldPartition:
@@ -259,7 +259,10 @@ async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Ans
     deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S
     while not held.window.closed and set(chosen).intersection(held.window.offsets_of(group)):
         if asyncio.get_running_loop().time() > deadline:
-            text = f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; they will be, if this consumer goes on"
+            text = (
+                f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; this consumer writes "
+                "the rest while it runs"
+            )
             raise _RefusedRequestError(503, text)
         await asyncio.sleep(BURIED_CHECK_S)
     answer = {"dropped": len(chosen), "acquired": _acquired(held, group), "offsets": chosen}
@@ -276,7 +279,7 @@ async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
         text = f"partition {held.partition} was lost meanwhile: {error}"
         raise _RefusedRequestError(409, text) from error
     except TimeoutError as error:
-        text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
+        text = f"it is not written within {WRITE_LIMIT_S:.0f} s; this consumer writes it while it runs"
         raise _RefusedRequestError(503, text) from error
     return answer
 

@@ -37,7 +37,8 @@ async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool
             continue
         cluster.update_metadata(metadata)
         log.warning(
-            "no known broker answered; bootstrap server %s:%d did and names these: %s",
+            "no known broker answered; the client now uses the brokers that bootstrap server %s:%d names: "
+            "%s",
             host, port, _addresses(cluster.brokers()),
         )  # fmt: skip
         return True
@@ -93,8 +94,9 @@ def _of_another_cluster(client: Any, host: str, port: int, metadata: Any) -> boo
     if ours is None or its is None or ours == its:
         return False
     log.error(
-        "bootstrap server %s:%d belongs to cluster %s, but this process works with cluster %s: its answer is ignored and messages wait; "
-        "correct bootstrap_servers, or restart the process to work with the other cluster",
+        "bootstrap server %s:%d belongs to cluster %s, but this process works with cluster %s. Its answer "
+        "is ignored, and messages wait. Correct bootstrap_servers, or restart the process to work with the "
+        "other cluster",
         host, port, its, ours,
     )  # fmt: skip
     return True

@@ -42,8 +42,8 @@ class ThrottleLog:
         self._told_at, self._told_ms = now, self.total_ms.copy()
         spent = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in more.most_common())
         log.warning(
-            "brokers throttle client.id %s (%s since the last such line): a quota holds messages back, and none is lost; raise %s of its "
-            "user or client.id with kafka-configs, or leave it and expect the lag to grow",
+            "brokers throttle client.id %s (%s since the last such line): a quota delays messages, and "
+            "none is lost. Raise %s of its user or client.id with kafka-configs, or accept a growing lag",
             client_id, spent, quotas(more),
         )  # fmt: skip
 

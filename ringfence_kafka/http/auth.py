@@ -97,8 +97,9 @@ def http_auth(app: AppSettings) -> HttpAuth:
         ) from error
     if fault := certificate_validity.fault(app.web_tls_certfile):
         log.warning(
-            "the certificate of this web server %s: who verifies it, as status, groups and dlq do, gets no answer; messages go on: "
-            "renew app.web_tls_certfile = %r, and restart this",
+            "the certificate of this web server %s. Clients that verify it, such as status, groups and "
+            "dlq, get no answer; messages continue. Renew app.web_tls_certfile = %r, and restart this "
+            "process",
             fault,
             app.web_tls_certfile,
         )

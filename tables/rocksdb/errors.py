@@ -48,7 +48,7 @@ def fault_of(path: Path, fault: str) -> Exception:
 
 def unwritable(path: Path, fault: str) -> StateFolderError:
     """Return the error of a folder that cannot be written, with the way out."""
-    way_out = "make room or allow it, or point app.data_dir to another folder"
+    way_out = "free space or allow writing, or point app.data_dir to another folder"
     if "too many open files" in fault.lower():
         way_out = "raise the limit of open files of this process (ulimit -n)"
     return StateFolderError(path, fault, way_out)

@@ -35,16 +35,16 @@ class LaneStore:
 
         Raises:
             DamagedStoreError: damage was met, now or while it was in use.
-            UntrustedError: it was not built to its end.
+            UntrustedError: it was not built completely.
         """
         if self.current is not None and self.current.damaged:
-            raise DamagedStoreError(f"{self.path}: damage was met while it was in use")
+            raise DamagedStoreError(f"{self.path}: damage was found while it was in use")
         if self.broken:
             self.close()
         if self.current is None:
             self.current = Store(self.path, indexed=self._indexed, in_memory=self.in_memory)
         if self.current.unfinished:
-            raise UntrustedError("it was not built to its end")
+            raise UntrustedError("it was not built completely")
         return self.current
 
     def stored(self) -> StoredState | None:

@@ -161,11 +161,15 @@ def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Pat
     if transactions == "on":
         forgotten, said = (
             [],
-            "lost its tail and the input did not; going on with what RocksDB and memory know",
+            "lost its last records and the input did not; the lane continues with the IDs in RocksDB and "
+            "memory",
         )
     else:
         forgotten = flow.due[FEW : 2 * FEW]
-        said = "it lost its tail, or somebody moved the group's offset; resends of what lies between are accepted"
+        said = (
+            "it lost its last records, or somebody moved the group's offset. Duplicates of the "
+            "messages between are accepted"
+        )
     assert second == [*flow.due, *forgotten]
     assert said in log
     assert "Traceback" not in log

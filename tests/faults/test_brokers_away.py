@@ -155,7 +155,7 @@ def test_worker_consumer_and_bridge_follow(tmp_path: Path, new_port: int) -> Non
             accepted = kafka.read_all(bootstrap, "moved.accepted", 1)
             assert [item.value for item in accepted] == [item.value for item in (*first, *second)]
             assert len(noted(consumer.handled)) == 2 * LINES * COUNT
-            assert "names these" in worker.log()
+            assert "now uses the brokers" in worker.log()
 
 
 async def test_another_cluster_is_refused(

@@ -463,7 +463,7 @@ def test_processes_with_another_filter(
 
     assert sorted(numbers(got)) == list(range(0, 40, 2))
     assert "filter_values = [" in reasons
-    assert "begins when the last has ended" in reasons
+    assert "starts when the last one has stopped" in reasons
 
 
 def _alike_at_first(unlike: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:

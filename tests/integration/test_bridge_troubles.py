@@ -291,7 +291,7 @@ def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path:
         assert process.health()[0] == 503
         assert process.page("/live") == '{"live": true}'
         assert process.stop() == 0
-        assert "bridges begin" not in process.log()
+        assert "bridges start" not in process.log()
     finally:
         process.destroy()
 

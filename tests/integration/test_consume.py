@@ -384,7 +384,7 @@ def test_consumer_group_of_the_workers(tmp_path: Path) -> None:
     code, said = _consume(_offline(tmp_path), "orders", "--consumer-group", "orders")
 
     assert code == 2
-    assert said == "ringfence: consumer group 'orders' is the workers' own, by app.id: choose another name"
+    assert said == "ringfence: consumer group 'orders' belongs to the workers (app.id): choose another name"
 
 
 def test_consumer_group_of_another_kind(bootstrap: str, tmp_path: Path) -> None:
@@ -407,7 +407,8 @@ def test_consumer_group_of_another_kind(bootstrap: str, tmp_path: Path) -> None:
 
     assert code == 2
     assert said.startswith(
-        "ringfence: the consumer group foreign has members that are not Ringfence's and share out partitions in another way: "
+        "ringfence: the consumer group foreign has members that are not Ringfence's and assign partitions "
+        "in another way: "
     )
     assert (
         "client.id rdkafka on host 127.0.0.1 (classic protocol). Stop them or give them another group.id"
@@ -424,8 +425,9 @@ def test_session_timeout_that_brokers_do_not_take(bootstrap: str, tmp_path: Path
 
     assert code == 2
     assert said == (
-        "ringfence: the brokers do not take a session time-out of 1801 s: choose one between their "
-        "group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
+        "ringfence: the brokers do not allow a session time-out of 1801 s: choose one from their "
+        "group.min.session.timeout.ms (6 s by default) to their group.max.session.timeout.ms (30 min by "
+        "default)"
     )
 
 

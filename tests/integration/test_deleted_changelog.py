@@ -95,7 +95,7 @@ async def test_while_no_worker_runs(bootstrap: str, tmp_path: Path, resident_ids
 
         assert "7 IDs are kept" in kept, "as many as the ring has"
         assert len(lanes.output()) == 10
-        assert "IDs from before are lost" in new.opening.note
+        assert "earlier IDs are lost" in new.opening.note
 
 
 async def _opened(lane: Lane) -> None:

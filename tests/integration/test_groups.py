@@ -214,7 +214,7 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
     process = scene.consumer("--web-port", "0")
     process.start()
     try:
-        wait_for(lambda: "held with token" in process.log(), process.log)
+        wait_for(lambda: "opened with token" in process.log(), process.log)
         refused = scene.verb("purge", "held", fails=True)
         shown = scene.show()
     finally:
@@ -233,7 +233,7 @@ def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) ->
     other.port = dead.port
     dead.start()
     try:
-        wait_for(lambda: "held with token" in dead.log(), dead.log)
+        wait_for(lambda: "opened with token" in dead.log(), dead.log)
         dead.kill()
         other.start()
         wait_for(lambda: other.health()[0] == 200, other.log)

@@ -117,17 +117,13 @@ async def test_warns_before_it_is_full(bootstrap: str, monkeypatch: pytest.Monke
         await until(lambda: held.window.crowding >= 0.8, lambda: str(held.window.counts))
         await held.writer.persisted()
 
-        assert [
-            message
-            for message in caplog.messages
-            if "of the messages that may wait in a partition do" in message
-        ]
+        assert [message for message in caplog.messages if "of the limit of a partition" in message]
         assert running.consumer.faults == []
 
         bench.send(*(Sent(None, b"%d" % index, b"sick") for index in range(190, 400)))
         await until(lambda: held.window.crowding >= 1, lambda: str(held.window.counts))
 
-        assert any("nothing more of it is fetched" in fault for fault in running.consumer.faults)
+        assert any("fetching from it pauses" in fault for fault in running.consumer.faults)
 
 
 def _refusals(caplog: pytest.LogCaptureFixture) -> int:

@@ -246,7 +246,7 @@ async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
         assert f"{lanes.name} has 3 partitions, it had 1 when its lanes began" in lane.reason
-        assert "begin anew under another app.id" in lane.reason
+        assert "start again under another app.id" in lane.reason
 
 
 @pytest.mark.parametrize("role", ["input topic", "accepted topic"])

@@ -182,10 +182,10 @@ async def test_cluster_that_creates_topics_by_itself(
             await bench.until_next(running, 20)
             kafka.delete_topics(bench.bootstrap, [bench.accepted])
             await until(
-                lambda: f"{bench.accepted} does not exist any more" in caplog.text, lambda: caplog.text
+                lambda: f"{bench.accepted} no longer exists" in caplog.text, lambda: caplog.text
             )
 
-            assert running.consumer.faults == [f"{bench.accepted} does not exist any more"]
+            assert running.consumer.faults == [f"{bench.accepted} no longer exists"]
             assert not running.consumer.ready
 
             client = running.consumer._consumer._client

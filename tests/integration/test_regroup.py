@@ -99,7 +99,9 @@ def test_regroup(bootstrap: str, tmp_path: Path) -> None:
         checked = run_verb("topics", "check", "--config", str(config), check=False)
         assert f"a regrouping of the lanes of {name} has not ended" in checked.stdout, checked.stdout
         refused = run_verb("worker", "--config", str(config), check=False)
-        assert (refused.returncode, "no lane opens before" in refused.stderr) == (1, True), refused.stderr
+        assert (refused.returncode, "no lane opens until it ends" in refused.stderr) == (1, True), (
+            refused.stderr
+        )
     code, said = _regroup(together, name, 1, "--json")
     assert code == 0, said
     (lane,) = json.loads(said[said.index("{") : said.rindex("}") + 1])["lanes"]

@@ -210,5 +210,6 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
         (
             name,
             1,
-        ): f"its partition of {name}-{name}-forward was not given to this worker too: run all workers of {name} with the same addresses"
+        ): f"its partition of {name}-{name}-forward was not assigned to this worker too: run all "
+        f"workers of {name} with the same addresses"
     }

@@ -341,9 +341,9 @@ async def test_a_replay_sends_the_same_ids(billed: tuple[Bench, str]) -> None:
         ("unknown", "does not exist, so nothing is sent: create it"),
         ("partition", "goes to partition 3 of {target}, which has 3, numbered from 0"),
         ("large", "is a record of about "),
-        ("progress", "which Ringfence alone writes: nothing is sent"),
-        ("accepted", "which Ringfence alone writes: nothing is sent"),
-        ("state", "is the state of this consumer group, which Ringfence alone writes"),
+        ("progress", "which only Ringfence writes: nothing is sent"),
+        ("accepted", "which only Ringfence writes: nothing is sent"),
+        ("state", "is the state of this consumer group, which only Ringfence writes"),
     ],
 )
 async def test_what_cannot_be_sent_fails_its_message(bootstrap: str, what: str, reason: str) -> None:

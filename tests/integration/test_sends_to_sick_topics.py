@@ -84,7 +84,7 @@ async def test_a_deleted_topic_gives_dead_letters(
         reason = (dict(letter.headers)[wire_names.HEADER_REASON] or b"").decode()
         assert f"{flow.sick} does not exist" in reason or f"{flow.sick} refused the last write" in reason
     assert healthy == [b"%d" % number for number in (*range(1, 11), *range(13, 63))]
-    assert any(f"{flow.sick} does not exist any more" in record.getMessage() for record in caplog.records)
+    assert any(f"{flow.sick} no longer exists" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_topic_that_comes_back_gets_everything(

@@ -83,13 +83,13 @@ def test_the_broker_comes_back(started: _Worker) -> None:
     wait_for(lambda: started.said("ready: 2 lanes open") > 0, started.log)
 
     assert started.stop() == 0, started.log()
-    assert started.said("went away while this worker started") == 1
+    assert started.said("became unreachable while this worker started") == 1
     assert started.said("Traceback") == 0
 
 
 @pytest.mark.parametrize("started", [(2, 99), (3, 99)], ids=["cluster", "group"], indirect=True)
 def test_stopped_meanwhile(started: _Worker) -> None:
-    wait_for(lambda: started.said("went away while this worker started") > 0, started.log)
+    wait_for(lambda: started.said("became unreachable while this worker started") > 0, started.log)
 
     assert started.stop() == 0, started.log()
     assert started.said("Traceback") == 0

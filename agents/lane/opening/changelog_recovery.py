@@ -193,8 +193,8 @@ def describe_unusable(lane: str, changelog: Changelog, lost: Lost) -> str:
     """Return what is lost where another worker began a new ring meanwhile, for the log and status."""
     count = min(lost.stored.meta.head - lost.stored.meta.floor, lost.stored.meta.capacity)
     text = (
-        f"its changelog {changelog.topic}/{changelog.partition} was deleted, and another worker began a new ring in it. Up to {count:,} IDs "
-        "from before are forgotten: a message that comes again is accepted again"
+        f"its changelog {changelog.topic}/{changelog.partition} was deleted, and another worker began a new "
+        f"ring in it. Up to {count:,} earlier IDs are forgotten: their duplicates are accepted"
     )
     log.error("lane %s: %s", lane, text)
     return text

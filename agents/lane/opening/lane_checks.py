@@ -103,8 +103,9 @@ class LaneChecks:
         if missing := sorted(due.difference(given)):
             places = first_of([f"{topic}/{partition}" for topic, partition in missing], MISSING_SHOWN)
             raise LaneRefusedError(
-                f"the group did not give this worker {places}, which the lane needs too. It opens when the group assigns them: new "
-                f"partitions within a minute; else run all workers of {lane.app_id} with the same addresses"
+                f"the group did not assign {places} to this worker, and the lane needs them too. New "
+                f"partitions are assigned within a minute. Otherwise run all workers of {lane.app_id} with "
+                "the same addresses"
             )
         if not due.issuperset(given):
             raise PartitionsChangedError(f"{lane.address.input_topic} has more partitions now")

@@ -64,8 +64,9 @@ class StartOffsets:
         cursors = dict(zip(inputs, found, strict=True))
         for topic, partition in self._leaderless:
             log.warning(
-                "lane %s: %s/%d does not report its offsets: perhaps it has no leader. The lane goes on with its other partitions, and with "
-                "this one at %d when it has a leader", self._lane.name, topic, partition, cursors[topic, partition].next,
+                "lane %s: %s/%d does not report its offsets, perhaps because it has no leader. The lane "
+                "continues with its other partitions, and with this one at %d when it has a leader again",
+                self._lane.name, topic, partition, cursors[topic, partition].next,
             )  # fmt: skip
         return cursors
 
@@ -119,7 +120,7 @@ class StartOffsets:
         log.error(
             "lane %s: the offset %d of the group %s for %s/%d is not followed: %s; the lane continues at %s",
             self._lane.name, noted.offset, self._lane.app_id, *place, why,
-            f"{recorded}, where its changelog is" if recorded is not None
+            f"{recorded}, the position in its changelog" if recorded is not None
             else "the start of the log" if before is None else before.offset,
         )  # fmt: skip
         return recorded if before is None else before.offset
@@ -138,8 +139,9 @@ class StartOffsets:
         lane, (topic, partition) = self._lane, place
         if meta is None and topic == lane.address.input_topic and self._is_persistent():
             self._note(
-                f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed {topic}/{partition} up to "
-                f"{committed}. The IDs from before are lost: a message that comes again is accepted again"
+                f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed "
+                f"{topic}/{partition} up to {committed}. The earlier IDs are lost: their duplicates are "
+                "accepted"
             )
 
     def _beyond_the_end(self, at: Partition, end: int, committed: int | None, recorded: int | None) -> str:
@@ -153,8 +155,9 @@ class StartOffsets:
                 f"{self._lane.app_id} --topic {topic}:{partition} --to-offset {recorded} --execute', and start them"
             )
         return (
-            f"{place} ends at {end}, but this lane has processed up to {max(committed or 0, recorded or 0)}: it lost its tail. New "
-            f"messages at those offsets would count as processed: restore the topic, or {BEGIN_ANEW}"
+            f"{place} ends at {end}, but this lane has processed up to "
+            f"{max(committed or 0, recorded or 0)}: it lost its last records. New messages at those offsets "
+            f"would count as processed: restore the topic, or {BEGIN_ANEW}"
         )
 
     async def _next(
@@ -191,14 +194,15 @@ class StartOffsets:
             if committed is not None and committed > (recorded or 0):
                 self._note_empty(place, committed, meta)
                 log.warning(
-                    "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, or somebody "
-                    "moved the group's offset; resends of what lies between are accepted",
+                    "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d: it lost "
+                    "its last records, or somebody moved the group's offset. Duplicates of the messages "
+                    "between are accepted",
                     self._lane.name, topic, partition, committed, self._lane.changelog, recorded or 0,
                 )  # fmt: skip
             if committed is None and next_offset:
                 # The group's offsets have expired; the changelog's have not.
                 log.info(
-                    "lane %s: the group has no offset for %s; the changelog says %d",
+                    "lane %s: the group has no offset for %s; the changelog has %d",
                     self._lane.name,
                     topic,
                     next_offset,

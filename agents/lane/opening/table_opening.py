@@ -170,7 +170,8 @@ class TableOpening:
             return found
         if unlike:
             log.warning(
-                "lane %s keeps its recorded limits (%s); this worker's file says %s. %s. They change when all live workers have the same file",
+                "lane %s keeps its recorded limits (%s); this worker's file has %s. %s. They change when "
+                "all live workers have the same file",
                 self._lane.name, shown(limits), shown(self._own_limits), "; ".join(unlike),
             )  # fmt: skip
         in_memory = self.table.in_memory
@@ -188,7 +189,7 @@ class TableOpening:
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
         _, restored = await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
         log.info(
-            "lane %s restored before it is ours: %d changelog records in %.2f s (%s)",
+            "lane %s restored ahead of its assignment: %d changelog records in %.2f s (%s)",
             self._lane.name, restored.records, restored.seconds, describe_store(restored, self.table),
         )  # fmt: skip
         return restored

@@ -147,7 +147,7 @@ def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
 
 
 def _require_single_keys(raw: bytes) -> None:
-    """Refuse a key that stands twice in one object, at any depth: a parser would keep the last value alone.
+    """Refuse a key that occurs twice in one object, at any depth: a parser would keep the last value alone.
 
     Args:
         raw: A line that is valid JSON.
@@ -164,8 +164,8 @@ def _single_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, content in pairs:
         if key in found:
             raise ValueError(
-                f"the key {_shown(key)} stands twice in one object, and only one value would be sent: remove one of them; "
-                "headers that repeat are written as a list of [name, value] pairs"
+                f"the key {_shown(key)} occurs twice in one object, and only one value would be sent: "
+                "remove one of them; headers that repeat are written as a list of [name, value] pairs"
             )
         found[key] = content
     return found

@@ -50,6 +50,6 @@ def named(kind: str, names: list[str]) -> str:
 
 def quota(throttled: Mapping[str, float]) -> tuple[str, str]:
     """Return the effect of a quota and the way out. No seconds are named: workers with one quota are one finding."""
-    what = f"brokers delay {' and '.join(throttled)} requests: a quota holds messages back, and none is lost"
+    what = f"brokers delay {' and '.join(throttled)} requests: a quota delays messages, and none is lost"
     do = f"raise {quotas(throttled)} of the user or client.id that the log names, or expect the lag to grow"
     return what, do

@@ -248,7 +248,7 @@ def _reason(
     remedy = (
         "install a library for it (cramjam) where the workers run, and start them again"
         if isinstance(cause, UnsupportedCodecError)
-        else f"look at the brokers' disks; if it is lost, delete {tp.topic}/{tp.partition} up to behind it "
-        "(kafka-delete-records.sh), which is told as GAP"
+        else f"look at the brokers' disks; if it is lost, delete {tp.topic}/{tp.partition} up to the "
+        "offset behind it (kafka-delete-records.sh), which is reported as GAP"
     )
     return f"the record batch at offset {offset} cannot be read ({cause!r}): {remedy}"

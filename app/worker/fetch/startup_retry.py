@@ -24,7 +24,9 @@ async def connected(service: Any, connect: Callable[[], Awaitable[None]]) -> boo
             if not logged:
                 logged = True
                 reason = error if isinstance(error, BrokerUnavailableError) else named(error)
-                log.warning("the broker went away while this worker started; it tries again: %s", reason)
+                log.warning(
+                    "the brokers became unreachable while this worker started; it retries: %s", reason
+                )
             await asyncio.sleep(AGAIN_S)
             if service.should_stop:
                 return False

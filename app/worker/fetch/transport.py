@@ -130,7 +130,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
                 refused = "; ".join([named(error), *hooks.foreign()])
                 if refused != logged or time.monotonic() > logged_at + REFUSED_AGAIN_S:
                     logged, logged_at = refused, time.monotonic()
-                    log.warning("the consumer group refuses this worker, which tries again: %s", refused)
+                    log.warning("the consumer group refuses this worker, which retries: %s", refused)
 
     async def on_thread_stop(self) -> None:
         """Disconnect; called in the thread.

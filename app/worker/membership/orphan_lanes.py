@@ -86,7 +86,8 @@ class OrphanLanes:
             self._wait_s, self._next = STANDS_S, 0.0
         elif self._rejoin is not None and now >= self._next:
             log.warning(
-                "%s and %d more partitions are given to no worker: joining the group again for a new assignment",
+                "%s and %d more partitions are assigned to no worker: joining the group again for a new "
+                "assignment",
                 "/".join(map(str, standing[0])), len(standing) - 1,
             )  # fmt: skip
             self._next, self._wait_s = now + self._wait_s, min(2 * self._wait_s, AGAIN_MOST_S)

@@ -61,11 +61,13 @@ async def renew(settings: Settings) -> None:
             )
         except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4 are not asked so
             raise BrokerUnavailableError(
-                f"the consumer group {settings.app.id} does not say what {instance} read when it ran last ({error!r}): start this "
-                "worker again; if that does not help, set app.static_membership = false"
+                f"the consumer group {settings.app.id} does not report what {instance} read in its last run "
+                f"({error!r}): start this worker again; if that does not help, set app.static_membership = "
+                "false"
             ) from error
     if outdated:
         log.info(
-            "%s had other addresses when it ran last, or the group does not say which: asking for a new assignment",
+            "%s had other addresses in its last run, or the group does not report them: asking for a new "
+            "assignment",
             instance,
         )

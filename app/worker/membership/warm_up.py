@@ -36,7 +36,10 @@ async def restore_before_joining(
             counts = await cluster.topics.partition_counts(sorted(topics))
             await lanes.warm_up.restore(assignor.foresee(members, topics, counts))
     except TimeoutError:
-        log.warning("restoring lanes takes more than %.0f s: joining the group with what is there", LIMIT_S)
+        log.warning(
+            "restoring lanes takes more than %.0f s: joining the group with the lanes restored so far",
+            LIMIT_S,
+        )
     except (KafkaError, OSError, NotImplementedError) as error:  # the last: brokers before 2.4
         log.info("cannot predict the assignment; lanes will be restored when they open: %r", error)
     else:

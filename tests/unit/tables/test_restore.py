@@ -515,7 +515,9 @@ def test_tail_lost_and_regrown(store: Store, resident: bool) -> None:
     regrown = _regrown(log, 2, "stuv", "wxyz")
     assert [record.key for record in regrown.records if record.offset == cut - 2] == [codec.META_KEY]
 
-    with pytest.raises(UntrustedError, match=f"another record at {cut - 2}: it lost its tail and grew again"):
+    with pytest.raises(
+        UntrustedError, match=f"another record at {cut - 2}: it lost its last records and was written again"
+    ):
         restored(regrown, store, resident=resident)
 
 
@@ -528,7 +530,7 @@ def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
     regrown = _regrown(log, 2, "stuvwxyz")
     assert [record.key[:1] for record in regrown.records if record.offset == cut - 2] == [codec.KIND_RING]
 
-    with pytest.raises(UntrustedError, match="it lost its tail and grew again"):
+    with pytest.raises(UntrustedError, match="it lost its last records and was written again"):
         restored(regrown, store, resident=resident)
 
 

@@ -63,7 +63,7 @@ def test_a_line_a_minute(lines: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     first, second = (record.getMessage() for record in lines.records)
     assert first.startswith("lane orders-0: coverage broken: 1 ID younger")
     assert second.startswith("lane orders-0: coverage broken: 3 IDs younger")
-    assert second.endswith("The ring keeps the promise again")
+    assert second.endswith("The ring covers id_min_age again")
 
 
 def test_nothing_to_say(lines: pytest.LogCaptureFixture) -> None:

@@ -177,7 +177,7 @@ async def test_a_group_that_rebalances_agrees_on_nothing() -> None:
     agreement = Agreement(_settings(), _rebalancing)
     alone = Agreement(_settings())
 
-    assert await agreement.on_limits("orders") == ["the group does not say what its members state"]
+    assert await agreement.on_limits("orders") == ["the group does not report the limits of its members"]
     assert await agreement.unlike_rules("orders", {}) is None
     assert await alone.on_limits("orders") == []
     await agreement.stop()

@@ -61,8 +61,8 @@ def test_most() -> None:
         ([Part("", address="\udc00")], "part 1/1: address holds half of a surrogate pair"),
         ([Part("", headers={"a": "b"})], r"part 1/1: headers is of type dict: give a list of \(name, value\) pairs"),  # type: ignore[arg-type]
         ([Part("", headers="ab")], "part 1/1: headers is of type str: give a list"),  # type: ignore[arg-type]
-        ([Part("", headers=["ab"])], "part 1/1: the header 'ab' is no pair"),  # type: ignore[list-item]
-        ([Part("", headers=[("a", "b", "c")])], "part 1/1: the header .* is no pair"),  # type: ignore[list-item]
+        ([Part("", headers=["ab"])], "part 1/1: the header 'ab' is not a pair"),  # type: ignore[list-item]
+        ([Part("", headers=[("a", "b", "c")])], "part 1/1: the header .* is not a pair"),  # type: ignore[list-item]
         ([Part("", headers=[(b"a", "b")])], "part 1/1: the name of a header is of type bytes: give a string"),  # type: ignore[list-item]
         ([Part("", headers=[("a", 1)])], "part 1/1: the header 'a' is of type int: give bytes"),  # type: ignore[list-item]
         ([Part("", headers=[("\ud800", "")])], "the name of a header holds half of a surrogate pair"),

@@ -119,13 +119,13 @@ def test_ids_are_bounded_and_distinct() -> None:
         ("nowhere", {}, "nowhere does not exist"),
         ("plain", {"partition": 4}, "partition 4 of plain, which has 4"),
         ("plain", {"timestamp": 1}, "message.timestamp.before.max.ms=1000"),
-        ("orders.accepted", {}, "the accepted topic of address 'orders', which Ringfence alone writes"),
-        ("shop-progress", {}, "which Ringfence alone writes"),
+        ("orders.accepted", {}, "the accepted topic of address 'orders', which only Ringfence writes"),
+        ("shop-progress", {}, "which only Ringfence writes"),
         ("shop-billing-orders.accepted-state", {}, "the state of this consumer group"),
         (
             "shop-audit-orders.accepted-state",
             {},
-            "the state of a consumer group, which Ringfence alone writes",
+            "the state of a consumer group, which only Ringfence writes",
         ),
     ],
 )
@@ -152,7 +152,7 @@ async def test_a_known_state_topic() -> None:
     origin.send(destinations.state_topic, b"1000", key=b"group")
 
     assert destinations.resolve_at_once(origin.effects) is None
-    with pytest.raises(SendError, match="which Ringfence alone writes"):
+    with pytest.raises(SendError, match="which only Ringfence writes"):
         await destinations.resolve(origin.effects)
 
 

@@ -415,7 +415,7 @@ def test_a_configuration() -> None:
     own_id = b"shop:billing:orders/0/0:83130adf:1"
     assert bench.sent == [SentRecord("ledger.in", b"1", headers=[("id", own_id)])]
     assert bench.runs[0].message.duplicate_id == b"o-1"
-    assert "which Ringfence alone writes" in bench.dead_letters[0].reason
+    assert "which only Ringfence writes" in bench.dead_letters[0].reason
 
 
 def test_a_bench_ends_with_its_test() -> None:
