@@ -81,7 +81,7 @@ class Agreement:
         if found:
             self._unlike_at[address] = now
         elif now - self._unlike_at.get(address, -SETTLE_S) < SETTLE_S:
-            return [f"all live workers have agreed for less than {SETTLE_S:.0f} s"]
+            return [f"their agreement is younger than {SETTLE_S:.0f} s"]
         return found
 
     async def others_can_hold(self) -> bool:

@@ -121,7 +121,7 @@ def test_a_size_changes_when_all_live_workers_agree(bootstrap: str, tmp_path: Pa
             agreed = new.health()[1].get("limits")
 
     assert kept == {500}
-    assert said == ["id_cache_size: new says 5, old says 500"]
+    assert said == ["id_cache_size: new has 5, old has 500"]
     assert f'ringfence_limits_disagreements{{address="{name}"}} 1.0' in metrics
     assert "keeps its recorded limits (id_cache_size = 500" in log
     assert [item["stands"] for item in status["findings"] if said[0] in item["what"]] == [False]

@@ -42,7 +42,7 @@ def test_the_line_names_the_size(lines: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in lines.records] == [
         (
             "lane orders-0: coverage broken: 7 IDs younger than id_min_age = 1h left its ring, which has room for id_cache_size_max = 40 and reaches back 36s: a "
-            "message that comes again after that is accepted again. At this rate id_cache_size_max = 4100 would be enough: set it for all workers"
+            "duplicate that arrives later is accepted. At this rate id_cache_size_max = 4100 would be enough: set it for all workers"
         )
     ]
 

@@ -124,7 +124,7 @@ def test_limits_of_a_promise() -> None:
         own_statement(_settings(name, id_cache_size_max=30_000, id_min_age=age))
         for name, age in (("a", 60), ("b", "2m"))
     )
-    assert unlike_limits("orders", [one, other]) == ["id_min_age: a says 60, b says 120"]
+    assert unlike_limits("orders", [one, other]) == ["id_min_age: a has 60, b has 120"]
 
 
 def test_statements_survive_the_wire() -> None:
@@ -165,9 +165,9 @@ def test_who_says_what() -> None:
 
     assert unlike_limits("orders", [large, large, other]) == []
     assert unlike_limits("orders", [small, other, large]) == [
-        "id_cache_size: a says 20000, b says 50", "id_max_age: a says 0, b says 1.5",
+        "id_cache_size: a has 20000, b has 50", "id_max_age: a has 0, b has 1.5",
     ]  # fmt: skip
-    assert unlike_limits("orders", [large, twin])[0] == "id_cache_size: a says 20000, a says 50"
+    assert unlike_limits("orders", [large, twin])[0] == "id_cache_size: a has 20000, a has 50"
     silent = unlike_limits("orders", [large, Statement("consumer-1", None)])
     assert [name.partition(":")[0] for name in silent] == ["consumer-1 states no limits"]
 
@@ -207,8 +207,8 @@ async def test_agreement_after_a_disagreement_settles() -> None:
     settled = await agreement.on_limits("orders")
     await agreement.look()
 
-    assert apart == ["id_cache_size: a says 20000, b says 50"]
-    assert soon == shown["orders"] == ["all live workers agree, for less than 20 s yet"]
+    assert apart == ["id_cache_size: a has 20000, b has 50"]
+    assert soon == shown["orders"] == ["their agreement is younger than 20 s"]
     assert settled == []
     assert agreement.by_address == {}
     assert await Agreement(_settings("a"), ask, lambda: now).on_limits("orders") == []
