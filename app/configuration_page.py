@@ -9,7 +9,7 @@ _HEAD: Final = """\
 # Configuration
 
 Made from the settings by `make cli-docs`. All programs read one TOML file: `--config FILE`, else the file that `RINGFENCE_CONFIG` names,
-else `conf/ringfence.toml`. An unknown key, a wrong type or an impossible combination is an error. It names the key, its value and the way out.
+else `conf/ringfence.toml`. An unknown key, a wrong type or an impossible combination is an error. It names the key, its value and the correction.
 
 ```console
 $ ringfence init orders payments --bootstrap-servers kafka-1:9092   # writes ringfence.toml
@@ -21,7 +21,7 @@ $ ringfence config show --config ringfence.toml                     # prints eac
   `--bootstrap-server`, `--command-config` and `-X` override `[kafka]`. Tables in double brackets can be set in the file only.
 - **Durations.** A duration is a number in the unit of its key, or text: `"500ms"`, `"30s"`, `"5m"`, `"1h"`, `"7d"`, `"1h30m"`.
 - **Names.** Names of addresses and topics have up to 200 letters, digits and the characters `. _ -`.
-- **Secrets.** No secret stands in the file. A key that ends with `_env` names the environment variable that holds one.
+- **Secrets.** Secrets are not in the file. A key that ends with `_env` names the environment variable that holds one.
 - **Editors.** The first line, `#:schema ./ringfence.schema.json`, gives completion, descriptions and errors to editors that know it, such as
   Visual Studio Code with *Even Better TOML*. `ringfence config schema` prints that file.
 - **Artemis and HornetQ.** `ringfence init --from broker.xml` [imports a broker's configuration](#import-from-artemis-or-hornetq).
@@ -31,7 +31,7 @@ _IMPORT: Final = """\
 ## Import from Artemis or HornetQ
 
 `ringfence init --from broker.xml --output ringfence.toml` also reads `hornetq-configuration.xml`. It prints a list of all settings that have no
-counterpart, and writes it into the file. A table that is not valid here stands in the file behind `#`, with the reason. A document type
+counterpart, and writes it into the file. A table that is not valid here is in the file as a comment, with the reason. A document type
 declaration (DTD) is refused, so no entity is read. Passwords are not copied.
 
 | there | here |

@@ -32,10 +32,10 @@ _EVERYWHERE: Final = frozenset({"--config", "--help", *CONNECTION_OPTIONS})
 _HEAD: Final = """\
 # The command line
 
-Made from the verbs by `make cli-docs`. What `ringfence VERB --help` says is the same.
+Made from the verbs by `make cli-docs`. `ringfence VERB --help` shows the same.
 
-Exit codes: 0 ok, 1 what was checked is not ok, 2 could not run (usage, configuration, broker away), 3 unknown because
-evidence is gone; 130 interrupted by Ctrl-C, 143 by SIGTERM: workers, consumers and bridges end in order by either, with 0.
+Exit codes: 0 ok, 1 the check failed, 2 could not run (usage, configuration, broker unreachable), 3 unknown because
+evidence was deleted; 130 interrupted by Ctrl-C, 143 by SIGTERM. Workers, consumers and bridges stop cleanly on both, with 0.
 
 ## Completion
 
@@ -49,7 +49,7 @@ evidence is gone; 130 interrupted by Ctrl-C, 143 by SIGTERM: workers, consumers 
 
 ## Options of every verb
 
-`broker`, `demo` and `plan` ask no cluster of yours, and refuse all but the first.
+`broker`, `demo` and `plan` do not use your cluster, and accept only the first.
 
 """
 _PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})

@@ -311,7 +311,8 @@ def _explained(error: SparkError, folder: str, out: str | None, master: str) -> 
     here = all(is_local(name, master) for name in (folder, out or folder))
     return explained(
         error,
-        gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
+        gone="run this again: deleted records are reported as GAP; then set a longer retention, or an "
+        "earlier hour",
         less="more executors",
         disk=f"{', and '.join(without_room(places) if here else places)}: make room there",
         after="nothing was kept; fix that, and run again",
@@ -320,9 +321,7 @@ def _explained(error: SparkError, folder: str, out: str | None, master: str) -> 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run as ``spark-submit`` and ``python -m reconcile``."""
-    parser = argparse.ArgumentParser(
-        prog="reconcile", description="Compares what came in with what went out."
-    )
+    parser = argparse.ArgumentParser(prog="reconcile", description="Compares inputs with outputs.")
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")
     parser.add_argument("--json", action="store_true", dest="as_json")

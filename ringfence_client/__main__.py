@@ -25,15 +25,20 @@ _COUNT: Final = click.IntRange(1, 10_000)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("address")
-@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
-@click.option("--consumer-group", type=CONSUMER_GROUP, required=True, help="Its progress is its own.")
-@_option("--concurrency", type=_COUNT, default=10, help="Handlers that run at once.")
-@_option("--prefetch", type=_COUNT, default=1, help="Messages of its group a handler holds.")
+@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Function that handles a message.")
+@click.option(
+    "--consumer-group",
+    type=CONSUMER_GROUP,
+    required=True,
+    help="Consumer group; each group gets all messages.",
+)
+@_option("--concurrency", type=_COUNT, default=10, help="Number of handlers that run at once.")
+@_option("--prefetch", type=_COUNT, default=1, help="Messages of one group that a handler holds.")
 @_option(
     "--batch",
     type=click.IntRange(0, 10_000),
     default=0,
-    help="Call the handler with a list of up to so many messages of one group; 0 = with one message.",
+    help="Call the handler with a list of up to this many messages of one group; 0 = with one message.",
 )
 @click.option(
     "--max-attempts",
@@ -75,13 +80,14 @@ _COUNT: Final = click.IntRange(1, 10_000)
 @_option(
     "--breaker/--no-breaker",
     default=True,
-    help="While nearly everything fails, slow down and give nothing up.",
+    help="Slow down while nearly every attempt fails, and discard nothing.",
 )
 @_option(
     "--on-dead-letter",
     type=click.Choice(["flow", "park"]),
     default="flow",
-    help="Whether the group goes on behind a dead letter, or waits until it is redriven, dropped or skipped.",
+    help="Whether the group continues after a dead letter, or waits until it is redriven, dropped or "
+    "skipped.",
 )
 @_option(
     "--handler-timeout",
@@ -97,12 +103,14 @@ _COUNT: Final = click.IntRange(1, 10_000)
     default=10.0,
     help="Seconds of silence after which another consumer's lease is taken.",
 )
-@_option("--lease-idle", type=SECONDS, default=2.0, help="The same where it has nothing unacknowledged.")
+@_option(
+    "--lease-idle", type=SECONDS, default=2.0, help="The same for a consumer without unacknowledged messages."
+)
 @_option(
     "--session-timeout",
     type=SECONDS,
     default=10.0,
-    help="Seconds after which the group gives a dead consumer's partitions to others.",
+    help="Seconds after which the group assigns a dead consumer's partitions to others.",
 )
 @_option(
     "--memory",

@@ -45,9 +45,9 @@ class ForeignChangelogError(RingfenceError):
     def __init__(self, changelog: str, theirs: tuple[str, str], ours: tuple[str, str]) -> None:
         """``theirs`` and ``ours``: app ID and address; ``changelog``: topic and partition."""
         super().__init__(
-            f"{changelog} holds the rings of address {theirs[1]!r} of app.id {theirs[0]!r}, not those of {ours[1]!r} of "
-            f"{ours[0]!r}: both make the same topic names and transactional IDs of theirs, and would fence each other. Give one of "
-            "the two another app.id, or its address another name"
+            f"{changelog} holds the rings of address {theirs[1]!r} of app.id {theirs[0]!r}, not those of "
+            f"{ours[1]!r} of {ours[0]!r}: both use the same topic names and transactional IDs, and would "
+            "fence each other. Give one of the two another app.id, or its address another name"
         )
 
 
@@ -90,4 +90,4 @@ def said(error: BaseException) -> str:
 
 def unforeseen(error: Exception) -> str:
     """Return the line below the trace of an error that nobody has foreseen."""
-    return f"internal error, please report it with what stands above: {type(error).__name__}: {error}"
+    return f"internal error, please report it with the lines above: {type(error).__name__}: {error}"

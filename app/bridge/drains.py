@@ -47,7 +47,8 @@ async def _ends(plan: Plan) -> Ends:
             ends = await cluster.offsets.stable_ends([(topic, index) for index in range(counts[topic])])
     except (KafkaError, OSError, TimeoutError) as error:
         raise BrokerUnavailableError(
-            f"bridge {plan.name}: the source does not answer, and without its end there is nothing to drain to: {said(error)}"
+            f"bridge {plan.name}: the source does not answer, so the end of the drain is unknown: "
+            f"{said(error)}"
         ) from error
     return {number: end for (_, number), end in ends.items()}
 
@@ -57,7 +58,7 @@ async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
     try:
         stood = [await _committed(plan, ends[plan.name]) for plan in plans]
     except (KafkaError, OSError, TimeoutError) as error:
-        log.debug("how far the drain is cannot be told now: %r", error)
+        log.debug("the progress of the drain is unknown now: %r", error)
         return False
     return all(
         stood_at[number] >= end
@@ -89,10 +90,12 @@ async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
             end = ends[plan.name][number]
             if at < end:
                 raise TopicError(
-                    f"bridge {plan.name}: not drained: it stands at {at} of {end} in {plan.source_topic}/{number}: run it again with --drain"
+                    f"bridge {plan.name}: not drained: it has forwarded up to {at} of {end} in "
+                    f"{plan.source_topic}/{number}: run it again with --drain"
                 )
             if at > end:
                 raise TopicError(
-                    f"bridge {plan.name}: it stands at {at} in {plan.source_topic}/{number}, beyond {end} where it was to stop: another process "
-                    "runs it; stop that, and run it again with --drain"
+                    f"bridge {plan.name}: it has forwarded up to {at} in {plan.source_topic}/{number}, "
+                    f"beyond the end {end} of the drain, so another process runs it. Stop that process, and "
+                    "run this again with --drain"
                 )

@@ -14,11 +14,13 @@ from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 
 _LABELS: Final = ("bridge", "partition")
 _COUNTERS: Final = {
-    "forwarded": "Messages that the target acknowledged, also when they were sent again.",
-    "retried": "Messages that were sent again after a failure; the target's lane drops those that had arrived.",
-    "filtered": "Messages that were not to be forwarded.",
-    "returned": "Messages that were at the target, or here, before: bridges lead in a circle. Filtered, or by `returns` forwarded.",
-    "quarantined": "Messages that the target refuses for good.",
+    "forwarded": "Messages that the target acknowledged, first sends and retries.",
+    "retried": "Messages that were sent again after a failure; the target's lane discards those that had "
+    "arrived.",
+    "filtered": "Messages that the filter of the bridge excludes.",
+    "returned": "Messages that were already at the target or here, because bridges form a cycle; `returns` "
+    "decides what happens to them.",
+    "quarantined": "Messages that the target refuses permanently.",
     "gap_records": "Offsets that retention deleted at the source before they were forwarded.",
 }
 
@@ -41,14 +43,16 @@ class BridgeMetrics(Collector):
             yield family
         lag = GaugeMetricFamily(
             "ringfence_bridge_lag_records",
-            "Offsets of the source that are not confirmed; NaN: its cluster does not tell.",
+            "Offsets of the source that are not confirmed; NaN = unknown.",
             labels=_LABELS,
         )
         unconfirmed = GaugeMetricFamily(
-            "ringfence_bridge_unconfirmed_records", "Of these, read and under way.", labels=_LABELS
+            "ringfence_bridge_unconfirmed_records",
+            "Messages that are read and not confirmed.",
+            labels=_LABELS,
         )
         up = GaugeMetricFamily(
-            "ringfence_bridge_ready", "1 = all partitions that it has are forwarded.", labels=["bridge"]
+            "ringfence_bridge_ready", "1 = all assigned partitions are forwarded.", labels=["bridge"]
         )
         for bridge in self._bridges:
             up.add_metric([bridge.plan.name], float(bridge.state.ready))

@@ -24,7 +24,7 @@ def _health(bridges: Sequence[Bridge]) -> dict[str, Any]:
     """Ready when every bridge forwards all partitions that it has; else with bridge, partition and reason."""
     return {
         "ready": bool(bridges) and all(bridge.state.ready for bridge in bridges),
-        "reason": None if bridges else "looking around: clusters, topics and rights",
+        "reason": None if bridges else "checking clusters, topics and rights",
         "bridges": {
             bridge.plan.name: {
                 "ready": bridge.state.ready,

@@ -132,7 +132,7 @@ def _name(record: Record) -> str:
 
 def report(console: Console, found: Crossing) -> None:
     """Print the table, and the first faults of each kind."""
-    table = Table(title="What producers sent to both clusters against what the target accepted")
+    table = Table(title="Messages sent to both clusters, and messages accepted at the target")
     for column in (
         "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
     ):  # fmt: skip

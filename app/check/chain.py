@@ -94,7 +94,7 @@ def _judge_topic(topic: str, records: Sequence[Record], wanted: Mapping[str, Ent
         name = line.get("order")
         place = f"{topic}/{record.partition}/{record.offset} (account {text(record.key)}, order {name})"
         if not isinstance(name, str) or name not in wanted:
-            found.wrong.append(f"{place}: no accepted order is called so")
+            found.wrong.append(f"{place}: no accepted order has this name")
             continue
         entry = wanted[name]
         counts[name] += 1

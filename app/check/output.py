@@ -14,9 +14,7 @@ WIDTH_MIN: Final = 110
 
 def table(judgements: Sequence[Judgement], seconds: float) -> Table:
     """Return a row for each address and a total; numbers that must be 0 are red if they are not."""
-    made = Table(
-        title="What went in against what came out, read from Kafka by a program that is not Ringfence"
-    )
+    made = Table(title="Input and output, read from Kafka by a program that is not Ringfence")
     made.add_column("address")
     for column in (
         "sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed", "messages/s",

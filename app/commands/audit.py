@@ -28,28 +28,33 @@ _OPTIONS: Final = {
 @click.option(
     "--last",
     type=click.IntRange(min=1),
-    help="Only the last so many offsets; each partition gives its share by size.",
+    help="Only the last N offsets, divided among the partitions by size.",
 )
 @click.option(
-    "--id-header", "id_headers", metavar="NAME", multiple=True, help="Holds the ID; repeat for several names."
+    "--id-header",
+    "id_headers",
+    metavar="NAME",
+    multiple=True,
+    help="Header that holds the ID; repeat it for several names.",
 )
 @click.option(
     "--id-from",
     metavar="FORM",
     multiple=True,
-    help="The form of the ID: header, key, value, header:NAME or value:/json/pointer; repeat for the parts of one ID.",
+    help="Place of the ID: header, key, value, header:NAME or value:/json/pointer; repeat it for the "
+    "parts of one ID.",
 )
-@click.option("--group-header", metavar="NAME", help="Names the group; else the record key does.")
+@click.option(
+    "--group-header", metavar="NAME", help="Header that names the group; without it the record key does."
+)
 @click.option(
     "--confidence",
     type=NumberRange(0, 1, min_open=True),
     default=0.999,
     show_default=True,
-    help="The share of resends that a ring is to catch, before headroom.",
+    help="Share of resends that the recommended ring catches, before headroom.",
 )
-@click.option(
-    "--out", metavar="DIR", help="audit.json, figures.json and report.html go there; a folder or a URI."
-)
+@click.option("--out", metavar="DIR", help="Folder or URI for audit.json, figures.json and report.html.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @click.option("--master", help="Spark's master; overrides reconcile.master.")
 @config_option
@@ -66,10 +71,10 @@ def audit(
     master: str | None,
     config: Path,
 ) -> int:
-    """Tell of any TOPIC, without touching it: how many resends, how far apart, and what ring would catch them.
+    """Measure the resends in any TOPIC: their number, their distance, and the ring that catches them.
 
-    It reads and does nothing else: no consumer group, nothing made, nothing written to Kafka. Describe and Read on the
-    topic are enough. Exit code 0: told; 3: retention deleted what was being read.
+    It only reads: it joins no consumer group, and writes nothing to Kafka. Describe and Read on the topic are enough.
+    Exit code 0: measured; 3: retention deleted records while they were read.
     """
     if since and last:
         raise click.UsageError("--since and --last: choose one")

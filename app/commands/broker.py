@@ -17,19 +17,20 @@ from ringfence_kafka.process.command_line import PORT, config_option, refuse_con
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("data/broker"),
     show_default=True,
-    help="Keeps data and log; the next start goes on with it.",
+    help="Folder of data and log; the next start continues with it.",
 )
 @click.option(
     "--property",
     "broker_properties",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A property of the broker, such as log.retention.ms=60000; repeat it for more. It holds for this start.",
+    help="Property of the broker, such as log.retention.ms=60000; repeat it for more. It applies to "
+    "this start only.",
 )
 @click.option(
     "--kafka-version",
     metavar="VERSION",
-    help="Kafka's version, 3.9.1 for example; an unknown one is refused with those that are known. Not given = "
+    help="Version of Kafka, such as 3.9.1; an error lists the known ones. Not given = "
     "RINGFENCE_KAFKA_VERSION, else 4.1.0.",
 )
 @config_option

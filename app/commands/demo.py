@@ -10,10 +10,10 @@ from ringfence_kafka.process.command_line import config_option, refuse_connectio
 
 @click.command()
 @click.option(
-    "--messages", type=int, help="How many to publish; not given = 100,000, or 120,000 with --bridge."
+    "--messages", type=int, help="Number of messages; not given = 100,000, or 120,000 with --bridge."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
-@click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated traffic.")
+@click.option("--keep", is_flag=True, help="Keep data and logs, and print their folder.")
 @click.option(
     "--bridge", "bridged", is_flag=True, help="Show two clusters and a bridge between them instead."
 )

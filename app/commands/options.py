@@ -15,10 +15,10 @@ Decorator = Callable[[Verb], Verb]
 
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
-DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+DRY_RUN: Final = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 DRY_RUN_OBSTACLES: Final = click.option(
-    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
+    "--dry-run", is_flag=True, help="Change nothing; show what would be done, and what prevents it now."
 )
 
 

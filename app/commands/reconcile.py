@@ -1,4 +1,4 @@
-"""``ringfence reconcile``: the verb of the nightly job."""
+"""``ringfence reconcile``: the verb of the reconciliation run."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ ANOMALIES: Final = (
 @click.option(
     "--out",
     metavar="DIR",
-    help="report.html, summary.json and Parquet (anomalies, counts) go there; a folder or a URI.",
+    help="Folder or URI for report.html, summary.json and Parquet files (anomalies, counts).",
 )
 @JSON
 @click.option(
@@ -37,7 +37,7 @@ ANOMALIES: Final = (
     type=int,
     is_flag=False,
     flag_value=0,
-    help="The last run has been looked at: the next one begins where it ended. N: only if that is run N.",
+    help="Mark the last run as seen: the next one begins where it ended. N: only if it is run N.",
 )
 @click.option("--master", help="Spark's master; overrides reconcile.master.")
 @config_option
@@ -52,7 +52,7 @@ def reconcile(
 ) -> int:
     """Prove from Kafka alone that inputs and outputs agree, or name each record that does not.
 
-    Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.
+    Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: unknown, because evidence was deleted.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -76,16 +76,21 @@ def _refuse_options(context: click.Context) -> None:
             param.expose_value
             and context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
         ):
-            raise click.UsageError(f"write {param.opts[0]} behind '{context.invoked_subcommand}'")
+            raise click.UsageError(f"write {param.opts[0]} after '{context.invoked_subcommand}'")
 
 
 @reconcile.command("show")
-@click.option("--anomaly", type=click.Choice(ANOMALIES, case_sensitive=False), help="Only these.")
-@click.option("--rows", is_flag=True, help="One by one, instead of groups by partition, reason and time.")
+@click.option(
+    "--anomaly", type=click.Choice(ANOMALIES, case_sensitive=False), help="Only anomalies of this name."
+)
+@click.option(
+    "--rows", is_flag=True, help="Print anomalies one by one, not grouped by partition, reason and time."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help="How many at most; not given = 20 with --rows and --json, all with --csv, else those that need no Spark.",
+    help="Maximum number; not given = 20 with --rows and --json, all with --csv, else those that need "
+    "no Spark.",
 )
 @click.option(
     "--page",
@@ -99,12 +104,12 @@ def _refuse_options(context: click.Context) -> None:
 @click.option(
     "--csv",
     type=click.File("w", "utf-8", lazy=True),
-    help="A line for each into this file; - = standard output.",
+    help="CSV file with a line for each anomaly; - = standard output.",
 )
 @click.option("--master", help="Spark's master, where it is needed; overrides reconcile.master.")
 @addresses_option
 def reconcile_show(settings: Settings, anomaly: str | None, **options: Any) -> int:
-    """Print the anomalies that a run has named: their places, their times, and what is wrong and to do.
+    """Print the anomalies of a run: places, times, meaning, and what to do.
 
     The first 100 of each anomaly of an address need neither Spark nor the cluster.
     """

@@ -74,7 +74,7 @@ class VerbGroup(click.Group):
             at = next((index for index, word in enumerate(given) if word in self.commands), len(given))
             right = shlex.join([*(given[at:] or ["VERB"]), *given[:at]])
             raise click.UsageError(
-                f"{error.option_name} goes behind the verb: {ctx.command_path} {right}", ctx
+                f"{error.option_name} belongs after the verb: {ctx.command_path} {right}", ctx
             ) from None
 
     def resolve_command(

@@ -29,7 +29,7 @@ _UNKNOWN: Final = "UNKNOWN"
 @JSON
 @addresses_option
 def verdict(settings: Settings, address: str, identifier: tuple[str, ...], as_json: bool) -> int:
-    """Say what became of the message with ID at ADDRESS. Exit code 1 if it is not known to be accepted.
+    """Show the verdict on the message with ID at ADDRESS. Exit code 1: it is not known as accepted.
 
     ACCEPTED names the message that counts, however often it was sent: its place in the input, and its time. An ID that was accepted
     in several lanes, or with several values, has a line for each message, the last one at the end. QUARANTINED names the last
@@ -58,7 +58,8 @@ def _print(found: dict[str, Any], identifier: str, address: AddressSettings) -> 
                 click.echo(f"ACCEPTED  {item['source']}  {moment(item['timestamp'])}  lane {item['lane']}")
             if (lanes := len({item["lane"] for item in found["acceptances"]})) > 1:
                 click.echo(
-                    f"note   {lanes} lanes accepted it, because it came with groups of each: with lanes = 1 one ring knows all IDs of an address",
+                    f"note   {lanes} lanes accepted it, because it arrived with different groups: with "
+                    "lanes = 1 one ring knows all IDs of an address",
                     err=True,
                 )
         case "QUARANTINED":

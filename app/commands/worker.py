@@ -13,7 +13,7 @@ from ringfence_kafka.process.log_options import log_options
 @log_options
 @addresses_option
 def worker(settings: Settings, web_port: int | None) -> int:
-    """Run lanes: detect duplicates, keep groups together, write what is accepted.
+    """Run lanes: detect duplicates, keep groups together, write accepted messages.
 
     Run as many workers as you like; they share the lanes. GET /live says that the process runs, GET /health is
     200 when all assigned lanes are open. SIGTERM drains and commits.

@@ -100,7 +100,7 @@ class Demo:
         self._stage.create_topics(self._config)
         self._worker = self._start_worker()
         if not self._stage.becomes_ready(self._worker):
-            raise DemoError(f"the worker did not come up: fix what its log names\n{log_of(self._worker)}")
+            raise DemoError(f"the worker did not start: fix what its log names\n{log_of(self._worker)}")
         self._chain = Chain(
             self._stage,
             self._broker.bootstrap_servers,
@@ -112,21 +112,22 @@ class Demo:
         self._chain.finish()
         chain_stopped = self._chain.stop()
         stopped = self._stage.stop(self._worker) == 0
-        self._display.phase("check: another program compares all that went in with all that came out")
+        self._display.phase("check: another program compares all inputs with all outputs")
         self._display.close()
         code = self._check(seconds)
         self._show_outage(seconds)
         code = max(code, self._check_chain())
         if code == 0:
-            self._display.say("The nightly job's own view of it, on Spark:")
+            self._display.say("The reconciliation run on Spark:")
             code = self._reconcile()
         if code == 1:
-            self._display.say(f"the worker's log ends so:\n{log_of(self._worker)}")
+            self._display.say(f"the last lines of the worker's log:\n{log_of(self._worker)}")
         if not chain_stopped:
-            self._display.say(f"a handler did not stop in order after SIGTERM:\n{self._chain.logs}")
+            self._display.say(f"a handler did not stop cleanly after SIGTERM:\n{self._chain.logs}")
         if not stopped:
             self._display.say(
-                f"the worker did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM:\n{log_of(self._worker)}"
+                f"the worker did not stop cleanly within {STOP_LIMIT_S:g} s of "
+                f"SIGTERM:\n{log_of(self._worker)}"
             )
         return code if stopped and chain_stopped else max(code, 1)
 
@@ -188,7 +189,7 @@ class Demo:
             )
             publisher.release()
             self._worker = self._start_worker()
-            self._display.phase("worker restarted: waits until the group gives up the dead one")
+            self._display.phase("worker restarted: waits until the group removes the dead one")
             self._chain.begin()  # with what was accepted until now
         elif self._killed is not None and self._killed.back is None and self._worker.ready:
             self._killed.back = time.monotonic()
@@ -229,13 +230,13 @@ class Demo:
         ]
         code = self._stage.run(arguments, "check of the chain", CHECK_LIMIT_S)
         if code == 1:
-            self._display.say(f"the logs of its handlers end so:\n{self._chain.logs}")
+            self._display.say(f"the last lines of the logs of its handlers:\n{self._chain.logs}")
         return code
 
     def _reconcile(self) -> int:
-        """Run the nightly job on this traffic; 1 unless it reports it clean."""
+        """Run the reconciliation run on this traffic; 1 unless it reports it clean."""
         arguments = ["app", "reconcile", "--config", str(self._config), "--out", str(reports_folder())]
-        code = self._stage.run(arguments, "nightly job", RECONCILE_LIMIT_S)
+        code = self._stage.run(arguments, "reconciliation run", RECONCILE_LIMIT_S)
         return 2 if code == 2 else int(code != 0)
 
     def _show_outage(self, seconds: float) -> None:
@@ -249,7 +250,7 @@ class Demo:
 
 
 def reports_folder() -> Path:
-    """Return a new folder for the nightly job's report, which outlives the demo's own."""
+    """Return a new folder for the reconciliation run's report, which outlives the demo's own."""
     name = f"report-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
     folder = Path.cwd() / REPORTS / name
     try:

@@ -44,8 +44,8 @@ def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Pa
         return
     shutil.rmtree(ivy_cache, ignore_errors=True)
     raise PrerequisiteError(
-        f"The jars of {title} were fetched, and {', '.join(strange)} differ from what is known by digest (app/embedded/jars.sha256): "
-        "nothing of them runs. Look at the mirror or proxy that they come through, and run again"
+        f"The jars of {title} were fetched, but {', '.join(strange)} differ from the known digests "
+        "(app/embedded/jars.sha256), so none is used. Look at the mirror or proxy, and run again"
     )
 
 

@@ -170,8 +170,9 @@ def _run_ivy(bundle: Bundle, command: list[str]) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise PrerequisiteError(
-            f"The jars of {bundle.title} could not be fetched within {_IVY_TIMEOUT_S} s: check the network and run again, it goes "
-            "on where it stopped; for a mirror set RINGFENCE_IVY_SETTINGS to an Ivy settings file"
+            f"The jars of {bundle.title} could not be fetched within {_IVY_TIMEOUT_S} s: check the network "
+            "and run again; it continues where it stopped; for a mirror set RINGFENCE_IVY_SETTINGS to an "
+            "Ivy settings file"
         ) from error
     if done.returncode != 0:
         last = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES_SHOWN:])

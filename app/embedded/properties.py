@@ -52,7 +52,7 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
             )
         if key in properties:
             raise ConfigurationError(
-                f"--property {key} stands twice, with {properties[key]!r} and {value!r}: keep one"
+                f"--property {key} is given twice, with {properties[key]!r} and {value!r}: keep one"
             )
         properties[key] = value
     return properties
@@ -77,6 +77,4 @@ def no_such(names: Sequence[str], described: Mapping[str, bool]) -> Configuratio
     known = sorted(set(described) - set(names))
     near = {name: difflib.get_close_matches(name, known, n=1) for name in names}
     shown = [f"{name} (did you mean {close[0]}?)" if close else name for name, close in near.items()]
-    return ConfigurationError(
-        f"--property: Kafka knows none of the name {', '.join(shown)}: correct or remove it"
-    )
+    return ConfigurationError(f"--property: Kafka has no property {', '.join(shown)}: correct or remove it")

@@ -19,14 +19,14 @@ from ringfence_kafka.aiokafka_patches.throttling import throttle_metric
 from ringfence_kafka.concurrency.broker_watch import BrokerWatch
 
 _COUNTERS: Final = {
-    "bridge_duplicates": "Of the duplicates, those that their bridge had sent before; their own IDs were not looked at.",
-    "observed_duplicates": "Of the duplicates, those that passed because their address only observes.",
+    "bridge_duplicates": "Duplicates that their bridge had sent before; their own IDs were not checked.",
+    "observed_duplicates": "Duplicates that passed because their address only observes.",
     "conflicts": "Messages whose ID was known with another value.",
-    "forwarded": "Records that were not at home where they arrived.",
-    "quarantined": "Records refused for good.",
+    "forwarded": "Records that arrived outside their home partition.",
+    "quarantined": "Records that were quarantined.",
     "fenced": "Times a lane lost its transactional ID to another owner.",
     "retries": "Times a lane opened again after a failure.",
-    "transactions_quarantined": "Envelopes refused for good, each with all its parts.",
+    "transactions_quarantined": "Envelopes that were quarantined, each with all its parts.",
     "coverage_broken": "IDs that left a full ring while they were younger than id_min_age.",
     "gap_records": "Input records that retention deleted before they were processed.",
 }
@@ -42,7 +42,7 @@ class BatchMetrics(Collector):
     def __init__(self) -> None:
         self._seconds = Histogram(
             "ringfence_batch_seconds",
-            "From verdicts to the written state, a batch.",
+            "Time from the verdicts of a batch to its written state.",
             ["address"],
             registry=None,
             buckets=_SECONDS,
@@ -90,10 +90,10 @@ class LaneMetrics(Collector):
             ("brokers_up", "1 = brokers answer.", up),
             ("worker_ready", "1 = every lane is open, as /health says.", up and self._lanes.health.ready),
             ("worker_buffered_bytes", "Memory of messages that were fetched and whose transactions have not ended.", self._buffers.used),
-            ("worker_buffer_limit_bytes", "Its bound, app.buffer_bytes_max: fetching pauses there.", self._buffers.bytes_max),
-            ("worker_latency_target_seconds", "app.latency_target_ms: half of the messages are to be there for readers within so long.", self._interval.target_s),
-            ("worker_batch_seconds", "From asking for a batch until readers can have it: half of the last ones took longer.", self._interval.took_s),
-            ("worker_fetch_wait_seconds", "How long a broker that was read to its end is left alone now.", self._interval.wait_s),
+            ("worker_buffer_limit_bytes", "Limit of that memory, app.buffer_bytes_max; fetching pauses there.", self._buffers.bytes_max),
+            ("worker_latency_target_seconds", "Time within which half of the messages should reach readers (app.latency_target_ms).", self._interval.target_s),
+            ("worker_batch_seconds", "Median time of the last batches, from their fetch until readers can read them.", self._interval.took_s),
+            ("worker_fetch_wait_seconds", "Pause before a broker that was read to its end is asked again.", self._interval.wait_s),
         ):  # fmt: skip
             yield GaugeMetricFamily(f"ringfence_{name}", text, value=float(value))
         yield from _counters(self._lanes)
@@ -109,7 +109,7 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
     )
     transactions = CounterMetricFamily(
         "ringfence_transactions",
-        "Transactions by the address of their envelope and verdict; each is one of the messages, too.",
+        "Transactions by the address of their envelope and verdict; each also counts as a message.",
         labels=["address", "verdict"],
     )
     parts = CounterMetricFamily(
@@ -139,12 +139,13 @@ _LANE_GAUGES: Final = {
     "lane_state": "1 = the lane is in this state.",
     "ring_ids": "Live duplicate IDs of a lane.",
     "ring_capacity_ids": "Capacity of a lane's ring.",
-    "lane_other_rules": "1 = the lane is not opened, because its rules are not those of this worker's file; /health names them.",
-    "ring_covered_seconds": "Between the oldest and the newest live ID.",
-    "forwarded_share": "Share of the last 1,000 records or more that were not at home where they arrived.",
+    "lane_other_rules": "1 = the lane is not opened, because its rules differ from this worker's file; /health names "
+    "them.",
+    "ring_covered_seconds": "Time between the oldest and the newest live ID.",
+    "forwarded_share": "Share of the last 1,000 records or more that arrived outside their home partition.",
     "frequent_id_share": "Share of the duplicates of the last hour that have one ID; 0 = no ID has more than a tenth.",
-    "lag_records": "Input records that are not yet processed; NaN = the cluster does not tell.",
-    "lane_next_offset": "First offset of the lane's input that is not yet processed; 0 until the lane was open.",
+    "lag_records": "Input records that are not yet processed; NaN = unknown.",
+    "lane_next_offset": "First offset of the lane's input that is not yet processed; 0 before the lane first opened.",
 }
 
 
@@ -189,8 +190,8 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
 
 def _address_gauges(lanes: Lanes) -> Iterable[Metric]:
     for name, text, by_address in (
-        ("address_faults", "Faults of the topics of an address, as /health names them.", lanes.faults.by_address),
-        ("limits_disagreements", "Limits of an address (size, age, persistence) on which live workers do not agree, as /health names them.", lanes.agreement.by_address),
+        ("address_faults", "Problems with the topics of an address; /health names them.", lanes.faults.by_address),
+        ("limits_disagreements", "Limits of an address (size, age, persistence) on which live workers do not agree; /health names them.", lanes.agreement.by_address),
     ):  # fmt: skip
         family = GaugeMetricFamily(f"ringfence_{name}", text, labels=["address"])
         for address in lanes.health.addresses:

@@ -18,8 +18,8 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.protocol.run_result import RunResult
 
 _FAMILIES: Final = {
-    "quarantine_open_records": "Quarantined records that nobody redrove or dropped, at the worker with the address's first lane; NaN = it cannot tell.",
-    "quarantine_oldest_seconds": "Age of the oldest of them; 0 = there is none.",
+    "quarantine_open_records": "Open quarantined records, from the worker with the address's first lane; NaN = unknown.",
+    "quarantine_oldest_seconds": "Age of the oldest open record; 0 = none is open.",
 }
 
 
@@ -66,7 +66,7 @@ class RepairWatch(Collector):
             oldest.add_metric([address.name], records.oldest_seconds if records else 0)
         yield from families.values()
         ok = GaugeMetricFamily(
-            "ringfence_run_ok", "1 = the last reconciliation run was clean, or somebody acknowledged it."
+            "ringfence_run_ok", "1 = the last reconciliation run was clean or is acknowledged."
         )
         age = GaugeMetricFamily(
             "ringfence_run_age_seconds",

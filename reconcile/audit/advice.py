@@ -32,8 +32,8 @@ def _nothing(audit: Audit) -> Iterator[str]:
     part, extents = audit.topic.part, audit.topic.extents.values()
     if part.offsets:
         yield (
-            f"{audit.topic.name}: none of the {part.offsets:,} offsets that were read holds a record: they are markers of "
-            "transactions, or what was written was taken back."
+            f"{audit.topic.name}: none of the {part.offsets:,} offsets that were read holds a record: they "
+            "are transaction markers or aborted records."
         )
     elif any(extent.start < extent.end for extent in extents):
         yield (
@@ -45,7 +45,7 @@ def _nothing(audit: Audit) -> Iterator[str]:
         yield f"{audit.topic.name} is empty: retention deleted all {sum(extent.end for extent in extents):,} records."
     else:
         yield f"{audit.topic.name} is empty: nothing was ever written to it."
-    yield "Nothing can be told of resends: run again when there is traffic."
+    yield "Resends are unknown: run this again when there is traffic."
 
 
 def _compacted(audit: Audit) -> Iterator[str]:
@@ -57,7 +57,7 @@ def _compacted(audit: Audit) -> Iterator[str]:
         )
     elif audit.topic.cleanup_policy is None:
         yield (
-            "Whether the topic is compacted, the cluster does not say, or this user may not know (DescribeConfigs): if it is, "
+            "It is unknown whether the topic is compacted; this user may lack DescribeConfigs. If it is, "
             "Ringfence refuses it, and these numbers are lower bounds."
         )
 
@@ -78,8 +78,8 @@ def _meaning(audit: Audit) -> Iterator[str]:
         yield f"{_share(audit.records - found.with_id, audit.records)} of the records have no ID: they would {then}."
     if not found.resends:
         yield (
-            f"No ID occurs twice among {found.with_id:,}: nothing says how large the ring must be, so id_cache_size stays "
-            f"{audit.settings.id_cache_size:,}."
+            f"No ID occurs twice among {found.with_id:,}: the ring size cannot be measured, so "
+            f"id_cache_size stays {audit.settings.id_cache_size:,}."
         )
         return
     day = audit.a_day(found.resends)
@@ -114,8 +114,9 @@ def _instead(audit: Audit) -> Iterator[str]:
     if likely:
         names = ", ".join(seen.name for seen in likely[:_NAMED_MAX])
         yield (
-            f"Of the headers, {names} has a value of its own in nearly each of the {audit.headers_sample:,} records looked at: "
-            f"if that is what a producer keeps when it sends again, try --id-header {shlex.quote(likely[0].name)}."
+            f"Of the headers, {names} has a value of its own in nearly each of the {audit.headers_sample:,} "
+            "records looked at: if a producer keeps it when it sends a message again, try --id-header "
+            f"{shlex.quote(likely[0].name)}."
         )
     elif audit.headers:
         yield f"The headers that are there ({', '.join(header.name for header in audit.headers[:_NAMED_MAX])}) repeat too much to be IDs."
@@ -134,7 +135,7 @@ def _other_id(audit: Audit, found: Resends) -> str:
     if by_key:
         return f"{text} Equal keys usually are groups, not IDs: each message of a group but the first would be dropped."
     if not found.resends:
-        return f"{text} Whatever is sent again has something in it that changes."
+        return f"{text} A message that is sent again has another value."
     size = audit.size(found)
     ring = f"a ring of {found.needed:,}" if size is None else f"id_cache_size = {size}"
     return (
@@ -158,8 +159,9 @@ def _across(audit: Audit) -> Iterator[str]:
         )
     if found.other_partition:
         yield (
-            f"{counted(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
-            "would not see that they are the same. Ringfence brings those of one group, or without group of one ID, together."
+            f"{counted(found.other_partition, 'resend')} reached another partition than the original: "
+            "consumers of one partition each would not notice it. Ringfence brings messages of one group, "
+            "or without group of one ID, together."
         )
 
 
@@ -170,9 +172,10 @@ def _transactions(audit: Audit) -> Iterator[str]:
     if found.count:
         most = f", {found.largest:,} at most in one" if found.count > 1 else ""
         yield (
-            f"{counted(found.count, 'record')} {'is a transaction' if found.count == 1 else 'are transactions'} with "
-            f"{counted(found.parts, 'part')}{most}: each is accepted or ignored whole. To all other numbers it is one record, with "
-            "its own key and ID."
+            f"{counted(found.count, 'record')} "
+            f"{'is a transaction' if found.count == 1 else 'are transactions'} with "
+            f"{counted(found.parts, 'part')}{most}: each is accepted or ignored as a whole. In all other "
+            "numbers it is one record, with its own key and ID."
         )
     if found.part_ids:
         yield (
@@ -200,9 +203,12 @@ def _partitioner(audit: Audit) -> Iterator[str]:
         yield "No record has a key: which partition it reached was chance."
     elif shares is not None:
         shown = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-        base = f"Of the keyed records, as far as {audit.sampled_keys:,} keys tell, each explains so many: {shown}."
+        base = (
+            f"Shares of the keyed records that each partitioner explains, by {audit.sampled_keys:,} "
+            f"sampled keys: {shown}."
+        )
         if shares[audit.partitioner] >= EXPLAINED_MIN:
-            few = " That is few keys to go by." if audit.sampled_keys < _FEW_KEYS else ""
+            few = " That is a small sample." if audit.sampled_keys < _FEW_KEYS else ""
             yield f'{base} partitioner = "{audit.partitioner}".{few}'
         else:
             yield (
@@ -216,8 +222,8 @@ def _partitioner(audit: Audit) -> Iterator[str]:
         )
     if forwarded:
         yield (
-            f"{_share(forwarded, audit.records)} of the records are not at home where they are: Ringfence would forward them, which "
-            "costs one more write each."
+            f"{_share(forwarded, audit.records)} of the records are outside their home partition: Ringfence "
+            "would forward them, which costs one more write each."
         )
 
 
@@ -276,12 +282,13 @@ def _limits(audit: Audit) -> Iterator[str]:
         yield f"{counted(open_end, 'offset')} at the end behind a transaction that is still open: not read."
     if audit.far_off:
         yield (
-            f"{counted(audit.far_off, 'record')} with a timestamp more than a year before or after those of nearly all others (seconds "
-            "sent as milliseconds, a clock that is wrong?): left out of what is said by time, and of how much that is a day."
+            f"{counted(audit.far_off, 'record')} with a timestamp more than a year before or after those of "
+            "nearly all others (seconds sent as milliseconds, a clock that is wrong?): left out of all "
+            "figures by time and by day."
         )
     if audit.days is None:
         minutes = SPAN_MIN_MS // 60_000
-        yield f"The timestamps span less than {minutes} minutes: too little to say how much that is a day."
+        yield f"The timestamps span less than {minutes} minutes: too little for figures by day."
 
 
 def _short(name: str) -> str:
@@ -299,13 +306,13 @@ def _bridges(audit: Audit) -> Iterator[str]:
         )
     if found.ids_ignored:
         yield (
-            f"Of {counted(found.ids_ignored, 'record')} that came over bridges the own ID is not to be looked at. Here it counts as any "
-            "other, so the resends by ID are an upper bound."
+            f"Of {counted(found.ids_ignored, 'record')} that came over bridges the own ID is ignored by "
+            "workers. Here it counts as any other, so the resends by ID are an upper bound."
         )
     if found.malformed:
         yield (
-            f"{counted(found.malformed, 'record')} with the header _RF_BRIDGE_DUPL_ID, of which no bridge has written what it says: "
-            "Ringfence would refuse them. No other producer may set it."
+            f"{counted(found.malformed, 'record')} with the header _RF_BRIDGE_DUPL_ID in a form that no "
+            "bridge writes: Ringfence would refuse them. No other producer may set it."
         )
 
 

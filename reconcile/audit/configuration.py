@@ -8,7 +8,7 @@ from reconcile.audit.result import Audit
 GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
 """Names under which brokers that had groups carried them."""
 
-NO_SIZE: Final = "# no id_cache_size: less than an hour of traffic cannot say how large the ring must be"
+NO_SIZE: Final = "# no id_cache_size: less than an hour of traffic does not show how large the ring must be"
 
 
 def toml(audit: Audit) -> str:

@@ -158,7 +158,7 @@ def keep(audit: Audit, files: Files) -> bool:
 def _explained(error: SparkError, topic: Topic) -> RingfenceError:
     return explained(
         error,
-        gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",
+        gone=f"run this again, or read a part of {topic.name} that stays longer: --since 1h, --last 100000",
         less="audit less: --since, --last",
         disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room, or audit less: --since, --last",
         after="fix that, and run again",

@@ -19,7 +19,7 @@ STEPS: Final = (
     "looking at keys and groups",
     "looking for resends",
     "measuring distances",
-    "looking further",
+    "measuring other IDs",
 )
 HEADERS_SAMPLED: Final = 10_000
 

@@ -39,8 +39,8 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("  to another partition", f"{found.other_partition:,}"),
         ("  of another group", f"{found.other_group:,}"),
         ("  with another value", f"{found.other_value:,}"),
-        ("  to another lane: not to be caught", f"{found.cross_lane:,}"),
-        *([("  after id_max_age: not to be caught", f"{found.expired:,}")] if found.expired else []),
+        ("  to another lane: cannot be caught", f"{found.cross_lane:,}"),
+        *([("  after id_max_age: cannot be caught", f"{found.expired:,}")] if found.expired else []),
         ("groups", f"{groups.count:,}"),
         ("  share of the largest / of ten", f"{groups.share(1):.1%} / {groups.share(10):.1%}"),
         ("busiest lane against the mean", f"{audit.lane_skew:.2f}"),
@@ -81,7 +81,7 @@ def _bridges(audit: Audit) -> list[tuple[str, str]]:
     return [
         ("over bridges", f"{found.records:,}"),
         ("  sent again by them", _of(found.resends, found.records)),
-        ("  own ID not looked at", f"{found.ids_ignored:,}"),
+        ("  own ID not checked", f"{found.ids_ignored:,}"),
         *([("  cannot be read: would be refused", f"{found.malformed:,}")] if found.malformed else []),
     ]
 

@@ -57,7 +57,7 @@ def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
         raise MissingTopicError(_not_there(name, cluster.names()))
     if not facts.readable:
         raise MissingTopicError(
-            f"{name}: this user may see it and not read it: grant Read on the topic (kafka-acls.sh --add "
+            f"{name}: this user may see it, but not read it: grant Read on the topic (kafka-acls.sh --add "
             f"--allow-principal User:… --operation Read --topic {name}); an audit needs nothing else"
         )
     places = [(name, number) for number in range(facts.partitions)]
@@ -90,4 +90,4 @@ def _not_there(name: str, names: list[str]) -> str:
             f"this user sees no topic {which}. Where the cluster is new, send something first (or set kafka.bootstrap_servers, if another one "
             "is meant); else grant Describe and Read on the topic"
         )
-    return f"topic {name!r} is not there, or this user may not see it: {hint}"
+    return f"topic {name!r} does not exist, or this user may not see it: {hint}"

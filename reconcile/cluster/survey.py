@@ -62,13 +62,13 @@ class Survey:
         missing = [topic for topic in names if topic not in topics]
         if missing:
             raise MissingTopicError(
-                f"{', '.join(missing)} not there, or this user may not see it: fix its name, or run "
+                f"{', '.join(missing)} missing, or this user may not see it: fix its name, or run "
                 "'ringfence topics create'"
             )
         forbidden = [topic for topic in names if not topics[topic].readable]
         if forbidden:
             raise PrerequisiteError(
-                f"{', '.join(forbidden)}: this user may see and not read: allow Read on what is named; see docs/security.md"
+                f"{', '.join(forbidden)}: this user may not read this: allow Read on it; see docs/security.md"
             )
         lanes = recorded(settings, cluster)
 

@@ -107,14 +107,16 @@ def _larger(ring: Ring) -> str:
 def too_short(span_ms: int) -> str:
     """Why a span gives no size."""
     return (
-        f"the records span {_plain(formatting.span(span_ms))}, and from less than an hour nobody can tell how far apart the resends "
-        "of a day are"
+        f"the records span {_plain(formatting.span(span_ms))}, and less than an hour does not show how far "
+        "apart the resends of a day are"
     )
 
 
 def over(span_ms: int) -> str:
     """Return the span of a need, and the reason for headroom."""
-    return f"in {_plain(formatting.span(span_ms))}, and {HEADROOM} % headroom is for times that were not seen"
+    return (
+        f"in {_plain(formatting.span(span_ms))}, and {HEADROOM} % headroom is for traffic that was not seen"
+    )
 
 
 def _overrun(ring: Ring, overrun_max: float) -> str:
@@ -144,9 +146,9 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
 def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     """Return a sentence for each address whose rings let go of too young IDs."""
     return [
-        f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than id_min_age = "
-        f"{duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or the workers' log of that time, says which "
-        "id_cache_size_max would be enough"
+        f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than "
+        f"id_min_age = {duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or "
+        "the workers' log of that time, names an id_cache_size_max that is enough"
         for name, address in addresses.items()
         if (count := address.get("promise", {}).get("coverage_broken", 0))
     ]

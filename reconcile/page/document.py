@@ -34,9 +34,9 @@ class Verdict(NamedTuple):
 
 
 VERDICTS: Final = {
-    "clean": Verdict("✓", "clean", "good", "What came in and what went out agree."),
-    "anomalies": Verdict("✕", "anomalies", "bad", "There are records on which what came in and what went out disagree."),
-    "gap": Verdict("?", "gap", "unknown", "Evidence was deleted before it was looked at: nobody knows."),
+    "clean": Verdict("✓", "clean", "good", "Inputs and outputs agree."),
+    "anomalies": Verdict("✕", "anomalies", "bad", "Some records differ between inputs and outputs."),
+    "gap": Verdict("?", "gap", "unknown", "Evidence was deleted before it was read, so the result is unknown."),
     "": Verdict("i", "audit", "neutral", "Read only: nothing was written to Kafka, and no group was joined."),
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ MEANINGS: Final = {
         "its IDs are known: send the missing parts as a transaction of their own, under a new ID; report it",
     ),
     "GAP": Meaning(
-        "evidence was deleted: nobody knows", "longer retention than the time between two runs; then acknowledge"
+        "evidence was deleted, so the result is unknown", "longer retention than the time between two runs; then acknowledge"
     ),
 }  # fmt: skip
 

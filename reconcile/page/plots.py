@@ -30,8 +30,9 @@ def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
         sum(getattr(moment, name) for moment in moments) for name in ("records", "duplicates")
     )
     description = (
-        f"{formatting.number(records)} records and {formatting.number(duplicates)} duplicates from {formatting.time(begin)} "
-        f"to {formatting.time(end)} UTC, in stretches of {formatting.span(step_ms)}."
+        f"{formatting.number(records)} records and {formatting.number(duplicates)} duplicates from "
+        f"{formatting.time(begin)} to {formatting.time(end)} UTC, in intervals of "
+        f"{formatting.span(step_ms)}."
     )
     with drawing(width, above + 124, letters=12.5) as made:
         upper = made.axes(top=22, height=above)

@@ -16,8 +16,8 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
     most = max(moments, key=lambda moment: moment.records)
     rate = formatting.brief(most.records * 1000 / step_ms)
     said = (
-        f"Counted in stretches of {formatting.span(step_ms)}, by the records' timestamps. Most: {formatting.number(most.records)} "
-        f"from {formatting.time(most.at)} UTC on, {rate} a second."
+        f"Counted in intervals of {formatting.span(step_ms)}, by the records' timestamps. Most: "
+        f"{formatting.number(most.records)} from {formatting.time(most.at)} UTC on, {rate} a second."
     )
     if strays:
         one = strays == 1
@@ -48,8 +48,9 @@ def resends(it: AddressFigures, *, of_run: bool) -> str:
         far += f"; {catches}. No size is recommended: {advice.too_short(ring.span_ms)}."
     else:
         far += (
-            f"; {catches}. Recommended: {formatting.number(ring.recommended)}, which is the need in {formatting.span(ring.span_ms)} and "
-            f"{advice.HEADROOM}\N{NO-BREAK SPACE}% headroom for times that were not seen."
+            f"; {catches}. Recommended: {formatting.number(ring.recommended)}, which is the need in "
+            f"{formatting.span(ring.span_ms)} and {advice.HEADROOM}\N{NO-BREAK SPACE}% headroom for traffic "
+            "that was not seen."
         )
     return far + _again(ring, of_run=of_run)
 
@@ -63,7 +64,7 @@ def _unmeasured(it: AddressFigures, days: str) -> str:
         f"{count:,} {what}"
         for count, what in (
             (others, f"duplicate{'' if others == 1 else 's'} came at a distance that is not known"),
-            (by_hop, "came over a bridge again, and a hop told it"),
+            (by_hop, "came over a bridge again, recognised by its hop"),
             (elsewhere, "reached another lane"),
         )
         if count > 0

@@ -30,7 +30,7 @@ class Demand(NamedTuple):
 def offered(context: SparkContext, master: str, demand: Demand) -> str:
     """Return the demand, and what the master's page reports of its workers."""
     if not master.startswith(_STANDALONE):
-        return f"it asks {master} for {_asked(demand, None)}: look at what the cluster has free"
+        return f"it asks {master} for {_asked(demand, None)}: look at the free resources of the cluster"
     pages = []
     for part in master.removeprefix(_STANDALONE).split(","):
         host, _, port = part.rpartition(":")

@@ -46,8 +46,9 @@ _KNOWN: Final = (
     (
         re.compile("All masters are unresponsive"),
         (
-            "Spark does not start: whoever listens at {master!r} does not answer as a master of Spark: start one there, or correct "
-            "reconcile.master, or --master (a master's port is 7077 by default; 8080 is that of its page)"
+            "Spark does not start: the program that listens at {master!r} is not a Spark master: start one "
+            "there, or correct reconcile.master, or --master (a master's port is 7077 by default; 8080 is "
+            "that of its page)"
         ),
     ),
     (
@@ -93,11 +94,11 @@ def not_started(error: Exception, master: str, connector: str, said: str) -> Pre
         )
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return PrerequisiteError(
-            "Spark's JVM ended while it started: fix what its last lines name; where they name nothing it was killed, perhaps, as "
-            f"the machine ran out of memory: leave it more:{last}"
+            "Spark's JVM ended while it started: fix the problem in its last lines; without one, the "
+            f"machine may have run out of memory: give it more:{last}"
         )
     if isinstance(error, Py4JJavaError):
         return PrerequisiteError(f"Spark does not start: {innermost(error)}")
     return PrerequisiteError(
-        f"Spark does not start ({error}): fix what its last lines name:{last or ' it said nothing'}"
+        f"Spark does not start ({error}): fix what its last lines name:{last or ' no output'}"
     )

@@ -27,7 +27,8 @@ def check(master: str) -> None:
     """
     if not _KNOWN.fullmatch(master):
         raise ConfigurationError(
-            f"{_named(master)}: that is no master of Spark: write local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:PORT"
+            f"{_named(master)}: that is not a master of Spark: write local[*], local[4], spark://HOST:7077, "
+            "yarn or k8s://https://HOST:PORT"
         )
     if not master.startswith(_STANDALONE):
         return
@@ -39,8 +40,8 @@ def check(master: str) -> None:
         attempt.thread.join(CONNECT_LIMIT_S)
     if not any(attempt.reached for attempt in tried):
         raise PrerequisiteError(
-            f"{_named(master)}: nobody listens there ({'; '.join(attempt.fault for attempt in tried)}): start Spark's master, or "
-            "correct the address"
+            f"{_named(master)}: no program listens there ({'; '.join(attempt.fault for attempt in tried)}): "
+            "start Spark's master, or correct the address"
         )
 
 

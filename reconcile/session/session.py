@@ -117,7 +117,7 @@ def session(
                 yield spark
             if quick is not None and stop.number is None:
                 with steps(brief_s=BRIEF_S) as progress:
-                    progress.begin("keeping what lets the next run start sooner")
+                    progress.begin("saving files that let the next run start sooner")
                     quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:

@@ -21,8 +21,8 @@ _SILENT: Final = (
 )
 _TOO_FAR_OFF: Final = (
     "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
-    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', fix who sends it, have the broker refuse such "
-    "(the topic's message.timestamp.after.max.ms and before.max.ms), and wait until retention or kafka-delete-records.sh has taken it"
+    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', fix the sender, have the broker refuse such records "
+    "(the topic's message.timestamp.after.max.ms and before.max.ms), and wait until retention or kafka-delete-records.sh has deleted it"
 )
 
 
@@ -56,7 +56,8 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
     text = str(error)
     if _jvm_gone(error, text):
         return SparkFailedError(
-            f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
+            "Spark's JVM has ended, perhaps because the machine ran out of memory: give it more, or "
+            f"{less}; {after}"
         )
     known: list[tuple[tuple[str, ...], RingfenceError]] = [
         (
@@ -66,7 +67,7 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
         (
             ("TopicAuthorization", "Not authorized to access topics"),
             PrerequisiteError(
-                "this user may not read all of it: allow Read on the topics; see docs/security.md"
+                "this user may not read all of the topics: allow Read on them; see docs/security.md"
             ),
         ),
         (
@@ -81,7 +82,7 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
     ]
     if any(item in text for item in _SILENT):
         return BrokerUnavailableError(
-            f"the brokers answer no more ({innermost(error)}): look at them; {after}"
+            f"the brokers do not answer any more ({innermost(error)}): look at them; {after}"
         )
     for marks, found in known:
         if any(mark in text for mark in marks):

@@ -81,8 +81,8 @@ def apart(out: str, state: str) -> None:
     places = [_place(name) for name in (out, state)]
     if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
         raise ConfigurationError(
-            f"--out {out} is in reconcile.state_dir ({state}), where runs remove what is not theirs: name another folder. The "
-            "findings of a run are kept there anyway, in results/"
+            f"--out {out} is in reconcile.state_dir ({state}), where runs remove other files: name another "
+            "folder. The findings of a run are kept there anyway, in results/"
         )
 
 

@@ -60,7 +60,7 @@ class ConsumerOptions:
         records_max: Records of a partition that are kept in memory.
         memory_max: Bytes of messages in memory, of all partitions together: values, keys, headers, overhead, and fetched messages that are
         not taken yet. The process needs some 100 MiB beside that.
-        session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
+        session_timeout: Seconds after which the group assigns a dead consumer's partitions to others.
         start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
             consumed before continues where it is.
         name: Name of this consumer, for others to see.

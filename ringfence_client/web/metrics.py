@@ -56,7 +56,7 @@ class _Collector(Collector):
             attempts.add_metric([*self._own, outcome], counts[outcome])
         yield attempts
         for name, text in (
-            ("dead_letters", "Messages that were given up, or rejected."),
+            ("dead_letters", "Messages that became dead letters."),
             (
                 "gap_records",
                 "Offsets that retention or compaction deleted before their messages were handled.",
@@ -68,7 +68,7 @@ class _Collector(Collector):
 
     def _handler_seconds(self) -> Metric:
         times = self._consumer.dispatcher.runs.times
-        text = "How long a run of the handler took, however it ended."
+        text = "Duration of a run of the handler, however it ended."
         found = HistogramMetricFamily("ringfence_consumer_handler_seconds", text, labels=_LABELS)
         names = [*map(floatToGoString, BOUNDS_S), "+Inf"]
         found.add_metric(
@@ -83,11 +83,11 @@ class _Collector(Collector):
             ("consumer_ready", "1 = every partition is held, and no fault blocks it.", consumer.ready and up),
             ("consumer_handlers", "Handlers that may run at once.", dispatcher.concurrency),
             ("consumer_handlers_running", "Handlers that have a message.", dispatcher.running),
-            ("consumer_handlers_left_behind", "Runs that nobody could end; their groups wait for them.", dispatcher.runs.left_behind),
-            ("consumer_longest_run_seconds", "How long the oldest run of the handler goes on already; 0 = none does.", dispatcher.runs.longest_s),
-            ("consumer_breaker_open", "1 = nearly every attempt fails: slowed down, nothing is given up.", dispatcher.breaker.open),
+            ("consumer_handlers_left_behind", "Runs that ignored their cancellation; their groups wait for them.", dispatcher.runs.left_behind),
+            ("consumer_longest_run_seconds", "Age of the oldest run of the handler; 0 = none runs.", dispatcher.runs.longest_s),
+            ("consumer_breaker_open", "1 = nearly every attempt fails; the consumer slows down and discards nothing.", dispatcher.breaker.open),
             ("consumer_buffered_bytes", "Memory of messages that were fetched and are not finished.", consumer.memory.buffered),
-            ("consumer_buffer_limit_bytes", "Its bound, --memory: fetching pauses there.", consumer.memory.bytes_max),
+            ("consumer_buffer_limit_bytes", "Limit of that memory, --memory; fetching pauses there.", consumer.memory.bytes_max),
             ("brokers_up", "1 = brokers answer.", up),
         ):  # fmt: skip
             family = GaugeMetricFamily(f"ringfence_{name}", text, labels=_LABELS)
@@ -98,8 +98,8 @@ class _Collector(Collector):
         monitor, letters = self._measuring, self._measuring.open_letters
         count = letters.count if letters else 0 if monitor.knows_letters else math.nan
         for name, text, value in (
-            ("open_dead_letters", "Dead letters that nobody redrove or dropped, at the consumer that holds partition 0; NaN = it cannot tell.", count),
-            ("oldest_dead_letter_seconds", "Age of the oldest of them; 0 = there is none.", letters.oldest_seconds if letters else 0),
+            ("open_dead_letters", "Open dead letters, from the consumer that has partition 0; NaN = unknown.", count),
+            ("oldest_dead_letter_seconds", "Age of the oldest open record; 0 = none is open.", letters.oldest_seconds if letters else 0),
         ):  # fmt: skip
             family = GaugeMetricFamily(f"ringfence_consumer_{name}", text, labels=_LABELS)
             if monitor.counts_letters:
@@ -111,9 +111,9 @@ class _Collector(Collector):
         families = [
             GaugeMetricFamily(f"ringfence_consumer_{name}", text, labels=labels)
             for name, text in (
-                ("lag_records", "From the first message that is not finished to the end, of partitions that are held or waited for; NaN = the cluster does not tell."),
+                ("lag_records", "Offsets from the first unfinished message to the end, of assigned partitions; NaN = unknown."),
                 ("head_age_seconds", "Age of the oldest message that was read and is not finished."),
-                ("failing_messages", "Messages that handlers failed at, and are not finished."),
+                ("failing_messages", "Unfinished messages with failed attempts."),
                 ("unfinished_messages", "Messages that were read and are not finished."),
                 ("blocked_groups", "Groups that wait behind a dead letter."),
             )

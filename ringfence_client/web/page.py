@@ -114,7 +114,11 @@ def _runs(consumer: GroupConsumer) -> str:
         )
         for message, seconds in runs
     ]
-    left = f", {dispatcher.runs.left_behind} of them ended in vain" if dispatcher.runs.left_behind else ""
+    left = (
+        f", {dispatcher.runs.left_behind} of them ignored their cancellation"
+        if dispatcher.runs.left_behind
+        else ""
+    )
     text = f"<h2>{len(runs)} of {dispatcher.concurrency} handlers run{left}</h2>"
     text += _table(("message", "group", "runs for", "attempt"), rows)
     if runs and runs[0][1] > LONG_S and (group := runs[0][0].group) is not None:

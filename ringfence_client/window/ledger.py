@@ -276,13 +276,14 @@ class GroupLedger(Generic[P]):
         """Return the group of a message that this consumer holds, and its index among what is held."""
         if position not in self._messages:
             raise KeyError(
-                f"{position!r} is held by nobody: {consumer!r} acts on what is finished, purged or was never here"
+                f"{position!r} is held by no consumer: {consumer!r} acts on what is finished, purged or was "
+                "never here"
             )
         group = self._messages[position][0]
         index = bisect_left(group.held, position)
         if group.owner is None or index == len(group.held) or group.held[index] != position:
             raise KeyError(
-                f"{position!r} is held by nobody: it waits, and {consumer!r} has to acquire it first"
+                f"{position!r} is held by no consumer: it waits, and {consumer!r} has to acquire it first"
             )
         if group.owner.name != consumer:
             raise KeyError(f"{position!r} is held by {group.owner.name!r}, not by {consumer!r}")

@@ -124,7 +124,7 @@ class OffsetReader:
                             self._client.force_metadata_update()
                     await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
         except TimeoutError as error:
-            raise KafkaTimeoutError(f"nobody tells the offsets of {tp.topic}/{tp.partition}") from error
+            raise KafkaTimeoutError(f"no broker reports the offsets of {tp.topic}/{tp.partition}") from error
 
     async def _known(
         self, partitions: Collection[Partition], which: int, limit_s: float

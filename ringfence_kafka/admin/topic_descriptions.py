@@ -80,7 +80,7 @@ async def appeared(
             return found
         if time.monotonic() > deadline:
             raise TopicError(
-                f"{', '.join(sorted(missing))} was made, and no broker shows it after {limit_s:g} s: see what keeps the cluster busy, and "
-                "start again"
+                f"{', '.join(sorted(missing))} was created, but no broker shows it after {limit_s:g} s: see "
+                "what keeps the cluster busy, and start again"
             )
         await asyncio.sleep(_ASK_AGAIN_S)

@@ -96,7 +96,7 @@ class IdentityQuestions:
                 self._silent.discard(node)
                 return await self._judged(node, answers, [item for item in nodes if item != node])
         self._believed = None
-        raise KafkaConnectionError(f"no broker tells which topics these are: {named(error)}") from error
+        raise KafkaConnectionError(f"no broker reports the topic IDs: {named(error)}") from error
 
     async def _judged(self, node: int, answers: Identities, others: Collection[int]) -> Identities:
         """Return a broker's answers after the other brokers were asked about the doubtful ones."""
@@ -148,9 +148,7 @@ class IdentityQuestions:
             return next((node, item) for node, item in replies if _id(item) in said)
         return (
             next((node for node, item in replies if _id(item) == known), None),
-            KafkaConnectionError(
-                f"brokers do not agree which topic {topic} is: some have not heard of it yet"
-            ),
+            KafkaConnectionError(f"brokers do not agree on the ID of topic {topic}: some do not know it yet"),
         )
 
 

@@ -168,10 +168,14 @@ _NARROWER: Final = (
 _SMALLER: Final = (
     "{name} (%s of {owner}) has max.message.bytes={found}, {source} has {needed}: larger %s: {fix}"
 )
-_KEPT: Final = "{topic} keeps messages for {keeps}, {source} for {source_keeps}: what went there is gone sooner than where it came from: {fix}"
-_UNEXCUSED: Final = "and 'ringfence reconcile' would call FORGOTTEN what a ring forgot by order: {fix}"
+_KEPT: Final = (
+    "{topic} keeps messages for {keeps}, {source} for {source_keeps}: messages are deleted there "
+    "before they are deleted in the source: {fix}"
+)
+_UNEXCUSED: Final = "and 'ringfence reconcile' would report as FORGOTTEN what a ring forgot on purpose: {fix}"
 _LEFT: Final = (
-    "{name} has %s={found}, %s is enough, and whoever opens a partition reads what compaction leaves: {fix}"
+    "{name} has %s={found}, %s is enough, and a consumer that opens a partition reads all that compaction "
+    "leaves: {fix}"
 )
 _BEFORE: Final = wire_names.TIMESTAMP_BEFORE
 
@@ -179,7 +183,7 @@ _NO_ROOM: Final = TopicRule(
     ("changelog", "quarantine topic"),
     "max.message.bytes",
     _has_no_room,
-    "{topic} has max.message.bytes={found}, and what must be written there needs more: {fix}",
+    "{topic} has max.message.bytes={found}, and records that belong there are larger: {fix}",
     MESSAGE_BYTES_DEFAULT,
 )
 RULES: Final = (
@@ -223,8 +227,8 @@ RULES: Final = (
         ("accepted topic", TARGET),
         "retention.ms",
         _keeps_less,
-        "{name} (accepted topic of {owner}) keeps messages for {keeps} from their acceptance, {source} for {source_keeps}: consumers that are away for "
-        "longer lose some, and say GAP",
+        "{name} (accepted topic of {owner}) keeps messages for {keeps} from their acceptance, {source} for "
+        "{source_keeps}: consumers that are away for longer lose some, and report GAP",
         stops=False,
     ),
     *(
@@ -238,10 +242,10 @@ RULES: Final = (
         for role, fate in (
             ("accepted topic", "messages go to quarantine"),
             (TARGET, "parts go to quarantine, each with its whole transaction"),
-            ("forward topic", "messages that are not at home go to quarantine"),
+            ("forward topic", "messages outside their home partition go to quarantine"),
             (
                 "quarantine topic",
-                "messages that go there are named by size and digest, and are nowhere else than in the input",
+                "only their size and digest are written there, and their content is in the input only",
             ),
             ("duplicates topic", "duplicates go to quarantine"),
         )
@@ -260,14 +264,15 @@ RULES: Final = (
         ("dead letters",),
         "max.message.bytes",
         _takes_smaller,
-        "{topic} has max.message.bytes={found}, {source} has {needed}: of larger messages the digest alone gets there: {fix}",
+        "{topic} has max.message.bytes={found}, {source} has {needed}: only the digest of larger messages "
+        "is written there: {fix}",
         stops=False,
     ),
     TopicRule(
         ("journal",),
         "cleanup.policy",
         _compacts,
-        f"{{name}} has cleanup.policy={{found}}, which keeps the last of each lane's records alone, {_UNEXCUSED}",
+        f"{{name}} has cleanup.policy={{found}}, which keeps only the last record of each lane, {_UNEXCUSED}",
         "delete",
         stops=False,
     ),
@@ -275,7 +280,7 @@ RULES: Final = (
         ("journal",),
         "retention.ms",
         _forgets,
-        f"{{name}} has retention.ms={{found}}, which deletes them one day, {_UNEXCUSED}",
+        f"{{name}} has retention.ms={{found}}, which deletes them in the end, {_UNEXCUSED}",
         -1,
         stops=False,
     ),

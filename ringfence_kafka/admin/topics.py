@@ -123,7 +123,8 @@ def missing(role: str, address: str, topic: str) -> str:
 def untold(topic: str) -> str:
     """Return the error text for a topic whose settings the cluster does not report."""
     return (
-        f"{topic}: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
+        f"{topic}: the cluster does not report its configuration: allow this user DescribeConfigs on the "
+        "topic"
     )
 
 

@@ -120,7 +120,7 @@ class RecordBytes:
         if not self.left:
             self._fill(len(self._bytes) + 1)
             if self._bytes:
-                raise CorruptRecordException("bytes stand behind the last record of the batch")
+                raise CorruptRecordException("bytes follow the last record of the batch")
 
     def _fill(self, size: int) -> None:
         if self._ended or len(self._bytes) >= size:

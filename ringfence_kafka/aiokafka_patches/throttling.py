@@ -86,7 +86,7 @@ def throttle_metric() -> Metric:
     """Return the metric of throttle times, by API."""
     family = CounterMetricFamily(
         "ringfence_throttled_seconds",
-        "Time for which brokers told this process to wait, because a quota is exceeded; by request.",
+        "Time for which brokers made this process wait, because a quota is exceeded; by request.",
         labels=["api"],
     )
     for api, spent_ms in sorted(THROTTLED.total_ms.items()):

@@ -42,8 +42,8 @@ def password(kafka: KafkaSettings) -> str:
 def mechanism(kafka: KafkaSettings) -> str:
     """Explain that the listener knows no such login."""
     return (
-        f"it does not take kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: "
-        "set one that this listener has enabled"
+        f"it does not accept kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: set one that this listener "
+        "has enabled"
     )
 
 
@@ -88,8 +88,8 @@ def readable(kafka: KafkaSettings) -> list[str]:
         return []
     secret = "token" if kafka.uses_tokens else "password"
     note = (
-        f"kafka.security_protocol = 'SASL_PLAINTEXT' with {kafka.sasl_mechanism} sends the {secret} so that anybody on the way can read "
-        "it: set SASL_SSL, or a mechanism of SCRAM"
+        f"kafka.security_protocol = 'SASL_PLAINTEXT' with {kafka.sasl_mechanism} sends the {secret} so that "
+        "anybody on the network can read it: set SASL_SSL, or a mechanism of SCRAM"
     )
     return [note]
 
@@ -97,8 +97,9 @@ def readable(kafka: KafkaSettings) -> list[str]:
 def no_login(kafka: KafkaSettings) -> str:
     """Explain that the listener takes no login at all."""
     return (
-        f"it takes no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for another listener; set "
-        f"{'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or name the port of the other"
+        f"it accepts no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for "
+        f"another listener; set {'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or "
+        "name the port of the other"
     )
 
 
@@ -115,4 +116,4 @@ def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
         return f"that port does not speak TLS, and {now} does: name the port of a listener that does, or set {plain}"
     if tls is False and not kafka.uses_sasl:
         return f"it closes the connection: it may want a login, and {now} has none: set 'SASL_PLAINTEXT' and sasl_mechanism"
-    return f"it closes the connection: is {now} what that port speaks?"
+    return f"it closes the connection: check that the port speaks {now}"

@@ -138,7 +138,7 @@ def _loaded(text: str) -> Callable[[], Any]:
             f"for in {here}, then where Python looks"
         ) from error
     if not callable(found):
-        raise ConfigurationError(f"kafka.sasl_oauth_callback = {text!r} is no function: name one")
+        raise ConfigurationError(f"kafka.sasl_oauth_callback = {text!r} is not a function: name one")
     function: Callable[[], Any] = found
     return function
 

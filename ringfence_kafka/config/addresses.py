@@ -33,7 +33,7 @@ _POSSIBLE: Final = re.compile(r"([a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
 
 
 class AddressDefaults(Section):
-    """Defaults of all addresses: each key may stand in ``[[addresses]]`` too."""
+    """Defaults of all addresses: each key can be set in ``[[addresses]]`` too."""
 
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
     """Partitions of topics that Ringfence creates; an existing topic keeps its count."""
@@ -48,7 +48,7 @@ class AddressDefaults(Section):
     id_max_age: Seconds = Field(default=0, ge=0, allow_inf_nan=False)
     """Age by the records' timestamps after which an ID no longer counts; 0 = no limit."""
     id_min_age: Seconds = Field(default=0, ge=0, le=MAX_ID_MIN_AGE, allow_inf_nan=False)
-    """Age by the records' timestamps up to which a ring lets go of no ID, within ``id_cache_size_max``; 0 = off."""
+    """Age by the records' timestamps up to which a ring keeps each ID, within ``id_cache_size_max``; 0 = off."""
     id_cache_size_max: int = Field(default=0, ge=0, le=MAX_ID_CACHE_SIZE, json_schema_extra=unit("IDs"))
     """Duplicate IDs that a lane remembers at most for ``id_min_age``; 0 = none, without ``id_min_age``."""
     persist_id_cache: bool = True

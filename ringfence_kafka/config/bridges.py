@@ -68,7 +68,7 @@ class BridgeSettings(Section):
     returns: Literal["drop", "forward"] | None = None
     """Treatment of messages that were at the target, or came to the source, before; unless set, no header records their path."""
     filter_header: str = ""
-    """Header that ``filter_values`` are about; empty = the bridge forwards all messages."""
+    """Header that is compared with ``filter_values``; empty = the bridge forwards all messages."""
     filter_values: tuple[str, ...] = ()
     """Values of ``filter_header``; the bridge forwards only messages with one of them."""
     add_headers: dict[str, str] = Field(default_factory=dict)
@@ -113,12 +113,13 @@ class BridgeSettings(Section):
             )
         if self.user_ids == "ignore" and not self.use_duplicate_detection:
             raise ValueError(
-                "user_ids = 'ignore' has no effect with use_duplicate_detection = false: a header of the hop says it; remove one of them"
+                "user_ids = 'ignore' has no effect with use_duplicate_detection = false: a header of the "
+                "hop states it; remove one of them"
             )
         if self.returns is not None and not self.use_duplicate_detection:
             raise ValueError(
-                f"returns = {self.returns!r} has no effect with use_duplicate_detection = false: a header says where a message has been; remove one "
-                "of them"
+                f"returns = {self.returns!r} has no effect with use_duplicate_detection = false: a header "
+                "records where a message has been; remove one of them"
             )
         return self
 
@@ -178,13 +179,16 @@ class ConnectionSettings(Section):
         names = [member.name for member in self.members]
         for name, count in Counter(names).items():
             if count > 1:
-                raise ValueError(f"members: {name!r} stands {count} times; keep one [[…members]] entry of it")
+                raise ValueError(
+                    f"members: {name!r} is listed {count} times; keep one [[…members]] entry of it"
+                )
         if self.this not in names:
             raise ValueError(
-                f"this = {self.this!r} is no member: add a [[cluster_connections.members]] entry of it, or name one of {', '.join(names)}"
+                f"this = {self.this!r} is not a member: add a [[cluster_connections.members]] entry of it, "
+                f"or name one of {', '.join(names)}"
             )
         if len(names) == 1:
-            raise ValueError(f"members: {self.this!r} is alone: add those that it is connected with")
+            raise ValueError(f"members: {self.this!r} is the only one: add the other members")
         for member in self.members:
             if member.name != self.this and "bootstrap_servers" not in member.model_fields_set:
                 raise ValueError(f"members: {member.name!r} needs bootstrap_servers: add it")
@@ -195,7 +199,7 @@ class ConnectionSettings(Section):
         names = [member.name for member in self.members]
         if self.load_balancing == "strict" and "max_hops" in self.model_fields_set:
             raise ValueError(
-                "max_hops has no effect with load_balancing = 'strict', which goes one step: remove it"
+                "max_hops has no effect with load_balancing = 'strict', which allows one hop: remove it"
             )
         if self.load_balancing == "strict" and sum(map(len, names)) > STRICT_NAMES_MAX:
             raise ValueError(

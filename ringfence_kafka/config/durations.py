@@ -26,7 +26,7 @@ def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
         if len({part for _, part in parts}) < len(parts):
             total = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts) / 1_000
             raise ValueError(
-                f"a unit stands twice: write each once, as in {duration_text(total)!r}, if that is meant"
+                f"a unit occurs twice: write each once, as in {duration_text(total)!r}, if that is meant"
             )
         milliseconds = sum(float(digits) * _MILLISECONDS[part] for digits, part in parts)
         found = milliseconds / _MILLISECONDS[unit]

@@ -24,11 +24,11 @@ _SECRET: Final = re.compile(
 _PUBLIC: Final = frozenset({"sasl_oauth_token_url"})
 
 _CHARACTERS: Final = {
-    TOPIC_NAME_PATTERN: "use letters, digits, . _ -, and not dots alone",
-    INSTANCE_PATTERN: "use letters, digits, . _ -, and not dots alone",
-    NAME_PATTERN: "use letters, digits, . _ -",
-    HOST_PATTERN: "use letters, digits, . _ -, without a port",
-    MEMBER_PATTERN: "use letters, digits, _ -",
+    TOPIC_NAME_PATTERN: "use letters, digits, dots, underscores and hyphens, and not only dots",
+    INSTANCE_PATTERN: "use letters, digits, dots, underscores and hyphens, and not only dots",
+    NAME_PATTERN: "use letters, digits, dots, underscores and hyphens",
+    HOST_PATTERN: "use letters, digits, dots, underscores and hyphens, without a port",
+    MEMBER_PATTERN: "use letters, digits, underscores and hyphens",
 }
 """Advice on a name, by the pattern that it does not match."""
 

@@ -26,7 +26,7 @@ NOT_SET: Final = (
 
 
 class KafkaSettings(Section):
-    """Access to a cluster. Passwords stand in the environment only."""
+    """Access to a cluster. Passwords are only in the environment."""
 
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     """Brokers to ask first, as ``host:port``, separated by commas."""
@@ -57,7 +57,7 @@ class KafkaSettings(Section):
     ssl_key_password_env: str = ""
     """Environment variable that holds the password of an encrypted private key."""
     command_config: str = ""
-    """File of Java properties, as Kafka's own tools take it, for everything that the keys here do not say."""
+    """File of Java properties, as Kafka's own tools take it, for everything that these keys do not cover."""
     properties: dict[str, str] = Field(
         default_factory=dict,
         json_schema_extra={"additionalProperties": {"type": ["string", "number", "boolean"]}},

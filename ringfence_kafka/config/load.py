@@ -145,7 +145,10 @@ def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
         return []
     errors: list[ErrorDetails] = []
     if not can_match(entry["name"]):
-        message = "no topic can have such a name: use letters, digits, . _ - * ? and closed [sets]"
+        message = (
+            "no topic can have such a name: use letters, digits, dots, underscores, hyphens, *, ? and "
+            "closed [sets]"
+        )
         errors.append({"type": "value_error", "loc": ("name",), "msg": message, "input": entry["name"]})
     try:
         AddressDefaults.model_validate({key: value for key, value in entry.items() if key != "name"})

@@ -154,7 +154,7 @@ def translate(properties: Mapping[str, object], origin: str, *, from_file: bool 
     for name, value in properties.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if not isinstance(value, str | int | float):
-            faults.append(f"{origin}: {name} = {value!r} is no text, number or true or false: write one")
+            faults.append(f"{origin}: {name} = {value!r} is not text, a number, true or false: write one")
             continue
         try:
             _sort_out(name, text, properties, found, from_file=from_file)
@@ -195,8 +195,8 @@ def _refuse_misplaced(name: str, *, from_file: bool) -> None:
         raise ValueError(f"write it into a file, and name that as {_WRITTEN_OUT[name]}")
     if not from_file and (name in _SECRETS or name == _JAAS or name in _FILE_ONLY):
         raise ValueError(
-            "a secret stands in no configuration and on no command line: use sasl_username and sasl_password_env, or a file "
-            "with --command-config"
+            "secrets are not allowed in a configuration or on a command line: use sasl_username and "
+            "sasl_password_env, or a file with --command-config"
         )
 
 
@@ -211,7 +211,7 @@ def _log_in(jaas: str, found: Translated) -> None:
     login = _LOGIN.fullmatch(jaas)
     module = login["module"].rpartition(".")[2] if login else ""
     if login is None and _LOGIN.fullmatch(f"{jaas};"):
-        raise ValueError("its end is missing: write ; behind the last option, as Java wants it")
+        raise ValueError("its end is missing: write ; after the last option, as Java requires")
     if login is None or module not in _LOGIN_MODULES:
         raise ValueError(
             f'no login that Ringfence knows: write {" or ".join(_LOGIN_MODULES)} required username="…" password="…";'
@@ -260,7 +260,7 @@ def parse_java(text: str) -> dict[str, str]:
     for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
-            raise ValueError(f"line {number} is no property: write key=value")
+            raise ValueError(f"line {number} is not a property: write key=value")
         found[_plain(entry["key"])] = _plain(entry["value"])
     return found
 

@@ -71,7 +71,7 @@ class AppSettings(Section):
     static_membership: bool = False
     """Whether ``instance`` is the worker's name in the group too, so that it keeps its lanes over a short restart."""
     session_timeout: WholeSeconds = Field(default=10, ge=6, le=90)
-    """Silence after which the group gives a worker's lanes to others; brokers have bounds of their own."""
+    """Silence after which the group assigns a worker's lanes to others; brokers have limits of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     """Network address where the web server listens."""
     web_name: Annotated[str, StringConstraints(pattern=HOST_PATTERN, max_length=253)] = ""
@@ -79,7 +79,7 @@ class AppSettings(Section):
     web_port: int = Field(default=6066, ge=0, le=65535)
     """Port of the web server; 0 = no web server."""
     web_token_env: str = ""
-    """Environment variable that holds the token for the pages; empty = pages ask for none."""
+    """Environment variable that holds the token for the pages; empty = pages need none."""
     web_tls_certfile: str = ""
     """PEM file of the certificate with which pages are served over TLS."""
     web_tls_keyfile: str = ""
@@ -91,7 +91,7 @@ class AppSettings(Section):
     resident_ids_max: int = Field(default=10_000_000, ge=0, json_schema_extra=unit("IDs"))
     """Largest ring whose index is in memory, not in RocksDB; at most 1,000,000 with ``id_max_age`` or without the native core."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20, json_schema_extra=unit("bytes"))
-    """Messages that a worker has fetched and not finished, in all its lanes together."""
+    """Limit of the messages that a worker has fetched and not finished, in all its lanes together."""
     latency_target_ms: Milliseconds = Field(default=20, ge=1, le=5_000)
     """Time within which half of the messages reach readers, at a trickle; a larger one takes less CPU."""
 
@@ -120,8 +120,9 @@ class AppSettings(Section):
     def _static_members_have_names(self) -> Self:
         if self.static_membership and not self.instance:
             raise ValueError(
-                "static_membership = true needs app.instance: a name that is this worker's over restarts, and no other's, such as "
-                "the pod's of a StatefulSet (RINGFENCE_APP__INSTANCE from metadata.name); or leave static_membership out"
+                "static_membership = true needs app.instance: a name that this worker keeps over restarts "
+                "and shares with no other, such as the pod's of a StatefulSet (RINGFENCE_APP__INSTANCE "
+                "from metadata.name); or leave static_membership out"
             )
         return self
 
@@ -231,8 +232,8 @@ class Settings(Section):
         """
         if fed_by := upstream(address.name, self.addresses):
             raise ConfigurationError(
-                f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of {fed_by[0]}, and workers "
-                f"alone write there: send to {fed_by[-1]}"
+                f"{what}: the input topic of {address.name} is {address.input_topic}, the accepted topic of "
+                f"{fed_by[0]}, and only workers write there: send to {fed_by[-1]}"
             )
 
     @model_validator(mode="after")

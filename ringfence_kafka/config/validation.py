@@ -34,7 +34,7 @@ def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[
     """Yield faults of names of addresses and topics, and of addresses of transactions."""
     for name, count in Counter(address.name for address in addresses).items():
         if count > 1:
-            yield f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
+            yield f"addresses: {name!r} is listed {count} times; keep one [[addresses]] entry of it"
     yield from _chain_faults(addresses)
     yield from _claim_faults(addresses, app_id)
     modes = {address.name: address.mode for address in addresses}
@@ -46,8 +46,9 @@ def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[
                 )
             elif name not in modes:
                 yield (
-                    f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is no address here: add an "
-                    f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(modes))}"
+                    f"addresses: transaction_addresses of {address.name!r} names {name!r}, which is not an "
+                    "address here: add an [[addresses]] entry of it, or remove it; there are "
+                    f"{', '.join(sorted(modes))}"
                 )
             elif modes[name] != address.mode:
                 yield (
@@ -59,8 +60,8 @@ def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[
 def _chain_faults(addresses: Sequence[AddressSettings]) -> Iterator[str]:
     if circle := feeding_cycle(addresses):
         yield (
-            f"addresses: {' -> '.join(map(repr, circle))} is a cycle: each reads what the one before it accepts, and messages would "
-            "go round for ever; give one of them another input_topic"
+            f"addresses: {' -> '.join(map(repr, circle))} is a cycle: each reads what the one before it "
+            "accepts, and messages would circulate forever; give one of them another input_topic"
         )
     writers = {address.accepted_topic: address.name for address in addresses}
     for topic, count in Counter(address.input_topic for address in addresses).items():
@@ -83,14 +84,14 @@ def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator
             yield f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
         if len(topic) > wire_names.TOPIC_CHARACTERS_MAX:
             yield (
-                f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
-                f"{wire_names.TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
+                f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka "
+                f"allows {wire_names.TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
             )
         other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
         if other != topic:
             yield (
-                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
-                "dots and underscores alone; rename one"
+                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka does not allow "
+                "two topics that differ only in dots and underscores; rename one"
             )
         elif owner != claim and topic not in chained:
             yield f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one"
@@ -133,7 +134,7 @@ def bridge_faults(
         yield from _topic_faults(bridge, addresses, kafka)
     for name, count in Counter(connection.name for connection in connections).items():
         if count > 1:
-            yield f"cluster_connections: {name!r} stands {count} times; keep one entry of it"
+            yield f"cluster_connections: {name!r} is listed {count} times; keep one entry of it"
     for connection in connections:
         yield from _connection_faults(connection, addresses, kafka)
         yield from _unfit_addresses(connection, addresses)
@@ -179,16 +180,17 @@ def window_faults(
         told_apart = size(address) if window else None
         if window and told_apart and window > told_apart:
             yield (
-                f"{place}: window = {window} is more than id_cache_size = {told_apart} of its target address {address!r}, which would "
-                f"forget what is under way, and take it twice when it is sent again: set window = {told_apart} or less, or raise "
-                "id_cache_size, there and here"
+                f"{place}: window = {window} is more than id_cache_size = {told_apart} of its target "
+                f"address {address!r}, which would forget messages under way, and accept them twice when "
+                f"they are sent again: set window = {told_apart} or less, or raise id_cache_size, there and "
+                "here"
             )
 
 
 def _name_faults(names: Sequence[tuple[str, str]]) -> Iterator[str]:
     for name, count in Counter(name for name, _ in names).items():
         if count > 1:
-            yield f"bridges: {name!r} stands {count} times; keep one [[bridges]] entry of it"
+            yield f"bridges: {name!r} is listed {count} times; keep one [[bridges]] entry of it"
     for name, place in names:
         if len(name) > NAME_CHARACTERS_MAX:
             yield (
@@ -211,9 +213,9 @@ def _unfit_addresses(
     place = f"cluster_connections: {connection.name!r}"
     for name in connection.names(addresses):
         if fault := _unfit(name):
-            yield f"{place}: addresses: {name!r} can be no address: {fault}"
+            yield f"{place}: addresses: {name!r} cannot be an address: {fault}"
         elif fault := _unfit(target := connection.target_address(name)):
-            yield f"{place}: target = {connection.target!r}: {target!r} can be no address: {fault}"
+            yield f"{place}: target = {connection.target!r}: {target!r} cannot be an address: {fault}"
 
 
 def _unfit(name: str) -> str:
@@ -223,7 +225,7 @@ def _unfit(name: str) -> str:
     except ValidationError as error:
         if error.errors()[0]["type"] == "string_too_long":
             return f"it has {len(name)} characters: choose a shorter one"
-        return "use letters, digits, . _ -"
+        return "use letters, digits, dots, underscores and hyphens"
     return ""
 
 
@@ -248,13 +250,14 @@ def _topic_faults(
     }
     if here and bridge.source_topic in downstream:
         yield (
-            f"{place} would forward {bridge.source_topic} to {target}, from which {downstream[bridge.source_topic]} makes it, for ever: "
-            "name another source_topic, target_address or [bridges.target]"
+            f"{place} would forward {bridge.source_topic} to {target}, from which "
+            f"{downstream[bridge.source_topic]} makes it, forever: name another source_topic, "
+            "target_address or [bridges.target]"
         )
     if here and bridge.source_topic == accepted:
         yield (
-            f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
-            "[bridges.target]"
+            f"{place} would forward {accepted} to {target}, of which it is made, forever: name another "
+            "source_topic, target_address or [bridges.target]"
         )
     quarantine = wire_names.bridge_quarantine_topic(bridge.name)
     if quarantine in {wire_names.quarantine_topic(bridge.target_address), target} or (
@@ -272,8 +275,8 @@ def _topic_faults(
 def _into_chain(place: str, address: AddressSettings, feeder: str, way_out: str) -> str:
     """Return the fault of a bridge into a chained address: workers alone write its input topic."""
     return (
-        f"{place}: the input topic of {address.name!r} is {address.input_topic}, the accepted topic of {feeder!r}, and workers alone "
-        f"write there: {way_out}"
+        f"{place}: the input topic of {address.name!r} is {address.input_topic}, the accepted topic of "
+        f"{feeder!r}, and only workers write there: {way_out}"
     )
 
 

@@ -43,7 +43,7 @@ def distrust(
     if foreign:
         return f"a member that is not Ringfence's has joined the group: {'; '.join(map(str, foreign))}"
     if (reserved or known is not None) and own_commit(committed) is None:
-        return "another consumer committed it from what it read"
+        return "another consumer committed it after reading"
     if joined and committed != at_joining:
         return "it moved while the group had members, so no operator set it"
     return ""

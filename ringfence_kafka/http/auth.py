@@ -67,7 +67,7 @@ class HttpAuth:
                 return login.form(request.path_qs)
             headers = {"WWW-Authenticate": "Bearer"}
             return web.json_response(
-                {"error": "the token of app.web_token_env is wanted"}, status=401, headers=headers
+                {"error": "the token of app.web_token_env is required"}, status=401, headers=headers
             )
 
         return guard

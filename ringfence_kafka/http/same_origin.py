@@ -45,7 +45,7 @@ def fault(
         wanted_type: The required media type.
     """
     if not is_ours(host, names):
-        return f"Host {host!r} is no name of this server: ask by address, or set app.web_name to that name"
+        return f"Host {host!r} is not a name of this server: ask by address, or set app.web_name to that name"
     if origin is not None and not _is_origin(origin, host):
         return f"Origin {origin!r} is another one than this server's: a web page of another origin may change nothing here"
     if site not in {None, "same-origin", "none"}:

@@ -51,8 +51,8 @@ async function refresh() {
     answered = new Date();
     stale.hidden = true;
   } catch {
-    stale.textContent = `This process has not answered since ${answered.toLocaleTimeString()}: what you see is of then. ` +
-      "Is it running? Another worker's page, or 'ringfence status', tells how things stand.";
+    stale.textContent = `This process has not answered since ${answered.toLocaleTimeString()}: this page shows that time. ` +
+      "Is it running? Another worker's page, or 'ringfence status', shows the present state.";
     stale.hidden = false;
   }
 }
@@ -68,7 +68,7 @@ const button = document.getElementById("pause");
 button.hidden = false;
 button.addEventListener("click", () => {
   paused = !paused;
-  button.textContent = paused ? "Go on" : "Pause";
+  button.textContent = paused ? "Continue" : "Pause";
   button.setAttribute("aria-pressed", String(paused));
   if (!paused) refresh();
 });

@@ -67,7 +67,7 @@ _OPTIONS: Final = (
         metavar="HOST:PORT,…",
         expose_value=False,
         callback=_keep,
-        help="Instead of kafka.bootstrap_servers.",
+        help="Brokers to ask first; overrides kafka.bootstrap_servers.",
     ),
     click.option(
         "--command-config",
@@ -75,7 +75,7 @@ _OPTIONS: Final = (
         metavar="FILE",
         expose_value=False,
         callback=_keep,
-        help="Java properties, as Kafka's tools take them: how to get in, instead of what [kafka] says.",
+        help="File of Java properties, as Kafka's tools take it; replaces the access settings of [kafka].",
     ),
     click.option(
         "-X",
@@ -231,8 +231,8 @@ def _cluster_error(error: Exception) -> str | None:
     ):
         return None
     return (
-        f"the cluster does not do what it was asked for ({said(error)}): look at the brokers and at this user's rights, and run it "
-        "again"
+        f"the cluster refuses the request ({said(error)}): look at the brokers and at this user's rights, "
+        "and run it again"
     )
 
 
@@ -286,7 +286,7 @@ class NumberRange(click.FloatRange):
         """Refuse anything else as an error of usage."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no number in the range {self._describe_range()}", param, ctx)
+            self.fail(f"{value} is not a number in the range {self._describe_range()}", param, ctx)
         return number
 
 

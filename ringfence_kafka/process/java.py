@@ -48,7 +48,7 @@ def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_onl
     if version is None:
         lines = text.strip().splitlines()
         raise PrerequisiteError(
-            f"{java} did not tell its version ({lines[0] if lines else 'no output'}): {_WAY_OUT}"
+            f"{java} did not report its version ({lines[0] if lines else 'no output'}): {_WAY_OUT}"
         )
     if version < MINIMUM:
         raise PrerequisiteError(f"{java} is Java {version}, {of} needs {MINIMUM} or newer: {_WAY_OUT}")

@@ -13,7 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def log_options(command: Command) -> Command:
     """Add both options; the environment may set them for all programs of a machine."""
     for name, choices, default, text in (
-        ("format", ("text", "json"), "text", "json: an object a line, for programs that collect logs."),
+        ("format", ("text", "json"), "text", "json writes an object a line, for log collectors."),
         (
             "level",
             ("debug", "info", "warning", "error"),

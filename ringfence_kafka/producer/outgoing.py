@@ -100,14 +100,14 @@ def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoi
     if isinstance(error, InvalidTimestampError):
         return (
             f"{named} refuses a record for its timestamp: set {wire_names.TIMESTAMP_AFTER} and "
-            f"{wire_names.TIMESTAMP_BEFORE} there to what the input takes, and to how long messages may wait there besides; "
-            "9223372036854775807 takes everything"
+            f"{wire_names.TIMESTAMP_BEFORE} there to the values of the input, plus the time for which "
+            "messages may wait there; 9223372036854775807 allows everything"
         )
     # An output that was made smaller is gone by at the next opening.
     largest = max(batch.builder.size() for batch in batches if batch.topic in topics)
     return (
-        f"{named} refuses a record batch for its size, of {largest} bytes at most: if this "
-        "is said again, raise max.message.bytes there"
+        f"{named} refuses a record batch for its size, of {largest} bytes at most: if this repeats, raise "
+        "max.message.bytes there"
     )
 
 

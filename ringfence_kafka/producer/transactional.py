@@ -184,7 +184,7 @@ class TransactionalProducer:
             await self._transactions.commit()
             self._in_transaction = False
         except ProducerFenced as error:
-            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+            raise FencedError(f"{self.transactional_id} belongs to another producer") from error
         except UnsupportedVersionError as error:
             raise await self._refused(error) from error
         return bases
@@ -211,7 +211,7 @@ class TransactionalProducer:
             await self._transactions.abort()
             self._in_transaction = False
         except ProducerFenced as error:
-            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+            raise FencedError(f"{self.transactional_id} belongs to another producer") from error
         except UnsupportedVersionError as error:
             raise await self._refused(error) from error
 

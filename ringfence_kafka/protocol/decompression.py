@@ -105,7 +105,9 @@ def _snappy_blocks(data: bytes) -> Iterator[memoryview]:
         (length,) = _BLOCK_LENGTH.unpack_from(data, at)
         at += _BLOCK_LENGTH.size
         if not 0 <= length <= len(data) - at:
-            raise ValueError(f"a snappy block of {length} bytes stands where {len(data) - at} are left")
+            raise ValueError(
+                f"a snappy block of {length} bytes is longer than the {len(data) - at} that are left"
+            )
         yield view[at : at + length]
         at += length
 

@@ -50,9 +50,9 @@ def checked_forms(given: object) -> Forms:
     for form in forms:
         _require_form(form)
     if isinstance(given, list | tuple) and "header" in forms:
-        raise ValueError("'header' cannot stand in a list: name each header, as in 'header:ce_id'")
+        raise ValueError("'header' cannot be in a list: name each header, as in 'header:ce_id'")
     if repeated := next((form for form in forms if forms.count(form) > 1), None):
-        raise ValueError(f"{repeated!r} stands twice: remove one of them")
+        raise ValueError(f"{repeated!r} occurs twice: remove one of them")
     return tuple(forms) if len(forms) > 1 else str(forms[0])
 
 

@@ -66,7 +66,7 @@ def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
     return Replaced(
         encode_signed(len(body)) + body,
         offset,
-        f"it has {length:,} bytes, and a record of more than {limit:,} bytes is not read whole: {where}",
+        f"it has {length:,} bytes, and a record of more than {limit:,} bytes is not read completely: {where}",
     )
 
 

@@ -33,10 +33,10 @@ class OldFormatError(CorruptRecordException):  # type: ignore[misc]
     def __init__(self, data: bytes | memoryview, at: int) -> None:
         """Describe the message that begins at ``at``."""
         super().__init__(
-            f"the message at offset {base_offset(data[at:])} has format {data[at + FORMAT_AT]}, which Kafka before 0.11 wrote. Ringfence "
-            "does not read it, and passes no message over. Use Kafka's own tools: copy what is still needed "
-            "(kafka-console-consumer.sh reads such messages) and send it again, then delete the log up to the first message "
-            "of a later Kafka (kafka-delete-records.sh)"
+            f"the message at offset {base_offset(data[at:])} has format {data[at + FORMAT_AT]}, which Kafka "
+            "before 0.11 wrote. Ringfence does not read it, and skips no message. Use Kafka's own tools: "
+            "copy what is still needed (kafka-console-consumer.sh reads such messages) and send it again, "
+            "then delete the log up to the first message of a later Kafka (kafka-delete-records.sh)"
         )
 
     def __str__(self) -> str:

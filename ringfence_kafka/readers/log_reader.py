@@ -250,6 +250,6 @@ def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int)
     """
     if time.monotonic() - moved_at > STALL_LIMIT_S:
         raise LogStalledError(
-            f"{tp.topic}/{tp.partition}: stuck at {position} of {end}: a transaction does not end; does the cluster's "
-            "transaction coordinator work?"
+            f"{tp.topic}/{tp.partition}: stuck at {position} of {end}: a transaction does not end: look at "
+            "the cluster's transaction coordinator"
         )

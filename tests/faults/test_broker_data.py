@@ -161,8 +161,10 @@ def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Pat
     if transactions == "on":
         forgotten, said = (
             [],
-            "lost its last records and the input did not; the lane continues with the IDs in RocksDB and "
-            "memory",
+            (
+                "lost its last records and the input did not; the lane continues with the IDs in RocksDB and "
+                "memory"
+            ),
         )
     else:
         forgotten = flow.due[FEW : 2 * FEW]

@@ -168,7 +168,7 @@ def test_bridge_goes_on_with_the_others(
     rows = shown["bridges"][given.name]["partitions"]
     assert sorted(processes.numbers(given.got())) == list(range(60))
     assert [row["lag"] for row in rows] == [0, 0, None, None]
-    assert ["is its leader away?" in (row["error"] or "") for row in rows] == [False, False, True, True], (
+    assert ["look for its leader" in (row["error"] or "") for row in rows] == [False, False, True, True], (
         json.dumps(rows)
     )
 

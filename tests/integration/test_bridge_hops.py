@@ -260,7 +260,7 @@ def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
             *verb, "BRIDGE.nobody", *more
         )
     for text in (f"to-paris/{TOPIC_ID}/3", "to-paris/short/3/1"):
-        assert f"'{text}' is no hop: write <bridge>/<ID of its source topic>/" in refused(
+        assert f"'{text}' is not a hop: write <bridge>/<ID of its source topic>/" in refused(
             "find", f"BRIDGE.{name}", text
         )
     assert "leave it out" in refused("find", f"BRIDGE.{name}", f"to-paris/{TOPIC_ID}/3/1", "--of", name)

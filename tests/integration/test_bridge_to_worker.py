@@ -159,7 +159,7 @@ def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: li
     rows = processes.status(back)["bridges"][f"back-{name}"]["partitions"]
     assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == told
     shown = run_verb("bridge", "status", "--config", str(back), check=False).stdout
-    assert ("bridges lead in a circle" in shown) == ("returns" in keys)
+    assert ("bridges form a cycle" in shown) == ("returns" in keys)
 
 
 def test_envelopes(two: Two, tmp_path: Path) -> None:

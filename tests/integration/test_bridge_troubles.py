@@ -174,9 +174,9 @@ async def test_unforeseen(
     assert sorted(numbers(got)) == list(range(10))
     assert caplog.text.count("Traceback") == 2
     assert (
-        "target: internal error, please report it with what stands above: error: int too large" in caplog.text
+        "target: internal error, please report it with the lines above: error: int too large" in caplog.text
     )
-    assert "source: internal error, please report it with what stands above: InvariantError" in caplog.text
+    assert "source: internal error, please report it with the lines above: InvariantError" in caplog.text
 
 
 def _shared_out(found: Sequence[Bridge]) -> list[int]:
@@ -287,7 +287,7 @@ def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path:
     process = processes.BridgeProcess(given.config, given.name)
     try:
         process.start()
-        wait_for(lambda: "looking around" in str(process.health()[1]), process.log)
+        wait_for(lambda: "checking clusters" in str(process.health()[1]), process.log)
         assert process.health()[0] == 503
         assert process.page("/live") == '{"live": true}'
         assert process.stop() == 0

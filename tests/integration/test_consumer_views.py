@@ -210,8 +210,8 @@ def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
         process.destroy()
     rows = scene.rows(scene.name, "--consumer-group", scene.group)
 
-    assert "no consumer has held a partition yet" in nothing
-    assert "without --consumer-group all that is known is shown" in unknown
+    assert "no consumer has had a partition yet" in nothing
+    assert "without --consumer-group all groups are shown" in unknown
     assert f"the configuration has {scene.name}" in elsewhere
     assert [(row["state"], row["holder_is_member"], row["waits"], row["lag"]) for row in rows] == [
         ("released", None, None, 0)

@@ -130,7 +130,7 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     transfers = _totals(demo.output, "transfers")  # of each transaction all parts are
     assert transfers["doubled"] > transfers["sent"] - transfers["distinct"] > 100
     assert [totals[name] for name in ("lost", "torn", "out of order", "changed")] == [0, 0, 0, 0]
-    assert "the worker's log ends so:" in demo.output
+    assert "the last lines of the worker's log:" in demo.output
     [kept] = demo.left_behind
     assert f"configuration, logs and data are in {kept}" in demo.output
     assert (Path(kept) / "worker-2.log").read_text()
@@ -149,7 +149,7 @@ def test_a_handler_that_forgets(demo: RunningDemo) -> None:
         r"^wrong: billing/\d/\d+ \(account customer-\d+, order orders/", demo.output, re.MULTILINE
     )
     assert named is not None, demo.output
-    assert "the logs of its handlers end so:" in demo.output
+    assert "the last lines of the logs of its handlers:" in demo.output
 
 
 @pytest.mark.long
@@ -157,7 +157,7 @@ def test_a_handler_that_forgets(demo: RunningDemo) -> None:
 def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
     """A worker that does not start gives exit code 2, its log, and the place of all of it."""
     assert demo.end() == 2, demo.output
-    assert "the worker did not come up: fix what its log names" in demo.output
+    assert "the worker did not start: fix what its log names" in demo.output
     assert "worker worker of demo starts" in demo.output
     [kept] = demo.left_behind
     assert f"(all of it: {kept}/worker-1.log)" in demo.output

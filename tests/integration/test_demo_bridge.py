@@ -77,7 +77,7 @@ def test_a_target_without_memory(demo: RunningDemo) -> None:
 
     A demo that could not fail would prove nothing.
     """
-    demo.wait_for(lambda: "bridge started again" in demo.output or demo.ended)
+    demo.wait_for(lambda: "bridge restarted" in demo.output or demo.ended)
 
     assert demo.end() == 1, demo.output
     row = _row(demo.output)

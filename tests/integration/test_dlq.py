@@ -184,7 +184,7 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
     assert (redriven, dropped, last) == (0, 0, 0)
     assert [item.value for item in between] == [b"v0", b"v0", b"v2"]
-    assert "its group goes on without it" in done
+    assert "its group continues without it" in done
     assert [name for name in _handled(process) if name in {"v0", "v2", "v4"}] == ["v2", "v4"]
 
 
@@ -289,8 +289,8 @@ def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
     forced = scene.redrive(dry_run=True, force=True)
 
     assert (code, dropped, forced) == (1, 0, 0)
-    assert "another message stands at its place" in told
+    assert "another message is at its offset" in told
     assert "its message is gone from the accepted topic" in told
-    assert "does not say where its message stands" in told
+    assert "does not name the place of its message" in told
     assert "redriven 3 times already" in told
     assert "0 would be done again, 4 left" in told

@@ -315,7 +315,7 @@ def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) 
     checked = run_verb("topics", "check", "--config", str(config), check=False)
 
     faults = [
-        line.removeprefix("fault  ") for line in checked.stdout.splitlines() if line.startswith("fault")
+        line.removeprefix("problem  ") for line in checked.stdout.splitlines() if line.startswith("problem")
     ]
     assert [fault.split()[0] for fault in faults] == [sound, faulty]
     assert status == 503

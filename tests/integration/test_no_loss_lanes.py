@@ -366,7 +366,7 @@ async def test_input_that_lost_its_tail_stops_an_idle_lane(
         await lane.compare()
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
-        assert "it lost its tail" in lane.reason
+        assert "it lost its last records" in lane.reason
 
 
 async def test_an_offset_beyond_the_end_is_set_back(bootstrap: str, tmp_path: Path) -> None:

@@ -181,9 +181,7 @@ async def test_cluster_that_creates_topics_by_itself(
             running = await bench.start(handler)
             await bench.until_next(running, 20)
             kafka.delete_topics(bench.bootstrap, [bench.accepted])
-            await until(
-                lambda: f"{bench.accepted} no longer exists" in caplog.text, lambda: caplog.text
-            )
+            await until(lambda: f"{bench.accepted} no longer exists" in caplog.text, lambda: caplog.text)
 
             assert running.consumer.faults == [f"{bench.accepted} no longer exists"]
             assert not running.consumer.ready

@@ -113,7 +113,7 @@ def test_two_at_once(bootstrap: str) -> None:
         others.append(await asyncio.to_thread(scene.redrive))
 
     remove = failpoints.install("before-send", f"repair/{scene.name}.quarantine/0", overtaken)
-    with pytest.raises(RepairError, match="another redrive or drop has begun"):
+    with pytest.raises(RepairError, match="another redrive or drop has started"):
         scene.redrive()
 
     assert others == [0]
@@ -142,7 +142,7 @@ def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> N
     assert nothing == []
     assert "would redrive" in told
     assert "redriven 3 times already" in after
-    assert "header names are not here as they came" in after
+    assert "header names are not preserved here" in after
     assert [item["redriven"] for item in listed] == [0, 3]
     assert len(everything) == 5
     assert sum(item["settled"] for item in everything) == 3
@@ -281,7 +281,10 @@ def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
     assert (first.value or b"").startswith(b'{"bytes"')
     assert [completed_process.returncode for completed_process in left] == [1, 1]
     for completed_process in left:
-        assert f"{accepted} takes max.message.bytes = 10000: it would come back" in completed_process.stdout
+        assert (
+            f"{accepted} takes max.message.bytes = 10000: it would be refused again"
+            in completed_process.stdout
+        )
         assert f"redriven to {name}, 1 left" in completed_process.stdout
     assert "1 redriven" in refused.stdout
     assert dict(second.headers)[REDRIVEN] == b"1"

@@ -242,7 +242,7 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     ),
     "mechanism not enabled": (
         lambda broker: broker.scram.but(sasl_mechanism="SCRAM-SHA-256"),
-        "it does not take kafka.sasl_mechanism = 'SCRAM-SHA-256'",
+        "it does not accept kafka.sasl_mechanism = 'SCRAM-SHA-256'",
     ),
     "no login where one is due": (
         lambda broker: Access(broker.scram.bootstrap, {}, {}),
@@ -258,7 +258,8 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     ),
     "a login where none is taken": (
         lambda broker: Access(broker.plaintext, broker.scram.options, broker.scram.environment),
-        "it takes no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another listener",
+        "it accepts no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another "
+        "listener",
     ),
 }
 """Name → a configuration that is refused, and its expected reason."""

@@ -109,7 +109,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
 
     with pytest.raises(InputError) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
-    assert "lines.jsonl line 4: id = 7 is no string" in str(caught.value)
+    assert "lines.jsonl line 4: id = 7 is not a string" in str(caught.value)
     assert "3 messages sent before it ended: send it all again" in str(caught.value)
     assert caught.value.exit_code == 2
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 3
@@ -174,7 +174,7 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
     assert f"line {at}: larger than the broker takes" in said
     assert [number for number in got if number > at and number % 2 == at % 2] == []
     assert _numbers(said, "Written: ") == sorted(got)
-    last = int(said.split("any lines behind line ")[1].split(".", maxsplit=1)[0])
+    last = int(said.split("all lines after line ")[1].split(".", maxsplit=1)[0])
     assert _numbers(said, "Not written: ") == [index for index in range(1, last + 1) if index not in got]
     assert (f"Then send only what is not written: lines without an ID ({len(got)})" in said) == bool(got)
 
@@ -208,7 +208,7 @@ def test_a_refusal_before_a_bad_line(bootstrap: str, address: str, tmp_path: Pat
         InputError, match=r"line 1: larger than the broker takes.*\n0 messages sent"
     ) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert "Written: no line. Not written: line 1 and any lines behind line 1. Then send it all" in str(
+    assert "Written: no line. Not written: line 1 and all lines after line 1. Then send it all" in str(
         caught.value
     )
 

@@ -205,7 +205,7 @@ def test_more_replicas_than_brokers(bootstrap: str, capsys: pytest.CaptureFixtur
 
     assert topics.check(_settings(bootstrap, "replicas", replication_factor=99)) == 1
     assert capsys.readouterr().out.startswith(
-        "fault  replication_factor = 99 (replicas): the cluster shows 1 broker, and creates no topic with more replicas: lower it"
+        "problem  replication_factor = 99 (replicas): the cluster shows 1 broker, and creates no topic with more replicas: lower it"
     )
 
 

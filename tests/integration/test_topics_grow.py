@@ -64,14 +64,14 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
         code, said = grow(AFTER)
         assert (code, "workers of" in said) == (2, True), said
         code, said = grow(AFTER, "", "--dry-run")
-        assert (code, f"in the way  workers of {name} run" in said) == (1, True), said
+        assert (code, f"obstacle    workers of {name} run" in said) == (1, True), said
         process.stop()
 
     code, said = grow(5)
     assert (code, "Choose 4, 6, 8" in said) == (2, True), said
     _send(bootstrap, name, 200, 10, BEFORE)
     code, said = grow(AFTER)
-    assert (code, "what is left would come behind later messages" in said) == (2, True), said
+    assert (code, "would come after later ones" in said) == (2, True), said
     with worker(config, "w") as process:
         Running(bootstrap, process, addresses, name).settled(name)
         process.stop()
@@ -82,8 +82,8 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
             f"would give  {name}-{name}-changelog  {BEFORE} partitions, then {AFTER}",
             f"would give  {name}-{name}-forward  {BEFORE} partitions, then {AFTER}",
             f"would give  {name}  {BEFORE} partitions, then {AFTER}",
-            f"would tell  {name}-2, {name}-4  what {name}-0 knows",
-            f"would tell  {name}-3, {name}-5  what {name}-1 knows",
+            f"would copy  IDs of {name}-0 to {name}-2, {name}-4",
+            f"would copy  IDs of {name}-1 to {name}-3, {name}-5",
         ])  # fmt: skip
 
     # Where one heir knows all and another nothing; and where all do, but only one lane knows of its heirs.
@@ -99,10 +99,13 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
     ), said
     assert not any(load["grows"] for load in json.loads(said)["topics"])
     code, said = grow(AFTER)
-    assert (code, f"{name}-1  what it knows, {name}-3, {name}-5 know too" in said) == (0, True), said
-    assert f"{name}-0  what" not in said  # that was done before
+    assert (code, f"{name}-1  IDs copied to {name}-3, {name}-5" in said) == (0, True), said
+    assert f"{name}-0  IDs" not in said  # that was done before
     _require_steps(progress, name)
-    assert grow(AFTER) == (0, f"{name} has {AFTER} partitions, and its lanes know it: nothing to do\n")
+    assert grow(AFTER) == (
+        0,
+        f"{name} has {AFTER} partitions, and its lanes have recorded it: nothing to do\n",
+    )
 
     grown = [{**addresses[0], "partitions": AFTER}]
     with worker(config, "w") as process:
@@ -126,7 +129,7 @@ def _require_steps(progress: list[str], name: str) -> None:
         f"giving topics of {name} {AFTER} partitions",
     ]
     # At least the 105 IDs that the lane has.
-    assert re.fullmatch(r"handing on what lanes know: 1 of 1 lane, [1-9]\d\d records", handed)
+    assert re.fullmatch(r"copying what lanes know: 1 of 1 lane, [1-9]\d\d records", handed)
     assert given == f"giving {name}-{name}-forward and {name} {AFTER} partitions"
     assert recorded == "recording the new partition count: 1 of 1 lane"
 

@@ -150,7 +150,7 @@ def test_of_what_address(seen: Seen) -> None:
     done = run_verb("rings", "find", OURS, "8", "--config", str(seen.config), check=False)
 
     assert done.returncode == 1
-    assert done.stdout.endswith(f"IDs of parts for other addresses are apart: --of {OTHER}\n")
+    assert done.stdout.endswith(f"IDs of parts for other addresses are separate: --of {OTHER}\n")
 
 
 def test_rings_show_whose_ids(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -561,7 +561,7 @@ def test_the_verb(lab: Lab, tmp_path: Path) -> None:
     assert (configured.id_cache_size, configured.duplicate_id_headers) == (20_000, ("no",))
     assert "Spark starts, with master local[2]" in done.stderr.splitlines()
     # The first run of an installation keeps classes for the later ones, which is a step of its own.
-    assert [step for step in steps(done.stderr) if not step.startswith("keeping what lets")] == [
+    assert [step for step in steps(done.stderr) if not step.startswith("saving files that let")] == [
         f"asking the cluster about {topic}: 20 offsets",
         "starting Spark",
         f"reading: 20 messages of {topic}",
@@ -597,4 +597,4 @@ def test_describe_and_read_are_enough(
         secured.stop()
 
     assert (audit.records, audit.found.resends, audit.topic.cleanup_policy) == (2, 1, None)
-    assert "this user may not know" in lab.said(audit)
+    assert "this user may lack DescribeConfigs" in lab.said(audit)

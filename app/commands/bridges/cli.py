@@ -32,9 +32,9 @@ class _Bridge(click.Command):
 @JSON
 @settings_option
 def status(settings: Settings, names: tuple[str, ...], as_json: bool) -> int:
-    """How far each bridge is: lag, forwarded, sent again, what stands in its way, and who runs it, by partition.
+    """Show each bridge by partition: lag, forwarded, sent again, problems, and the process that runs it.
 
-    Exit code 1: something stands in the way, or messages wait and nobody runs the bridge.
+    Exit code 1: there is a problem, or messages wait and no process runs the bridge.
     """
     silence_clients()
     from app.commands.bridges import status as bridges
@@ -45,16 +45,16 @@ def status(settings: Settings, names: tuple[str, ...], as_json: bool) -> int:
 @click.command(cls=_Bridge)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
-@click.option("--drain", is_flag=True, help="Forward what is there now, then stop exactly there.")
+@click.option("--drain", is_flag=True, help="Forward up to the present end, then stop exactly there.")
 @log_options
 @settings_option
 def bridge(settings: Settings, names: tuple[str, ...], web_port: int | None, drain: bool) -> int:
-    """Forward what [[bridges]] and [[cluster_connections]] say, all of them or those of NAME; a connection's name means all its bridges.
+    """Run all bridges of the configuration, or those of NAME; the name of a cluster connection means all its bridges.
 
     Run as many processes as you like; they share the partitions. GET /live says that the process runs, GET /health is
     200 when all its partitions are forwarded. SIGTERM drains and commits.
 
-    `ringfence bridge status` tells how far they are.
+    `ringfence bridge status` shows their progress.
     """
     from app.bridge import run as bridge_module
 

@@ -22,9 +22,14 @@ from ringfence_kafka.protocol.hop import as_printed
 TOLD_LIMIT_S: Final = 5.0
 BEGIN_LIMIT_S: Final = 3.0
 """Time for a bridge to commit where it begins, which it does before it sends anything."""
-NOT_BEGUN: Final = "its bridge has the partition and cannot commit where it begins, so it forwards nothing: see the log of the bridge"
-NOT_OURS: Final = "a foreign consumer committed the offset {offset} here: the bridge does not follow it, and continues where it was"
-NOT_TOLD: Final = "its brokers do not tell where it ends: is its leader away?"
+NOT_BEGUN: Final = (
+    "its bridge cannot commit a start offset, so it forwards nothing: see the log of the bridge"
+)
+NOT_OURS: Final = (
+    "a foreign consumer committed the offset {offset} here: the bridge does not follow it, and "
+    "continues at its own offset"
+)
+NOT_TOLD: Final = "its brokers do not report its end: look for its leader"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,15 +44,19 @@ class Left:
     def what(self) -> str:
         """The problem."""
         waiting = f"up to {counted(self.lag, 'message waits', 'messages wait')}"
-        text = f"it is in this configuration no more, and {waiting} in {self.source_topic} at {self.source} that it has not handed on"
+        text = (
+            f"it is no longer in this configuration, and {waiting} in {self.source_topic} at "
+            f"{self.source} that it has not forwarded"
+        )
         return text if self.read_by is None else f"{text}; bridge {self.read_by} reads that topic too"
 
     @property
     def do(self) -> str:
         """The fix."""
         return (
-            "put it back until nothing waits; where another configuration of this app.id has it, run `ringfence bridge` with that. To give these "
-            f"messages up, or if another bridge has taken over, delete the group: kafka-consumer-groups.sh --bootstrap-server … --delete --group {self.group}"
+            "add it again until nothing waits; where another configuration of this app.id has it, run "
+            "`ringfence bridge` with that. To discard these messages, or if another bridge replaces it, "
+            f"delete the group: kafka-consumer-groups.sh --bootstrap-server … --delete --group {self.group}"
         )
 
 
@@ -76,7 +80,10 @@ async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]
                 found += await _left(cluster, await _notes(cluster, places), settings, known)
     except (KafkaException, KafkaError, RingfenceError, OSError, TimeoutError) as error:
         why = " ".join(said(error).split())
-        text = f"bridges that were taken out of the configuration are not known at {source.bootstrap_servers}: {why}: look again"
+        text = (
+            "bridges that were removed from the configuration are unknown at "
+            f"{source.bootstrap_servers}: {why}: run this again"
+        )
         return [], text
     return found, ""
 
@@ -149,7 +156,7 @@ async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Itera
             offset, note = by_partition[place[1]]
             other = note.topic_id not in {"", present}
             if place not in ends or place not in starts:
-                raise BrokerUnavailableError(f"its brokers do not tell where {topic}/{place[1]} ends")
+                raise BrokerUnavailableError(f"its brokers do not report the end of {topic}/{place[1]}")
             start = starts[place]
             lag += max(0, ends[place] - (start if other else max(start, offset)))
         if lag:

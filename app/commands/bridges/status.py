@@ -68,7 +68,7 @@ def _print(found: Sequence[Shown]) -> None:
     for shown in found:
         title = f"{shown.bridge}: {shown.source_topic} to {shown.target_topic}"
         if shown.fault:
-            _say(console, f"{title}\n  FAULT  {shortened(shown.fault, _WHOLE)}")
+            _say(console, f"{title}\n  PROBLEM  {shortened(shown.fault, _WHOLE)}")
             continue
         members = counted(len(shown.members), "member")
         terminal.tell(
@@ -86,7 +86,7 @@ def standing(shown: Shown) -> list[str]:
             partitions.setdefault(text, []).append(str(row.partition))
     return [
         *(
-            f"FAULT: {name}: messages that it reads are not forwarded until it has left: {WAY_OUT}"
+            f"PROBLEM: {name}: messages that it reads are not forwarded until it has left: {WAY_OUT}"
             for name in shown.foreign
         ),
         *(f"partition {', '.join(numbers)}: {text}" for text, numbers in partitions.items()),
@@ -95,17 +95,20 @@ def standing(shown: Shown) -> list[str]:
 
 def _standing(shown: Shown, row: Row) -> Iterator[str]:
     if row.error:
-        yield f"FAULT{_since(row.since)}: {row.error}"
+        yield f"PROBLEM{_since(row.since)}: {row.error}"
     if row.abandoned:
         yield "NOBODY forwards it, and messages wait: run 'ringfence bridge'"
     if row.gap_records:
         yield "GAP: retention deleted messages before they were forwarded"
     if row.recreated:
-        yield "the topic was deleted and created again since: it begins at its start"
+        yield "the topic was deleted and created again: it begins at its start"
     if row.returned:
-        yield "messages came back to where they had been: bridges lead in a circle: stop one, or see 'returns' in docs/bridges.md"
+        yield (
+            "messages returned to a cluster where they had been, because bridges form a cycle: stop "
+            "one, or see 'returns' in docs/bridges.md"
+        )
     if row.quarantined:
-        yield f"the target refused messages for good: see {shown.bridge}.quarantine there"
+        yield f"the target refused messages permanently: see {shown.bridge}.quarantine there"
 
 
 def _since(since: str | None) -> str:

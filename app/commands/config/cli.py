@@ -16,7 +16,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--changed", is_flag=True, help="Only values that somebody set.")
+@click.option("--changed", is_flag=True, help="Only values that are not defaults.")
 @JSON
 @config_option
 def show(config: Path, changed: bool, as_json: bool) -> int:
@@ -32,9 +32,9 @@ def show(config: Path, changed: bool, as_json: bool) -> int:
 @config.command()
 @config_option
 def check(config: Path) -> int:
-    """Validate the configuration, and say what it consists of.
+    """Validate the configuration, and list its parts.
 
-    Exit code 2: it cannot be used; each error names the key, the value and the way out. `ringfence topics check` asks the
+    Exit code 2: it is not valid; each error names the key, the value and the correction. `ringfence topics check` asks the
     cluster whether the topics fit.
     """
     from app.commands.config import show as verb

@@ -20,7 +20,7 @@ def consumers() -> None:
 @JSON
 @addresses_option
 def consumers_show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
-    """Show the lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
+    """Show the lease of each partition of ADDRESS, or of all: consumer, token, state, age, progress, and who waits."""
     from app.commands.consumers import show as consumers_module
 
     return consumers_module.show(settings, address, group, as_json)
@@ -29,14 +29,16 @@ def consumers_show(settings: Settings, address: str | None, group: str | None, a
 @consumers.command("forget", next_step="consumers show")
 @click.argument("name", type=CONSUMER_GROUP, metavar="GROUP")
 @click.option(
-    "--discard-redriven", is_flag=True, help="Also when redriven messages wait for it: nothing handles them."
+    "--discard-redriven",
+    is_flag=True,
+    help="Forget it even if redriven messages wait for it; they are discarded.",
 )
 @YES
 @addresses_option
 def consumers_forget(settings: Settings, name: str, discard_redriven: bool, yes: bool) -> int:
-    """Delete the progress, the offsets and the states of consumer GROUP, which has no consumers any more and is not coming back.
+    """Delete the progress, the offsets and the states of consumer GROUP, which is no longer used.
 
-    Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: nothing is kept of such a group.
+    Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: no such group is known.
     """
     from app.commands.consumers.forget import forget
 

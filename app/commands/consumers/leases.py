@@ -105,7 +105,7 @@ async def read(
         kept = wire_names.progress_topic(settings.app.id)
         counts = await cluster.topics.partition_counts([kept] if topic is None else [kept, topic])
         if topic is not None and topic not in counts:
-            raise MissingTopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
+            raise MissingTopicError(f"topic {topic} does not exist: run `ringfence topics create`")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
         repair = wire_names.repair_group(settings.app.id)  # no lease: what `dlq` and `quarantine` settled
         settled = {
@@ -161,7 +161,7 @@ async def read(
             for place in places
         ]
     faults += [
-        f"{where}/{number}: its brokers do not tell where it ends: is its leader away?"
+        f"{where}/{number}: its brokers do not report its end: look for its leader"
         for where, number in sorted(present - ends.keys())
     ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
@@ -202,7 +202,7 @@ async def _stored(
             place = progress_record.decode_key(record.key or b"")
         except ProgressFormatError as error:
             faults.append(
-                f"{topic}/{record.partition} offset {record.offset}: {error}: somebody else wrote it"
+                f"{topic}/{record.partition} offset {record.offset}: {error}: another program wrote it"
             )
             continue
         try:

@@ -62,8 +62,8 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
         click.echo(f"ringfence: {fault}", err=True)
     if group and not found.rows:
         click.echo(
-            f"nothing known  {group} never held a partition{f' of {address}' if address else ''}: the name may be another, or "
-            f"app.id ({settings.app.id}); without --consumer-group all that is known is shown",
+            f"nothing known  {group} never had a partition{f' of {address}' if address else ''}: check its "
+            f"name, and app.id ({settings.app.id}); without --consumer-group all groups are shown",
             err=True,
         )
         return NOT_WELL
@@ -77,7 +77,7 @@ _COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowled
 def _print(found: Found) -> None:
     console = terminal.console()
     if not found.rows:
-        console.print("no consumer has held a partition yet", highlight=False)
+        console.print("no consumer has had a partition yet", highlight=False)
     for name, topic in sorted({(row.consumer_group, row.topic) for row in found.rows}):
         rows = [row for row in found.rows if (row.consumer_group, row.topic) == (name, topic)]
         group = found.groups[name]
@@ -89,8 +89,9 @@ def _print(found: Found) -> None:
                 console.print(f"partition {row.partition}: {text}", highlight=False, soft_wrap=True)
     if any(row.holder_is_member is False for row in found.rows):
         console.print(
-            "gone: the group has no such member; it is dead, stopped, cut off, or about to end. A waiting consumer gets its partition "
-            "when it is released, or after --lease-timeout without a write (--lease-idle if no handler runs).",
+            "gone: the group has no such member, because it ended or lost its connection. A waiting "
+            "consumer gets its partition when it is released, or after --lease-timeout without a write "
+            "(--lease-idle if no handler runs).",
             highlight=False, soft_wrap=True,
         )  # fmt: skip
 
@@ -100,7 +101,7 @@ def _names(row: LeaseRow) -> str:
     if row.holder and row.state != RELEASED:
         parts.append(f"held by {row.holder}{' (gone)' if row.holder_is_member is False else ''}")
     if row.recreated:
-        parts.append("deleted and created again since: begins at its start")
+        parts.append("deleted and created again: begins at its start")
     if row.waits:
         parts.append(f"{row.waits} waits")
     return ", ".join(parts)

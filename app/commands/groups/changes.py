@@ -64,11 +64,12 @@ def drop(
         places, gone = _run(settings, found, group, lambda consumers: consumers.drop(order, meant))
     except (NotOwnerError, LostError) as error:
         raise GroupError(
-            f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
+            f"a consumer of {group} started meanwhile: run this again; dropped messages stay dropped"
         ) from error
     except KafkaError as error:
         raise BrokerUnavailableError(
-            f"{topic}: {named(error)}: look at the brokers and at this user's rights, then run this again; what was dropped stays so"
+            f"{topic}: {named(error)}: look at the brokers and at this user's rights, then run this again; "
+            "dropped messages stay dropped"
         ) from error
     dropped = {partition: place for partition, place in places.items() if place.messages}
     for partition, (count, offsets) in dropped.items():
@@ -76,7 +77,7 @@ def drop(
         which = f": {offset_ranges.shown(offsets)}" if offsets else ""
         click.echo(f"dropped  {topic}/{partition}  {counted(count, 'message')} of {name}{to}{which}")
     if not dropped and not gone:
-        held = ": a handler has its first one: `ringfence groups release` ends that"
+        held = ": a handler runs its first message: `ringfence groups release` ends that"
         hint = held if order.whole and places else ""
         click.echo(f"nothing to drop  {name} has no message that {group} could drop{hint}")
     return 0 if dropped else 1
@@ -97,8 +98,9 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     name = group_names.shown(key)
     for place in places:
         click.echo(
-            f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a thread goes on, and {name} "
-            "waits for it. `ringfence groups skip` drops the message in either case"
+            f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a "
+            f"thread continues, and {name} waits for it. `ringfence groups skip` drops the message in "
+            "either case"
         )
     if not places:
         click.echo(f"nothing to release  no handler of {group} runs a message of {name}")
@@ -111,7 +113,7 @@ def _which(topic: str, meant: Mapping[int, Meant], order: Order) -> str:
         return f"the first message, {', '.join(f'{topic}/{number}/{item.head}' for number, item in meant.items())}"
     places = (f"{topic}/{number} from offset {item.head} to {item.end - 1}" for number, item in meant.items())
     count = counted(sum(item.depth for item in meant.values()), "message")
-    return f"{count}, those that a handler has excepted, of {', '.join(places)}"
+    return f"{count}, except those that a handler runs, of {', '.join(places)}"
 
 
 def _run(

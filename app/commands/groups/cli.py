@@ -17,15 +17,19 @@ def groups() -> None:
 
 
 _consumer_group = click.option(
-    "--consumer-group", "group", type=CONSUMER_GROUP, required=True, help="Whose progress."
+    "--consumer-group",
+    "group",
+    type=CONSUMER_GROUP,
+    required=True,
+    help="Consumer group whose progress counts.",
 )
 
 
 @groups.command("show")
 @click.argument("address")
 @click.argument("name", metavar="[GROUP]", required=False)
-@click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Whose progress.")
-@click.option("--messages", type=click.IntRange(min=1), help="With GROUP: how many messages, 5 unless given.")
+@click.option("--consumer-group", "group", type=CONSUMER_GROUP, help="Consumer group whose progress counts.")
+@click.option("--messages", type=click.IntRange(min=1), help="With GROUP: number of messages; not given = 5.")
 @JSON
 @addresses_option
 def groups_show(
@@ -68,9 +72,9 @@ _to_dlq = click.option("--to-dlq", "letters", is_flag=True, help="Send them to t
 @YES
 @addresses_option
 def groups_purge(settings: Settings, address: str, name: str, group: str, letters: bool, yes: bool) -> int:
-    """Drop all messages of GROUP at ADDRESS that are there now and no handler has; other consumer groups keep them.
+    """Drop all present messages of GROUP at ADDRESS that no handler runs; other consumer groups keep them.
 
-    GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
+    GROUP is text, or hex:... for other bytes; text:... for text that begins with one of these prefixes.
     """
     from app.commands.groups import changes
 
@@ -81,9 +85,9 @@ def groups_purge(settings: Settings, address: str, name: str, group: str, letter
 @_target
 @addresses_option
 def groups_release(settings: Settings, address: str, name: str, group: str) -> int:
-    """End the handler that runs the first message of GROUP at ADDRESS: a failed attempt; the group rests for 10 s or more.
+    """End the handler of GROUP's first message at ADDRESS, as a failed attempt; the group pauses for 10 s or more.
 
-    A coroutine is cancelled. A thread cannot be: it keeps its group, and no handler's place. `groups skip` drops the message.
+    A coroutine is cancelled. A thread cannot be: its group waits for it, but it no longer counts as a running handler. `groups skip` drops the message.
     """
     from app.commands.groups import changes
 

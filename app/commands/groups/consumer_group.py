@@ -75,9 +75,9 @@ class ConsumerGroup:
         found = await show.progresses(self._settings, self._address, self._cluster)
         if not await show.is_known(self._address, self._cluster, found):
             raise GroupError(
-                f"the consumer group {self._group} has never consumed {self._address.name}: is it called otherwise? `ringfence consumers "
-                f"show {self._address.name}` names those that have. One that is new may begin further on: kafka-consumer-groups.sh "
-                "--reset-offsets sets where"
+                f"the consumer group {self._group} has never consumed {self._address.name}: check the name "
+                f"(`ringfence consumers show {self._address.name}`). To start a new group at an offset, use "
+                "kafka-consumer-groups.sh --reset-offsets"
             )
         return list(enumerate(found))
 
@@ -102,8 +102,9 @@ class ConsumerGroup:
             answer = await self._ask(known.web, number, name, "release")
             if isinstance(answer, str):
                 raise GroupError(
-                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again where its web server answers, or "
-                    "stop that consumer; its running messages then come again"
+                    f"{self._topic}/{number} is held by {known.holder}, which {answer}: run this again "
+                    "where its web server answers, or stop that consumer; its running messages are then "
+                    "handled again"
                 )
             if answer["released"]:
                 released.append(f"{self._topic}/{number}")
@@ -152,8 +153,8 @@ class ConsumerGroup:
             )
         if order.letters:
             raise GroupError(
-                f"nobody holds {self._topic}/{number}, and dead letters are written by its holder: start a consumer of {self._group} and run "
-                "this again, or leave --to-dlq out"
+                f"no consumer has {self._topic}/{number}, and only its consumer writes dead letters: start "
+                f"a consumer of {self._group} and run this again, or leave --to-dlq out"
             )
         end = row.head_offset + 1 if order.skip else now.end
         await offline_drop.drop_below(
@@ -229,6 +230,7 @@ def _has_gone(order: Order, asked: Meant, now: show.Standing, row: show.GroupRow
 
 def _report_gone(place: str) -> bool:
     click.echo(
-        f"gone     {place}  it is not the first one any more: it was done or dropped meanwhile; no other one was"
+        f"gone     {place}  it is no longer the first one: it was handled or dropped meanwhile; no other "
+        "one was dropped"
     )
     return True

@@ -28,7 +28,7 @@ class ConsumerAnswer(NamedTuple):
 
 def say_waiting(text: str) -> None:
     """Report whose lease must run out first."""
-    click.echo(f"{text}; waiting until its lease has run out", err=True)
+    click.echo(f"{text}; waiting until its lease expires", err=True)
 
 
 class LeaseHolders:
@@ -130,8 +130,8 @@ class LeaseHolders:
             )
         except (NotOwnerError, LostError) as error:
             raise RepairError(
-                f"a consumer of {group} came while nobody was to hold {self._address.accepted_topic}/{partition}: run this again; what was "
-                "done stays so"
+                f"a consumer of {group} took {self._address.accepted_topic}/{partition} meanwhile: run this "
+                "again; finished changes stay"
             ) from error
         return ConsumerAnswer(letters.keys())
 

@@ -67,7 +67,7 @@ def _print(address: str, rows: list[ConsumerGroupRow]) -> None:
     console = terminal.console()
     name = shlex.quote(address)
     if not rows:
-        click.echo(f"no consumer group has consumed {address}: this begins one")
+        click.echo(f"no consumer group has consumed {address}: this starts one")
         click.echo(f"  ringfence consume {name} --handler MODULE:FUNCTION --consumer-group NAME")
         return
     table = Table(title=f"{counted(len(rows), 'consumer group')} at {address}")

@@ -106,7 +106,8 @@ def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
             click.echo(f"its next messages:\n  ringfence {name}")
     if not known:
         click.echo(
-            f"not known  {group} has never consumed {address}: this is what waits for any new consumer group",
+            f"not known  {group} has never consumed {address}: these messages wait for any new consumer "
+            "group",
             err=True,
         )
     return 0
@@ -152,7 +153,7 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
     counts = await cluster.topics.partition_counts([address.accepted_topic, name])
     if address.accepted_topic not in counts:
         raise MissingTopicError(
-            f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it"
+            f"topic {address.accepted_topic} does not exist: run `ringfence topics create`"
         )
     keys = [
         progress_record.encode_key(cluster.group_id, address.accepted_topic, index)
@@ -309,7 +310,7 @@ def _why(row: GroupRow) -> str:
         case group_rows.LEASE:
             return f"for a consumer that holds its partition{tried}"
         case _:
-            return f"its holder does not tell{tried}"
+            return f"its consumer does not report why{tried}"
 
 
 def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
@@ -325,7 +326,7 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
     for partition in partitions:
-        holder = f"held by {partition.holder}" if partition.holder else "held by nobody"
+        holder = f"held by {partition.holder}" if partition.holder else "held by no consumer"
         if partition.holder and not partition.answered:
             holder += (
                 f", whose web server does not answer ({partition.web or 'it has none'})"

@@ -26,7 +26,7 @@ import click
     default=Path("ringfence.toml"),
     show_default=True,
     metavar="FILE",
-    help="The new file; - prints it.",
+    help="Path of the new file; - prints it.",
 )
 def init(topics: tuple[str, ...], bootstrap_servers: str | None, source: Path | None, output: Path) -> int:
     """Write a commented configuration with an address for each TOPIC.

@@ -97,7 +97,7 @@ class Connections:
                     f"use-duplicate-detection of {name}", "cluster connections always detect duplicates"
                 )
             if text_of(connection, "max-hops") not in {"", "1"}:
-                self._remarks.add(f"max-hops of {name}", 'load_balancing = "strict" goes one step')
+                self._remarks.add(f"max-hops of {name}", 'load_balancing = "strict" forwards over one hop')
             self._remark(f"cluster connection {name}", connection, _READ_OF_CONNECTION)
             yield self._connection(name, connection)
 
@@ -106,7 +106,7 @@ class Connections:
         matches = [match.strip() for match in text_of(connection, "address").split(",")]
         if left_out := [match for match in matches if match.startswith("!")]:
             self._remarks.add(
-                f"{', '.join(left_out)} of {name}", "addresses are named or matched, not left out"
+                f"{', '.join(left_out)} of {name}", "addresses are selected by name or pattern, not excluded"
             )
         members = [Table(header="[[cluster_connections.members]]", values={"name": _member(this)})]
         members += [

@@ -48,7 +48,7 @@ def run(topics: Sequence[str], bootstrap_servers: str | None, source: Path | Non
         if table.fault:
             remarks.add(
                 f"{table.header} {table.values.get('name')}",
-                "it stands in the file behind #, with the reason",
+                "it is in the file as a comment, with the reason",
             )
     lines = list(remarks.lines())
     body = text_of(tables)
@@ -87,8 +87,8 @@ def _imported(source: Path, topics: Sequence[str], remarks: Remarks) -> list[Tab
 def _head(source: Path | None, place: str) -> str:
     origin = f", imported from {source.name}" if source else ""
     return (
-        f"#:schema {place}\n"
-        f"# Configuration of Ringfence{printable(origin)}. A line behind # shows a default. docs/configuration.md has all keys.\n\n"
+        f"#:schema {place}\n# Configuration of Ringfence{printable(origin)}. A commented line shows a "
+        "default. docs/configuration.md has all keys.\n\n"
     )
 
 
@@ -110,7 +110,7 @@ def _write(output: Path, text: str) -> None:
         beside.write_text(f"{json.dumps(schema.document(), indent=2)}\n", "utf-8")
     except FileExistsError as error:
         raise ConfigurationError(
-            f"{output}: exists and stays as it is: name another file with --output, or remove it"
+            f"{output}: exists and is not changed: name another file with --output, or remove it"
         ) from error
     except ValueError as error:
         raise ConfigurationError(f"{beside}: is not JSON: choose another folder with --output") from error

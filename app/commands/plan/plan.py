@@ -80,15 +80,15 @@ _OPTIONS: Final = (
     click.option("--resends-within", "within", type=Quantity("TIME"), help="Instead of --ids: all IDs of that time, such as 30m, 2h, 7d."),
     click.option("--outage", "outage_s", type=Quantity("TIME"), default="1h", show_default=True, help="How long workers or consumers may be away."),
     click.option("--catch-up", "catch_up_s", type=Quantity("TIME", zero=False), help="Time for workers to catch up afterwards; the length of the outage without it."),
-    click.option("--largest-group", type=_SHARE, default=0.0, help="Its share of all messages, 0 to 1: it is in one lane."),
-    click.option("--forwarded", type=_SHARE, default=0.0, help="Share that producers send to another partition than its home."),
+    click.option("--largest-group", type=_SHARE, default=0.0, help="Share of all messages that the largest group has, 0 to 1."),
+    click.option("--forwarded", type=_SHARE, default=0.0, help="Share of messages that producers send to another partition than their home, 0 to 1."),
     click.option("--path", type=click.Choice(["native", "python"]), default="native", show_default=True),
-    click.option("--readers", type=click.IntRange(0), default=1, show_default=True, help="Groups of consumers."),
+    click.option("--readers", type=click.IntRange(0), default=1, show_default=True, help="Number of consumer groups."),
     click.option("--replicas", type=click.IntRange(1), default=3, show_default=True, help="Copies of each topic."),
     click.option("--brokers", type=click.IntRange(1), default=3, show_default=True),
     click.option("--broker-cores", type=_CORES, default=8.0, show_default=True),
-    click.option("--broker-network", type=_POSITIVE, default="1250MB", show_default=True, help="A second, each way; of each."),
-    click.option("--worker-memory", type=Quantity("SIZE"), default="2GiB", show_default=True, help="Maximum of each worker."),
+    click.option("--broker-network", type=_POSITIVE, default="1250MB", show_default=True, help="Bytes a second of each broker, in each direction."),
+    click.option("--worker-memory", type=Quantity("SIZE"), default="2GiB", show_default=True, help="Memory of each worker, at most."),
     click.option("--json", "as_json", is_flag=True, help="One JSON document for programs; bytes, seconds, cores."),
 )  # fmt: skip
 
@@ -137,7 +137,8 @@ def plan(
         )
     if ids is None:
         raise click.UsageError(
-            f"how many IDs are to be remembered? --ids 10M, or --resends-within 2h; {config} has no addresses that would say it"
+            f"the number of IDs is missing: give --ids 10M or --resends-within 2h, as {config} has no "
+            "addresses"
         )
     demand = Demand(
         ids=ids,
@@ -203,7 +204,7 @@ def show(demand: Demand, found: Plan) -> None:
 
     needed, first = (
         Table("", "needed", "because"),
-        Table("gives first", "at so many times this load", "before that"),
+        Table("limit", "times this load", "remedy"),
     )
     for row in rows(demand, found):
         needed.add_row(*row)
@@ -213,7 +214,7 @@ def show(demand: Demand, found: Plan) -> None:
     tell(first)
     for what, times, do in limits(demand, found):
         if times < 1:
-            click.echo(f"Does not fit: {what} carries {times:.2g} times this load: {do}.")
+            click.echo(f"Does not fit: {what} supports {times:.2g} times this load: {do}.")
     for assumption in assumptions(demand, found)[:1]:
         click.echo(
             f"Weakest assumption: {assumption.what}: {assumption.planned:,.0f} planned, {assumption.measured:,.0f} measured."
@@ -238,7 +239,7 @@ def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
         ("CPU of all brokers, cores", f"{found.broker_cpu:.1f}", f"{found.broker_catch_up_cpu:.1f} while workers catch up, copies included"),
         ("brokers receive, /s", sized(found.broker_in), f"{counted(demand.replicas, 'replica')}, nothing compressed{busiest}"),
         ("brokers send, /s", sized(found.broker_out), f"to workers, replicas and {counted(demand.readers, 'group')} of consumers"),
-        ("disk of all brokers", sized(found.broker_disk), kept if demand.outage_s else "input and accepted come on top"),
+        ("disk of all brokers", sized(found.broker_disk), kept if demand.outage_s else "plus input and accepted"),
         ("... the changelog of it", sized(found.changelog), "compacted"),
         ("a worker is killed", age(found.killed_s), f"session time-out of {demand.session_s:.0f} s, then a restore"),
         ("all workers start", age(found.restart_s), disks),
@@ -246,7 +247,7 @@ def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
     )  # fmt: skip
     if demand.outage_s:
         backlog = demand.rate * demand.outage_s
-        yield "after the outage", age(found.catch_up_s), f"until {backlog:,.0f} messages are worked off"
+        yield "after the outage", age(found.catch_up_s), f"until {backlog:,.0f} messages are processed"
 
 
 def sized(value: float) -> str:

@@ -40,13 +40,13 @@ _redriving = grouped(
     click.option("--limit", type=click.IntRange(1), help="Maximum number of records."),
     click.option(
         "--max-redrives", "redrives_max", type=click.IntRange(1), default=MAX_REDRIVES, show_default=True,
-        help="Leave records that were redriven this often.",
+        help="Skip records that were redriven this many times.",
     ),
-    click.option("--force", is_flag=True, help="Redrive records, too, that are otherwise left."),
+    click.option("--force", is_flag=True, help="Redrive also records that are otherwise skipped."),
 )  # fmt: skip
-_all = click.option("--all", "settled_too", is_flag=True, help="Also what is settled: redriven, or dropped.")
+_all = click.option("--all", "settled_too", is_flag=True, help="Also settled records: redriven or dropped.")
 _bridge = click.option(
-    "--bridge", is_flag=True, help="NAME is a bridge's; only needed if an address has it too."
+    "--bridge", is_flag=True, help="NAME is a bridge; only needed if an address has the same name."
 )
 _place = click.argument("place", type=parse_place, metavar="PARTITION/OFFSET")
 
@@ -67,7 +67,7 @@ def quarantine() -> None:
 def quarantine_list(
     settings: Settings, name: str, selection: Selection, *, bridge: bool, settled_too: bool, as_json: bool
 ) -> int:
-    """List what is open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
+    """List open quarantined records of NAME, an address or a bridge: place, age, group, redrives, reason."""
     from app.commands.repair import verbs
     from app.commands.repair.quarantine import QuarantineTopic
 
@@ -84,7 +84,7 @@ def quarantine_list(
 def quarantine_show(
     settings: Settings, name: str, place: tuple[int, int], *, bridge: bool, as_json: bool
 ) -> int:
-    """All of one quarantined record: key, headers, value, and why it was refused."""
+    """Show one quarantined record: key, headers, value, and why it was refused."""
     from app.commands.repair import verbs
     from app.commands.repair.quarantine import QuarantineTopic
 
@@ -100,10 +100,10 @@ def quarantine_show(
 def quarantine_redrive(
     settings: Settings, name: str, selection: Selection, options: RedriveOptions, *, bridge: bool
 ) -> int:
-    """Publish again what is open in the quarantine of NAME, an address or a bridge: each record once, whatever ends this.
+    """Publish open quarantined records of NAME, an address or a bridge, again: each once, even if this is interrupted.
 
-    It goes into the input that it came from, and is judged again. Records that come into quarantine meanwhile are left. Exit code 1 if something
-    was left, with the reason.
+    It goes into the input that it came from, and is judged again. Records that are quarantined meanwhile are skipped. Exit code 1 if
+    records were skipped, with the reason.
     """
     from app.commands.repair import verbs
     from app.commands.repair.quarantine import QuarantineTopic
@@ -121,7 +121,7 @@ def quarantine_redrive(
 def quarantine_drop(
     settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool, bridge: bool
 ) -> int:
-    """Have records count as settled without being published again. They stay in the topic for as long as it keeps them."""
+    """Settle quarantined records without publishing them again. They stay in the topic until its retention deletes them."""
     from app.commands.repair import verbs
     from app.commands.repair.quarantine import QuarantineTopic
 
@@ -144,7 +144,7 @@ def dlq() -> None:
 def dlq_list(
     settings: Settings, address: str, selection: Selection, *, settled_too: bool, as_json: bool
 ) -> int:
-    """Open dead letters of ADDRESS: place, age, consumer group, how often tried and redriven, group, reason."""
+    """List open dead letters of ADDRESS: place, age, consumer group, attempts, redrives, group, reason."""
     from app.commands.repair import verbs
     from app.commands.repair.dead_letters import DeadLetterTopic
 
@@ -158,7 +158,7 @@ def dlq_list(
 @JSON
 @addresses_option
 def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_json: bool) -> int:
-    """All of one dead letter: key, headers, value, and why its handler could not do it."""
+    """Show one dead letter: key, headers, value, and the reason of the failure."""
     from app.commands.repair import verbs
     from app.commands.repair.dead_letters import DeadLetterTopic
 
@@ -171,9 +171,9 @@ def dlq_show(settings: Settings, address: str, place: tuple[int, int], *, as_jso
 @_redriving
 @addresses_option
 def dlq_redrive(settings: Settings, address: str, selection: Selection, options: RedriveOptions) -> int:
-    """Have the consumer group whose handler could not do it do it once more; other consumer groups see nothing of it.
+    """Hand dead letters to the consumer group again whose handler failed; other consumer groups do not see them.
 
-    Each message takes its place in its group, before all that nobody has begun. Works beside running consumers and without any. Messages
+    Each message is the next one of its group. It works with running consumers, and without any. Messages
     that become dead letters meanwhile are left. Exit code 1 if something was left, with the reason.
     """
     from app.commands.repair import verbs
@@ -189,7 +189,7 @@ def dlq_redrive(settings: Settings, address: str, selection: Selection, options:
 @YES
 @addresses_option
 def dlq_drop(settings: Settings, address: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
-    """Have dead letters count as settled without being done again; a group that waits behind one goes on."""
+    """Settle dead letters without handling them again; a group that waits behind one continues."""
     from app.commands.repair import verbs
     from app.commands.repair.dead_letters import DeadLetterTopic
 

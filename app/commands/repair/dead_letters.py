@@ -106,7 +106,8 @@ def _note_denied(group: str, error: Exception) -> None:
     of_group = isinstance(error, GroupAuthorizationFailedError)
     lacking = f"the consumer group {group}" if of_group else f"the topic {error.args[0]}"
     click.echo(
-        f"note: whether groups wait behind dead letters of {group} cannot be told: this user may not see {lacking}: allow Describe on it",
+        f"note: it is unknown whether groups wait behind dead letters of {group}: this user may not see "
+        f"{lacking}: allow Describe on it",
         err=True,
     )
 
@@ -196,9 +197,15 @@ class LetterRedrive(Redriver):
 
     def _refusal(self, letter: Refused) -> str:
         if letter.accepted is None or not letter.consumer_group:
-            return "it does not say where its message stands: no consumer of Ringfence wrote it; publish it again"
+            return (
+                "it does not name the place of its message, as no consumer of Ringfence wrote it; "
+                "publish it again"
+            )
         if letter.accepted.topic != self._address.accepted_topic:
-            return f"its message stands in {letter.accepted.topic}, which is not the accepted topic of {self._address.name} any more"
+            return (
+                f"its message is in {letter.accepted.topic}, which is no longer the accepted topic of "
+                f"{self._address.name}"
+            )
         return self.options.too_often(letter)
 
 
@@ -227,7 +234,7 @@ def _redriving(redrives: Mapping[int, int]) -> Callable[[Window], None]:
 def _difference(letter: Refused, message: Any | None) -> str:
     """Return why the record at its place is not its message; empty = it is."""
     if message is None:
-        return "its message is gone from the accepted topic: publish it anew, or drop it"
+        return "its message is gone from the accepted topic: publish it again, or drop it"
     source = (dict(message.headers).get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
     bare = letter.digest is not None and not letter.source
     same_value = letter.value == message.value or (
@@ -235,7 +242,10 @@ def _difference(letter: Refused, message: Any | None) -> str:
     )
     if same_value and (bare or (letter.source == source and letter.key == message.key)):
         return ""
-    return "another message stands at its place: the accepted topic was deleted and created again; publish it anew, or drop it"
+    return (
+        "another message is at its offset: the accepted topic was deleted and created again; publish "
+        "it again, or drop it"
+    )
 
 
 async def _unblock(holders: LeaseHolders, letters: Sequence[Refused]) -> list[tuple[Refused, str]]:
@@ -254,7 +264,7 @@ async def _unblock(holders: LeaseHolders, letters: Sequence[Refused]) -> list[tu
         answer = await holders.change(group, number, redrives, "drop", change)
         left += ((item.refused, answer.left) for item in items if item.accepted.offset not in answer.done)
         for offset in answer.done:
-            output.say(f"unblocked  {number}/{offset} of {group}: its group goes on without it")
+            output.say(f"unblocked  {number}/{offset} of {group}: its group continues without it")
     return left
 
 

@@ -71,7 +71,7 @@ def show_rows(topic: str, rows: Sequence[Row], wanted: Wanted, what: str, *, as_
     elif rows:
         print_rows(topic, rows)
     elif wanted.settled_too and wanted.selection == Selection():
-        click.echo(f"nothing  {topic} has no record of them")
+        click.echo(f"nothing  {topic} has no records")
     else:
         click.echo(f"nothing  {none_open(what, wanted)}")
 
@@ -191,10 +191,10 @@ def none_open(what: str, wanted: Wanted) -> str:
         return f"there are no open {what}"
     if selection.at:
         places = ", ".join(f"{number}/{offset}" for number, offset in sorted(selection.at))
-        return f"{places}: no open {what} that are meant; `list --all` shows what is settled"
+        return f"{places}: no open {what} match; `list --all` shows settled ones"
     beside = f"; {wanted.passed}" if wanted.passed.count else ""
     open_ones = what if wanted.settled_too else f"open {what}"
-    return f"there are no {open_ones} that are meant{beside}"
+    return f"no {open_ones} match{beside}"
 
 
 @dataclass(slots=True)

@@ -200,8 +200,8 @@ class FilterCounts:
             return ""
         shown = _shown([f"{app}: {count}" for app, count in sorted(self.foreign.items())])
         return (
-            f"records that bridges of this name of other applications have put there: {shown}: they are left alone here; list, redrive or drop "
-            "them with the configuration of that application"
+            f"other applications' bridges of this name put records there: {shown}. They are not changed "
+            "here: list, redrive or drop them with the configuration of that application"
         )
 
 
@@ -254,7 +254,7 @@ class RedriveOptions:
         """Return why a record that was redriven before is left; empty = it is not."""
         if refused.redriven < self.redrives_max or self.force:
             return ""
-        return f"redriven {refused.redriven} times already: fix what the reason says, then --force"
+        return f"redriven {refused.redriven} times already: fix the cause, then use --force"
 
 
 def span(text: str) -> float:
@@ -265,7 +265,7 @@ def span(text: str) -> float:
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise ConfigurationError(f"{text!r} is no length of time: write 90s, 10m, 2h or 7d")
+        raise ConfigurationError(f"{text!r} is not a duration: write 90s, 10m, 2h or 7d")
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -277,5 +277,5 @@ def parse_place(text: str) -> tuple[int, int]:
     """
     found = _AT.fullmatch(text.strip())
     if found is None:
-        raise ConfigurationError(f"{text!r} is no PARTITION/OFFSET: write 0/17, as `list` shows it")
+        raise ConfigurationError(f"{text!r} is not PARTITION/OFFSET: write 0/17, as `list` shows it")
     return int(found[1]), int(found[2])

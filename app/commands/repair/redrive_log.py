@@ -121,7 +121,8 @@ class RedrivePartition:
             await self._producer.fence(LIMIT_S)
         except KafkaTimeoutError as error:
             raise RepairError(
-                f"{self}: its transactional ID cannot be taken within {LIMIT_S:g} s: does the cluster's transaction coordinator work?"
+                f"{self}: its transactional ID is not available within {LIMIT_S:g} s: look at the cluster's "
+                "transaction coordinator"
             ) from error
 
     async def load(self) -> None:
@@ -179,12 +180,13 @@ class RedrivePartition:
             self._parts.written()
         except FencedError as error:
             raise RepairError(
-                f"{self}: another redrive or drop has begun there: this one stops; what it counted is done"
+                f"{self}: another redrive or drop has started there, so this one stops; counted records are "
+                "done"
             ) from error
         except (KafkaError, TimeoutError, OSError) as error:
             raise RepairError(
-                f"{self}: not written ({named(error)}): look at the brokers and at this user's rights, and run it again: it goes on "
-                "where it stopped"
+                f"{self}: not written ({named(error)}): look at the brokers and at this user's rights, and "
+                "run it again: it continues where it stopped"
             ) from error
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ _NOT_UTF_8: Final = "is not UTF-8"
 """In the reason of a record whose header names were changed."""
 _ANYTHING: Final = 2**31 - 1
 """The size that a topic takes if it does not exist, or the cluster does not show its settings."""
-_WAY_OUT: Final = "it would come back: raise it there, or --force"
+_WAY_OUT: Final = "it would be refused again: raise it there, or use --force"
 
 
 class Published(NamedTuple):
@@ -133,15 +133,15 @@ class Publisher:
         if reason or self._options.force:
             return reason
         if refused.reason.startswith(RESENT):
-            return "it came over its bridge before, and would come twice: drop it, or --force"
+            return "it came over its bridge before, and would arrive twice: drop it, or use --force"
         if _NOT_UTF_8 in refused.reason:
             return (
-                "its header names are not here as they came: have it sent again by its producer, or --force"
+                "its header names are not preserved here: have it sent again by its producer, or use --force"
             )
         if hop_trace.members(hop_trace.entries(dict(refused.headers).get(wire_names.HEADER_HOPS))):
             return (
-                "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
-                "from, or --force"
+                "it came over a cluster connection, and without its hop would be forwarded back: have it "
+                "sent again at its origin, or use --force"
             )
         return self._missing_id(as_read(refused))
 
@@ -149,7 +149,9 @@ class Publisher:
         if not self._ids_needed or is_envelope(record):
             return ""
         fault = self._reader.fault(record)
-        return f"{fault}: it would come back: have it sent again with an ID, or drop it" if fault else ""
+        return (
+            f"{fault}: it would be refused again: have it sent again with an ID, or drop it" if fault else ""
+        )
 
     def published(self, refused: Refused) -> Published:
         """Return it with key, value and headers as they were."""

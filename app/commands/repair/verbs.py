@@ -209,7 +209,7 @@ async def _drop(topic: RepairTopic, wanted: Wanted, *, dry_run: bool, yes: bool)
         result = Result()
         if not rows:
             return result
-        confirmed(f"Drop {len(rows)} {topic.what} of {topic.topic}? They will not be done", yes=yes)
+        confirmed(f"Drop {len(rows)} {topic.what} of {topic.topic}? They will never be processed", yes=yes)
         # Records that have come since were not part of the question.
         confirmed_places = {row.refused.place for row in rows}
 

@@ -82,7 +82,7 @@ async def _adopt(settings: Settings, address: AddressSettings, progress: Steps, 
         ]
         for view in views:
             if view.number not in due:
-                click.echo(f"kept     {view.lane}  it goes by these rules, or has no record yet")
+                click.echo(f"kept     {view.lane}  it has these rules already, or no record yet")
         if not due:
             return
         confirmed(_question(address, [restored[number] for number in due], own), yes=yes)
@@ -104,11 +104,11 @@ def _question(address: AddressSettings, restored: list[Restore], own: Mapping[st
     )
     text = f"Change the rules of {address.name}: {'; '.join(changes) or 'none differs, the record is completed'}."
     if any(forgets(item, own) for item in recorded):
-        text += " Its rings forget all IDs: what is sent again from now on is accepted again."
+        text += " Its rings forget all IDs, so duplicates of earlier messages are accepted."
     if moved := {key for key, _, _ in changed} & _MOVES:
         text += (
-            f" Groups and IDs get other home lanes ({', '.join(sorted(moved))}): let consumers finish first; an ID is not known in its new "
-            "home, so what is sent again may be accepted again."
+            f" Groups and IDs get other home lanes ({', '.join(sorted(moved))}): let consumers finish "
+            "first; an ID is not known in its new home, so duplicates of earlier messages may be accepted."
         )
     return f"{text} Change them?"
 
@@ -143,6 +143,7 @@ async def _require_stopped(settings: Settings, cluster: Cluster) -> None:
     await cluster.groups.await_coordinator()
     if (state := await cluster.groups.state()) not in NO_MEMBERS:
         raise WorkersRunError(
-            f"workers of {settings.app.id} run (its group is {state}), and a rule changes for all at once: stop all of them by SIGTERM, then run "
-            "it again; a worker that was killed counts until its session ends"
+            f"workers of {settings.app.id} run (its group is {state}), and a rule changes for all workers "
+            "at once: stop all of them by SIGTERM, then run it again; a worker that was killed counts "
+            "until its session ends"
         )

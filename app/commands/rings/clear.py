@@ -57,7 +57,7 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
         raise click.UsageError(f"--despite-lag is for {wire_names.HOP_MEMORY}ADDRESS: leave it out")
     order = order._replace(waits=order.waits and not despite_lag)
     address = bridged or settings.configured(name)
-    confirmed(f"Forget all {order.what} of {name}? What is sent again from now on is accepted again", yes=yes)
+    confirmed(f"Forget all {order.what} of {name}? Duplicates of earlier messages are then accepted", yes=yes)
     with steps() as progress:
         asyncio.run(_clear(settings, address, order, progress))
     return 0
@@ -108,8 +108,9 @@ async def _clear(settings: Settings, address: AddressSettings, order: Forgetting
                 await await_judged(settings, address, cluster, views)
             except (KafkaError, LogStalledError, TimeoutError) as error:
                 raise BrokerUnavailableError(
-                    f"nothing is cleared: what lanes have judged cannot be told ({str(error) or type(error).__name__}): look at the "
-                    "brokers and at this user's rights, and run it again"
+                    "nothing is cleared: the positions of lanes are unknown "
+                    f"({str(error) or type(error).__name__}): look at the brokers and at this user's "
+                    "rights, and run it again"
                 ) from error
         done = total = 0
         progress.begin(f"clearing {order.name(address.name)}")
@@ -118,11 +119,13 @@ async def _clear(settings: Settings, address: AddressSettings, order: Forgetting
             try:
                 forgotten = await _clear_lane(settings, address, view, order)
             except TopicError as error:
-                raise TopicError(f"{view.lane} is not cleared: {error}. Lanes named before it are") from error
+                raise TopicError(
+                    f"{view.lane} is not cleared: {error}. Lanes named before it are cleared"
+                ) from error
             except (KafkaError, LogStalledError, TimeoutError) as error:
                 raise BrokerUnavailableError(
-                    f"{view.lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before it are; look at the "
-                    "brokers and at this user's rights, and run it again"
+                    f"{view.lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before "
+                    "it are cleared; look at the brokers and at this user's rights, and run it again"
                 ) from error
             click.echo(f"cleared  {view.lane}  {forgotten} {order.what} forgotten")
             done, total = done + 1, total + forgotten
@@ -149,7 +152,7 @@ async def _clear_lane(
         except FencedError:
             continue
     raise ContestedError(
-        f"{view.lane} is not cleared: its worker took it back {TRIES} times before its "
-        f"{order.what} were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
-        "it again"
+        f"{view.lane} is not cleared: its worker took it back {TRIES} times before its {order.what} were "
+        f"forgotten. Lanes named before it are cleared; stop the workers of {address.name}, or its "
+        "producers, and run it again"
     )

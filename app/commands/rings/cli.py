@@ -20,7 +20,7 @@ def rings() -> None:
 @JSON
 @addresses_option
 def rings_show(settings: Settings, address: str | None, as_json: bool) -> int:
-    """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all.
+    """Show size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all.
 
     BRIDGE.ADDRESS shows what has come over bridges: source, where it arrived, floor, and how many offsets above it.
     """
@@ -36,14 +36,16 @@ def rings_show(settings: Settings, address: str | None, as_json: bool) -> int:
 @click.argument("address")
 @click.argument("identifier", metavar="ID...", nargs=-1, required=True)
 @click.option(
-    "--of", metavar="OTHER", help="ID is one of address OTHER: a transaction of ADDRESS had a part for it."
+    "--of",
+    metavar="OTHER",
+    help="ID belongs to address OTHER, for which a transaction of ADDRESS had a part.",
 )
 @JSON
 @addresses_option
 def rings_find(
     settings: Settings, address: str, identifier: tuple[str, ...], of: str | None, as_json: bool
 ) -> int:
-    """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
+    """Show whether ADDRESS knows ID, and where its original is. Exit code 1: it is not known.
 
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
     that begins so. An ID of several parts is given part by part, in the order of duplicate_id_from. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
@@ -52,7 +54,7 @@ def rings_find(
 
     if (bridged := hop_memory.address_of(settings, address)) is not None:
         if of is not None:
-            raise click.UsageError("--of is of duplicate IDs; a hop names its source itself: leave it out")
+            raise click.UsageError("--of applies to duplicate IDs, and a hop names its source: leave it out")
         if len(identifier) > 1:
             raise click.UsageError(
                 "a hop is one argument: <bridge>/<ID of its source topic>/<partition>/<offset>"
@@ -69,9 +71,9 @@ def rings_find(
 @YES
 @addresses_option
 def rings_clear(settings: Settings, address: str, despite_lag: bool, yes: bool) -> int:
-    """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on.
+    """Forget all IDs of ADDRESS. Running workers notice it at their next message; later resends are accepted.
 
-    BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
+    BRIDGE.ADDRESS: forget what bridges sent instead, when lanes have judged the whole input. IDs stay known.
     """
     from app.commands.rings import clear
 
@@ -83,7 +85,7 @@ def rings_clear(settings: Settings, address: str, despite_lag: bool, yes: bool) 
 @YES
 @addresses_option
 def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
-    """Have the lanes of ADDRESS go by the rules of this file: what is the ID, the group and the home of a message.
+    """Give the lanes of ADDRESS the rules of this file: the ID, the group and the home of a message.
 
     Stop all workers first. A worker whose file has other rules than a lane does not open it, and names the difference. Rings forget their IDs
     if an old ID may equal the new ID of another message. It can be run again.
@@ -99,7 +101,7 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
     "--lanes",
     type=click.IntRange(0, MAX_PARTITIONS),
     required=True,
-    help="How many lanes it is to have; 0 = a lane for each partition.",
+    help="New number of lanes; 0 = a lane for each partition.",
 )
 @DRY_RUN_OBSTACLES
 @YES
@@ -108,14 +110,14 @@ def rings_adopt(settings: Settings, address: str, yes: bool) -> int:
 def rings_regroup(
     settings: Settings, address: str, lanes: int, dry_run: bool, yes: bool, as_json: bool
 ) -> int:
-    """Write the rings of ADDRESS anew for another number of lanes. Run it before workers start with another value of lanes.
+    """Rewrite the rings of ADDRESS for another number of lanes. Run it before workers start with another value of lanes.
 
     A lane gets the IDs of all former lanes whose partitions it owns, and the newest id_cache_size stay; where a lane is divided, each new one gets
     all of them. Offsets and what came over bridges move along.
 
-    Let workers judge what was forwarded, and stop them. It goes on where it ended, if it is run again; until its end no worker opens a lane.
+    Let workers judge forwarded records, and stop them. A second run continues where the first ended; until its end no worker opens a lane.
 
-    With --dry-run workers may run. Exit code 1 then: something is in the way.
+    With --dry-run workers may run. Exit code 1 then: something prevents it.
     """
     from app.commands.rings import regroup
 

@@ -62,7 +62,8 @@ def _parse_part(text: str) -> bytes:
                 return text.encode(errors="surrogateescape")
     except (ValueError, binascii.Error) as error:
         raise IdFormatError(
-            f"{text!r} is no {kind} ({error}): fix it, or write text:{text} if the ID itself begins so"
+            f"{text!r} is not {kind} ({error}): fix it, or write text:{text} if the ID itself begins with "
+            "this prefix"
         ) from error
 
 
@@ -82,8 +83,8 @@ def find(
         encoded_id = stored_ids.foreign_id(of, encoded_id)
         if of not in owner.transaction_addresses:
             click.echo(
-                f"note   {of} is not in transaction_addresses of {address}: no transaction of {address} may have parts for it; "
-                "what is found is of before",
+                f"note   {of} is not in transaction_addresses of {address}: no transaction of {address} may "
+                "have parts for it; entries found here are older",
                 err=True,
             )
     with reading(f"the rings of {owner.name}"):
@@ -134,7 +135,10 @@ def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str
     what = identifier if of is None else f"{identifier} of {of}"
     line = f"not known  {what} in {address.name}: never accepted, or overwritten, or cleared"
     if of is None and address.transaction_addresses:
-        line += f"; IDs of parts for other addresses are apart: --of {' or --of '.join(address.transaction_addresses)}"
+        line += (
+            "; IDs of parts for other addresses are separate: --of "
+            f"{' or --of '.join(address.transaction_addresses)}"
+        )
     return line
 
 

@@ -126,8 +126,8 @@ def parse(text: str) -> Hop:
     found = hop.decode(text.encode(errors="surrogateescape"))
     if found is None:
         raise HopFormatError(
-            f"{text!r} is no hop: write <bridge>/<ID of its source topic>/<partition>/<offset>, as `rings show` names the source "
-            f"and {wire_names.HEADER_HOP} has it"
+            f"{text!r} is not a hop: write <bridge>/<ID of its source topic>/<partition>/<offset>, as "
+            f"`rings show` names the source and {wire_names.HEADER_HOP} has it"
         )
     return found
 

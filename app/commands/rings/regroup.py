@@ -153,14 +153,16 @@ class _Verb:
         running = ""
         if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
             running = (
-                f"workers of {self._settings.app.id} run (its group is {state}), and a ring changes for all at once: stop all of them by "
-                "SIGTERM; a worker that was killed counts until its session ends"
+                f"workers of {self._settings.app.id} run (its group is {state}), and a ring changes for all "
+                "workers at once: stop all of them by SIGTERM; a worker that was killed counts until its "
+                "session ends"
             )
         left = await self._forwarded_left(regrouping, metas)
         if left:
             left += (
-                f": forwarded records are judged by the lanes that there are. Let workers with {shown_lanes(regrouping.before or 0)} run until "
-                "'ringfence status' shows a lag of 0 while producers and bridges are stopped, stop them, and run this again"
+                ": forwarded records are judged by the present lanes. Let workers with "
+                f"{shown_lanes(regrouping.before or 0)} run until 'ringfence status' shows a lag of 0 while "
+                "producers and bridges are stopped, stop them, and run this again"
             )
         return running, left
 
@@ -187,7 +189,10 @@ class _Verb:
         running, left = await self._look(regrouping, metas)
         source = self._address.input_topic
         if (now := (await self._counts())[source]) != regrouping.partitions:
-            left = f"{source} has got {now} partitions meanwhile, the plan was for {regrouping.partitions}: run this again"
+            left = (
+                f"{source} has {now} partitions now, and the plan was for {regrouping.partitions}: run "
+                "this again"
+            )
         if left:
             await work.unmark()
             raise RegroupError(left)

@@ -84,8 +84,9 @@ def plan(address: AddressSettings, partitions: int, metas: Mapping[int, Meta], l
     counts = {lanes_before(meta) for meta in own.values()}
     if len(counts) > 1:
         raise RegroupError(
-            f"lanes of {name} have recorded different numbers of lanes ({', '.join(map(shown_lanes, sorted(counts)))}): which ring knows "
-            "what is not known. Set lanes to one of them, let workers open its lanes, and run this again"
+            f"lanes of {name} have recorded different numbers of lanes "
+            f"({', '.join(map(shown_lanes, sorted(counts)))}): so it is unknown which ring has which IDs. "
+            "Set lanes to one of them, let workers open its lanes, and run this again"
         )
     before = next(iter(counts), None)
     if before is not None:
@@ -111,8 +112,8 @@ def _require_alike(address: AddressSettings, metas: Mapping[int, Meta]) -> None:
     rules = [meta.rules for meta in metas.values() if meta.rules]
     if any(item != rules[0] for item in rules):
         raise RegroupError(
-            f"lanes of {address.name} go by different rules, so their IDs do not compare: run 'ringfence rings adopt {address.name}', then "
-            "this again"
+            f"lanes of {address.name} have different rules, so their IDs cannot be compared: run 'ringfence "
+            f"rings adopt {address.name}', then this again"
         )
     for what, records in (
         ("topic IDs", [meta.topic_ids for meta in metas.values()]),
@@ -159,7 +160,7 @@ def foretell(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[st
         for lane in range(regrouping.wanted.lanes, regrouping.former.lanes):
             say(f"would end    lane {regrouping.name(lane)}")
     for obstacle in obstacles:
-        say(f"in the way   {obstacle}")
+        say(f"obstacle     {obstacle}")
 
 
 def described(regrouping: Regrouping, lane: int) -> str:

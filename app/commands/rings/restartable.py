@@ -17,14 +17,14 @@ from ringfence_kafka.readers.read_counts import observed
 Result = TypeVar("Result")
 Error = TypeVar("Error", bound=RingfenceError)
 
-AGAIN: Final = "run this again: it goes on where it ended"
+AGAIN: Final = "run this again: it continues where it ended"
 
 
 def worker_came(settings: Settings, error: type[Error]) -> Error:
     """Return the error of a verb that is not alone."""
     return error(
-        f"a worker, or another run of a verb that writes rings, has come meanwhile: stop all workers of {settings.app.id}, let the other run "
-        f"end, then {AGAIN}"
+        "a worker, or another run of a verb that writes rings, has started meanwhile: stop all workers of "
+        f"{settings.app.id}, let the other run end, then {AGAIN}"
     )
 
 

@@ -142,7 +142,7 @@ async def lane_views(
     counts = await cluster.topics.partition_counts([topic])
     if topic not in counts:
         raise MissingTopicError(
-            f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
+            f"topic {topic} does not exist: use the workers' app.id, or run `ringfence topics create`"
         )
     metas = live(await newest_metas(cluster, topic, range(counts[topic])))
     if to_write:

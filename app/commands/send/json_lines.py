@@ -40,7 +40,7 @@ class _Headed(BaseModel):
                     pass
                 case _:
                     raise ValueError(
-                        f"{_shown(entry)} is no header: a name and a value are strings; null = no value"
+                        f"{_shown(entry)} is not a header: a name and a value are strings; null = no value"
                     )
             if entry[0].startswith(wire_names.RESERVED_PREFIX):
                 raise ValueError(
@@ -175,7 +175,7 @@ def _check_payload(line: Line) -> None:
     try:
         _ = line.payload
     except ValueError as error:
-        raise ValueError("value: NaN and Infinity are no JSON: write a number, a string or null") from error
+        raise ValueError("value: NaN and Infinity are not JSON: write a number, a string or null") from error
 
 
 def _explain(error: ValidationError, model: type[_Headed]) -> str:
@@ -191,15 +191,15 @@ def _explained(error: dict[str, Any], model: type[_Headed]) -> str:
             said = f"not JSON ({fault}): write one JSON object a line, in UTF-8"
         case "model_type" | "model_attributes_type":
             form = ", ".join(f'"{key}": ' + ("{…}" if key == "headers" else "…") for key in _KEYS[model])
-            said = f"{_shown(error['input'])} is no object: write {{{form}}}"
+            said = f"{_shown(error['input'])} is not an object: write {{{form}}}"
         case "extra_forbidden":
             said = _unknown(key, model)
         case "missing":
             said = f'{key}: missing: add it, or write "{key}": null to send a null value on purpose'
         case "string_type":
-            said = f"{key} = {_shown(error['input'])} is no string: put it in quotes, or leave it out"
+            said = f"{key} = {_shown(error['input'])} is not a string: put it in quotes, or leave it out"
         case "list_type":
-            said = f'{key} = {_shown(error["input"])} is no list: write [{{"group": …, "value": …}}, …]'
+            said = f'{key} = {_shown(error["input"])} is not a list: write [{{"group": …, "value": …}}, …]'
         case _:
             said = f"{key}: {message}"
     return said

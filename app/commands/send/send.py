@@ -172,7 +172,11 @@ def _what_now(sender: Sender, address: AddressSettings) -> str:
         return (
             f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
         )
-    return f"{said}: send it all again, whatever was sent has an ID and {again}" if sender.sent else said
+    return (
+        f"{said}: send everything again; each message that was sent has an ID and {again}"
+        if sender.sent
+        else said
+    )
 
 
 def _by_line(sender: Sender, again: str) -> str:
@@ -183,12 +187,13 @@ def _by_line(sender: Sender, again: str) -> str:
     said = [f"Written: {_shown(written, shown_max)}."]
     if sender.doubtful:
         said.append(
-            f"Not known, as the answer is missing: {_shown(sender.doubtful, shown_max)}; they may be written."
+            f"Unknown, because the answer is missing: {_shown(sender.doubtful, shown_max)}; they may be "
+            "written."
         )
     unwritten = f"{_shown(sender.unwritten, shown_max)} and " if sender.unwritten else ""
-    said.append(f"Not written: {unwritten}any lines behind line {sender.last}.")
+    said.append(f"Not written: {unwritten}all lines after line {sender.last}.")
     if not repeated:
-        said.append(f"Then send it all again: whatever is written has an ID and {again}")
+        said.append(f"Then send everything again: each written message has an ID and {again}")
         return " ".join(said)
     if sender.doubtful_without_id:
         said.append(

@@ -42,7 +42,7 @@ def _limits(status: Status, address: Address) -> Iterator[Finding]:
         yield Finding(
             f"address {address.address}",
             f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
-            "give all workers the same file and start those again that have another one",
+            "give all workers the same file, and restart those that have another one",
             "ringfence status",
             stands=False,
         )
@@ -60,7 +60,7 @@ def _own_rules(address: Address) -> Iterator[Finding]:
                 f'{named("worker", list(dict.fromkeys(workers)))}: "{value}"'
                 for value, workers in found.items()
             )
-            what = f"live workers do not agree on {key}: {said}; each goes by its own file"
+            what = f"live workers do not agree on {key}: {said}; each uses its own file"
             do = "give all workers the same file, and restart those that have another one"
             yield Finding(f"address {address.address}", what, do, "", stands=False)
 
@@ -76,7 +76,7 @@ def _ring(address: Address) -> Iterator[Finding]:
         what = (
             f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
         )
-        do = "raise id_cache_size; this says how far"
+        do = "raise id_cache_size; this command recommends a value"
         yield Finding(
             f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
         )
@@ -88,7 +88,7 @@ def _broken_promises(address: Address) -> Iterator[Finding]:
         return
     enough = max(lane.promise["enough"] for lane in broken if lane.promise)
     what = f"IDs younger than id_min_age leave {'its ring' if len(address.lanes) == 1 else 'its rings'}: a resend may be accepted again"
-    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this shows each ring"
+    do = f"set id_cache_size_max = {enough}, which would be enough at this rate; this command shows each ring"
     yield Finding(
         f"address {address.address}", what, do, f"ringfence rings show {address.address}", stands=False
     )
@@ -101,13 +101,13 @@ def _unchecked(address: Address) -> Iterator[Finding]:
     if not number:
         return
     what = f"{counted(number, 'message has', 'messages have')} no duplicate ID ({share(address.unchecked_share)}): a resend is accepted again"
-    do, command = "have producers set the ID, or say with duplicate_id_from where it is", ""
+    do, command = "have producers set the ID, or name its place with duplicate_id_from", ""
     if names:
         likely = next((name for name in names if "dup" in name.lower() or name.lower().endswith("id")), None)
         what += f"; headers of such messages: {first_of(names, SHOWN_MAX)}"
         do = "if one of these headers is the ID, add it to duplicate_id_headers, else have producers set the ID"
         if likely is not None:
-            do += "; this tries one"
+            do += "; this command tries one"
             command = f"ringfence audit {quoted(address.topic)} --id-header {quoted(likely)}"
     yield Finding(f"address {address.address}", what, do, command, stands=False)
 

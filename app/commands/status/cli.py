@@ -17,20 +17,20 @@ from ringfence_kafka.process.command_line import (
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON document for programs; with --watch a line each."
 )
-@click.option("--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat every 2 seconds, until Ctrl-C.")
 @click.option(
     "--ignore-group",
     "ignored",
     type=CONSUMER_GROUP,
     multiple=True,
-    help="A consumer group of the past; repeat it for more.",
+    help="Consumer group that is no longer used; repeat it for more.",
 )
 @config_option
 def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -> int:
-    """Everything at a glance: addresses, lanes, consumers, bridges; and why something has stopped, with what helps.
+    """Show addresses, lanes, consumers and bridges; and for each problem its reason and a remedy.
 
-    It reads, and changes nothing. Kafka is asked, then workers and consumers at their web servers; it works without any of them.
-    Exit code 1: something stands, or soon will, until somebody acts.
+    It only reads: Kafka first, then the web servers of workers and consumers; it works without any of them.
+    Exit code 1: something is stopped, or soon will be, until somebody acts.
     """
     silence_clients()
     settings = settings_of(config)

@@ -22,8 +22,9 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
     if consumers.lag and consumers.waiting and not consumers.members and not rebalances:
         yield Finding(
             where,
-            f"nobody consumes, and {waiting(consumers.waiting)}, the oldest for {_oldest(consumers)}",
-            f"start a consumer; a group that is not coming back: ringfence consumers forget {quoted(consumers.consumer_group)}",
+            f"no consumer runs, and {waiting(consumers.waiting)}, the oldest for {_oldest(consumers)}",
+            "start a consumer; a group that is no longer used: ringfence consumers forget "
+            f"{quoted(consumers.consumer_group)}",
             f"ringfence consume {quoted(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quoted(consumers.consumer_group)}",
             stands=True,
         )
@@ -35,11 +36,11 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
         yield Finding(where, *quota(consumers.throttled), "", stands=False)
     if consumers.left_behind:
         what = f"{counted(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
-        do = "fix the handler; this lets a group go on without it"
+        do = "fix the handler; this command lets a group continue without it"
         yield Finding(where, what, do, _groups("skip", consumers, "GROUP"), stands=True)
     for silent in dict.fromkeys(consumers.unheard.values()):
         at = ", ".join(web for web, probe_error in consumers.unheard.items() if probe_error == silent)
-        what = f"{silent.what}, at {at}, so what its handlers do is not known here"
+        what = f"{silent.what}, at {at}, so the state of its handlers is unknown here"
         yield Finding(where, what, silent.do, "", stands=False)
     yield from _failing(consumers, where)
     yield from _runs(consumers, where)
@@ -101,12 +102,13 @@ def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
     more = f"; {counted(others, 'other group waits', 'other groups wait')} likewise" if others else ""
     do, command = "fix what the handler depends on", ""
     if others:
-        do, command = f"{do}; this shows all groups that wait", _groups("show", consumers)
+        do, command = f"{do}; this command shows all groups that wait", _groups("show", consumers)
     elif longest.failing_group is not None:
         do, command = f"{do}, or drop the message", _groups("skip", consumers, quoted(longest.failing_group))
     yield Finding(
         _at(where, failing),
-        f"{group} waits: its first message fails for {age(longest.failing_seconds)}, {counted(longest.failing_attempts, 'attempt')} so far{more}",
+        f"{group} waits: its first message has failed for {age(longest.failing_seconds)}, "
+        f"{counted(longest.failing_attempts, 'attempt')} so far{more}",
         do,
         command,
         stands=(longest.failing_seconds or 0.0) > PASSES_S,
@@ -127,12 +129,11 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
     if silent:
         oldest = max(share.head_age_seconds or 0.0 for share in silent)
         what = (
-            f"{counted(sum(share.running for share in silent), 'message')} run, and the oldest that is not finished waits for {age(oldest)}: "
-            "a backlog, or a handler that hangs; its consumer cannot be asked which"
+            f"{counted(sum(share.running for share in silent), 'message')} run, and the oldest that is not "
+            f"finished waits for {age(oldest)}: a backlog, or a handler that hangs; its consumer does not "
+            "report which"
         )
-        do = (
-            "look at its log, or have its web server where this machine reaches it (app.web_host, --web-port)"
-        )
+        do = "look at its log, or make its web server reachable from here (app.web_host, --web-port)"
         yield Finding(_at(where, silent), what, do, _who(consumers), stands=False)
     late = [share for share in running if (share.run_seconds or 0.0) > PASSES_S]
     if not late:
@@ -145,7 +146,7 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
         _at(where, late),
         f"a handler runs one message of {group} for {age(longest.run_seconds)}, and does not end{more}",
         "nothing, if that may take so long, else fix the handler, or set --handler-timeout"
-        + ("" if longest.run_group is None else "; this ends the run"),
+        + ("" if longest.run_group is None else "; this command ends the run"),
         "" if longest.run_group is None else _groups("release", consumers, quoted(longest.run_group)),
         stands=(longest.run_seconds or 0.0) > HANGS_S,
     )
@@ -161,14 +162,16 @@ def _leases(consumers: Consumers, where: str) -> Iterator[Finding]:
     for (waits, holder, gone), shares in found.items():
         silent = max(share.silent_seconds or 0.0 for share in shares)
         if gone:
-            what = f"{waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago"
-            do = "nothing, if that is less than --lease-timeout; else look at the log of who waits"
+            what = (
+                f"{waits} waits for the lease of {holder}, which has left, and last wrote {age(silent)} ago"
+            )
+            do = "nothing, if that is less than --lease-timeout; else look at the log of the waiting consumer"
             stands = silent > PASSES_S and any(share.lag for share in shares)
             yield Finding(_at(where, shares), what, do, _who(consumers), stands)
         else:
             runs = counted(sum(share.running for share in shares), "message")
-            what = f"{waits} waits until {holder} has ended what it runs: {runs}"
-            do = "nothing; a handler that hangs is ended by this"
+            what = f"{waits} waits until {holder} has finished its running messages: {runs}"
+            do = "nothing; this command ends a handler that hangs"
             yield Finding(_at(where, shares), what, do, _groups("release", consumers, "GROUP"), stands=False)
 
 
@@ -178,9 +181,9 @@ def _not_held(consumers: Consumers, share: Share) -> Iterator[tuple[str, bool]]:
     if share.waits and share.holder:
         return
     if share.reason:
-        yield f"it is not held yet: {share.reason}", late
+        yield f"it is not open yet: {share.reason}", late
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
-        yield f"nobody was given it, though {counted(len(consumers.members), 'consumer')} run", late
+        yield f"it is assigned to no consumer, though {counted(len(consumers.members), 'consumer')} run", late
 
 
 def _at(where: str, shares: Sequence[Share]) -> str:

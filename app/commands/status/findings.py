@@ -91,12 +91,12 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
         at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
         what = f"it does not answer {at}"
         do = (
-            "if it died its lanes go to others within app.session_timeout: look again; else ask "
-            f"on {worker.host}, or give it an app.web_host that this machine reaches"
+            "if it died, others get its lanes within app.session_timeout: run this again; else look at it "
+            f"on {worker.host}, or set an app.web_host that is reachable from here"
         )
         if worker.unheard is not None:
             what, do = f"{worker.unheard.what}, at {worker.web}", worker.unheard.do
-        what += ", so how its lanes do is not known here"
+        what += ", so the state of its lanes is unknown here"
         yield _Problem(what, do, "", stands=False)
     if worker.state_folder:
         waits = [
@@ -166,7 +166,7 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
             yield _Problem(what, do, _STATUS, stands=True)
     elif lane.state == "refused":
         command = "" if OWN_FILE in (lane.reason or "") else _CHECK
-        yield _Problem(f"its worker must not run it: {lane.reason}", "", command, stands=True)
+        yield _Problem(f"its worker cannot run it: {lane.reason}", "", command, stands=True)
     elif lane.state == "retrying":
         yield from _retries(status, lane)
     elif lane.state in _OPENING:
@@ -187,10 +187,13 @@ def _unheard(status: Status, lane: Lane) -> _Problem:
     worker = next((worker for worker in status.workers if worker.name == lane.worker), None)
     web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
     page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
-    do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
+    do = (
+        f"look at the log of {lane.worker}, or make its web server reachable from here (app.web_host, "
+        "app.web_port)"
+    )
     if silent is not None:
         page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
-    what = f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
+    what = f"messages wait for more than a minute, and its worker {lane.worker} does not report why: {page}"
     return _Problem(what, do, "", stands=True)
 
 
@@ -216,11 +219,11 @@ def _last_run(status: Status) -> Iterator[Finding]:
         return
     late = datetime.fromisoformat(status.at).timestamp() - run.ended_ms / 1000
     if late > RUN_AGE_MAX_S:
-        what = f"the last run ended {age(late)} ago; what came since then is not judged"
+        what = f"the last run ended {age(late)} ago; later messages are not judged"
         yield Finding(
             "reconciliation",
             what,
-            "look at its schedule; this runs it now",
+            "look at its schedule; this command runs it now",
             "ringfence reconcile",
             stands=False,
         )
@@ -228,7 +231,7 @@ def _last_run(status: Status) -> Iterator[Finding]:
         named_anomalies = ", ".join(f"{name} {count:,}" for name, count in run.anomalies.items())
         what = f"the last run ended {age(late)} ago with the verdict {run.verdict}"
         what += f": {run.error or named_anomalies}" if run.error or named_anomalies else ""
-        do = f"its report is {run.report} on {run.host}; this shows its records" if run.report else ""
+        do = f"its report is {run.report} on {run.host}; this command shows its records" if run.report else ""
         yield Finding(
             "reconciliation",
             what,

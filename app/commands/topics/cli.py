@@ -22,7 +22,7 @@ def topics() -> None:
 def topics_create(settings: Settings, dry_run: bool, as_json: bool) -> int:
     """Create what is missing; existing topics are left as they are.
 
-    Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
+    Outputs of an existing input get its partition count, its retention, and room for its largest messages.
     """
     from app.commands.topics import topics as topics_module
 
@@ -33,7 +33,7 @@ def topics_create(settings: Settings, dry_run: bool, as_json: bool) -> int:
 @JSON
 @addresses_option
 def topics_check(settings: Settings, as_json: bool) -> int:
-    """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
+    """Verify all topics: a line for each problem, with the correction. Exit code 1 if there is one; notes stop nothing."""
     from app.commands.topics import topics as topics_module
 
     return topics_module.check(settings, as_json=as_json)
@@ -45,12 +45,12 @@ def topics_check(settings: Settings, as_json: bool) -> int:
     "--partitions",
     type=click.IntRange(1, MAX_PARTITIONS),
     required=True,
-    help="How many it is to have: a multiple of what it had.",
+    help="New number of partitions, a multiple of the number at the start.",
 )
 @click.option(
     "--despite-backlog",
     is_flag=True,
-    help="Also with messages that are not judged: a group's later ones may come before them.",
+    help="Grow even if messages are not judged; later ones of a group may overtake them.",
 )
 @DRY_RUN_OBSTACLES
 @YES
@@ -65,14 +65,14 @@ def topics_grow(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Give the input of ADDRESS more partitions, and its new lanes what the others know.
+    """Give the input of ADDRESS more partitions, and copy IDs to its new lanes.
 
-    Stop producers and bridges, let workers come to a lag of 0, and stop them. It goes on where it ended, if it is run again.
+    Stop producers and bridges, let workers reach a lag of 0, and stop them. A second run continues where the first ended.
 
-    An address that sets lanes: the input alone gets partitions, lanes have nothing to hand over, and producers and workers may run. Its count stays
+    For an address that sets lanes, only the input gets partitions, and producers and workers may run. Its count stays
     a multiple of lanes.
 
-    With --dry-run workers may run. Exit code 1 then: something is in the way.
+    With --dry-run workers may run. Exit code 1 then: something prevents it.
     """
     from app.commands.topics import grow as grow_module
 

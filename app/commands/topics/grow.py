@@ -132,7 +132,7 @@ class _Growing:
         self._progress.count(counted(self._address.lanes or work.growth.began, "lane"))
         self._progress.end()
         if work.done:
-            self._say(f"{self._input} has {wanted} partitions, and its lanes know it: nothing to do")
+            self._say(f"{self._input} has {wanted} partitions, and its lanes have recorded it: nothing to do")
             return work, []
         question = f"Give {self._input} {wanted} partitions, where it has {work.counts[self._input]}"
         self._progress.begin("looking for workers and for messages that are left")
@@ -144,8 +144,8 @@ class _Growing:
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))
-        also = "" if self._fixed else ", and new lanes what the others know"
-        confirmed(f"{question}{also}? Kafka takes no partition away again", yes=yes)
+        also = "" if self._fixed else ", and copy IDs to its new lanes"
+        confirmed(f"{question}{also}? Kafka cannot remove partitions again", yes=yes)
         if self._fixed:
             await self._give(self._input, dict(work.counts), wanted)
             self._say(f"workers may run: {ORDER}")
@@ -196,8 +196,9 @@ class _Growing:
             if left:
                 more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
                 yield (
-                    f"lane {left[0]}{more}: of a group that moves, what is left would come behind later messages. Stop producers, let workers "
-                    "come to a lag of 0, stop them, and run this again; or leave it at that, with --despite-backlog"
+                    f"lane {left[0]}{more}: waiting messages of a group that moves would come after later "
+                    "ones. Stop producers, let workers reach a lag of 0, stop them, and run this again; or "
+                    "accept it with --despite-backlog"
                 )
 
     async def _unjudged(self, work: Work) -> AsyncIterator[str]:
@@ -219,7 +220,7 @@ class _Growing:
             # From here on the address is refused: its topics do not fit each other.
             await self._give(self._forward, counts, growth.wanted)
         done = 0
-        progress.begin("handing on what lanes know")
+        progress.begin("copying what lanes know")
         progress.count(lambda: f"{done:,} of {lanes}, {counted(progress.records, 'record')}")
         for lane in work.parents:
             await self._hand_on(lane, work)
@@ -276,8 +277,7 @@ class _Growing:
             record = owned.journal_record(RingEvent.GROWN, self._address.name, growth, meta)
             await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [record])
         successors = named_successors(self._address, growth, lane)
-        know = "knows" if len(growth.successors(lane)) == 1 else "know"
-        self._say(f"{wire_names.lane_name(self._address.name, lane)}  what it knows, {successors} {know} too")
+        self._say(f"{wire_names.lane_name(self._address.name, lane)}  IDs copied to {successors}")
 
     def _with_count(self, meta: Meta, growth: Growth) -> Meta:
         return meta._replace(partition_counts={**meta.partition_counts, self._input: growth.wanted})

@@ -59,18 +59,18 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
     under_way = counts - {began, wanted}
     if under_way:
         raise GrowthError(
-            f"{address.input_topic} is on its way from {began} to {max(under_way)} partitions: finish that first, by "
-            f"--partitions {max(under_way)}"
+            f"{address.input_topic} is growing from {began} to {max(under_way)} partitions: finish that "
+            f"first, by --partitions {max(under_way)}"
         )
     least = max(now, began)
     if wanted < least:
-        raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
+        raise GrowthError(f"{address.input_topic} has {least} partitions, and Kafka cannot remove any")
     if wanted % began:
         first = max(2, -(-least // began))
         choices = ", ".join(str(number * began) for number in range(first, first + 3))
         raise GrowthError(
-            f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
-            f"not be handed on. Choose {choices}, …"
+            f"{wanted} is not a multiple of the {began} partitions with which the lanes of {address.name} "
+            f"began: their IDs could not be copied. Choose {choices}, …"
         )
     return Growth(began, wanted)
 
@@ -91,9 +91,9 @@ def foretell(
             say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
     for lane in work.parents:
         successors = named_successors(address, work.growth, lane)
-        say(f"would tell  {successors}  what {wire_names.lane_name(address.name, lane)} knows")
+        say(f"would copy  IDs of {wire_names.lane_name(address.name, lane)} to {successors}")
     for obstacle in obstacles:
-        say(f"in the way  {obstacle}")
+        say(f"obstacle    {obstacle}")
 
 
 def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_run: bool) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
     least = max(now, lanes, *counts, 0)
     if wanted < least:
         raise GrowthError(
-            f"{topic} is to have {wanted} partitions: it has {now}, and Kafka takes none away; choose {least} or more, for lanes = {lanes}"
+            f"{topic} is to have {wanted} partitions: it has {now}, and Kafka cannot remove any; choose "
+            f"{least} or more, for lanes = {lanes}"
         )
     moving = [
         before
@@ -48,8 +49,8 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
         choices = ", ".join(str(first + number * lanes) for number in range(3))
         raise GrowthError(f"{said} Choose {choices}, …")
     raise GrowthError(
-        f"{said} No count does, as {before} is no multiple of {lanes}: stop the workers and run 'ringfence rings regroup {address.name} "
-        "--lanes 1' first; with one lane every count will do"
+        f"{said} No count works, as {before} is not a multiple of {lanes}: stop the workers and run "
+        f"'ringfence rings regroup {address.name} --lanes 1' first; with one lane any count works"
     )
 
 

@@ -72,7 +72,7 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                     inputs[topic] = None
                     inputs[topic] = await _unprocessed(cluster, topic, there[topic])
             readers = "".join(
-                f"Address {address.name} reads {address.input_topic}, which nobody writes now. "
+                f"Address {address.name} reads {address.input_topic}, which no program writes now. "
                 for address in settings.addresses
                 if address.input_topic == wire_names.accepted_topic(name)
             )

@@ -125,7 +125,7 @@ def check(settings: Settings, *, as_json: bool = False) -> int:
     for note in notes:
         click.echo(f"note   {note}")
     for fault in faults:
-        click.echo(f"fault  {fault}")
+        click.echo(f"problem  {fault}")
     if faults:
         return 1
     click.echo(f"ok     {len(required(settings))} topics")
@@ -287,7 +287,7 @@ def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], broke
     fixes: dict[type[KafkaError], str] = {
         InvalidReplicationFactorError: f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0",
         InvalidTopicError: "choose another name of the address, or another app.id",
-        InvalidConfigurationError: "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand",
+        InvalidConfigurationError: "brokers know all of its settings from Kafka 3.6 on; on older ones create it by hand",
     }
     fix = fixes.get(error, "allow this user to create topics, or have somebody create it")
     return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {fix}"

@@ -79,7 +79,10 @@ class _Demo:
         self._traffic()
         self._await_all()
         seconds = time.monotonic() - began
-        say("check: another program compares what both clusters were sent with what paris accepted")
+        say(
+            "check: another program compares the messages sent to both clusters with those that paris "
+            "accepted"
+        )
         self._display.close()
         status = self._status()
         stopped = [self._stage.stop(process) for process in (self._bridge, *workers)]
@@ -91,9 +94,7 @@ class _Demo:
         )
         for name, left in zip((BRIDGE, ORIGIN, TARGET), stopped, strict=True):
             if left != 0:
-                self._display.say(
-                    f"{name} did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM: {left}"
-                )
+                self._display.say(f"{name} did not stop cleanly within {STOP_LIMIT_S:g} s of SIGTERM: {left}")
         return max(code, status, *(int(item != 0) for item in stopped))
 
     # -- before the traffic --------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class _Demo:
         self._send(berlin, self._everything[ends[0] : ends[1]])
         before = self._written.written()
         self._until(
-            lambda: self._written.written() >= before + total // 50, "the bridge goes on", self._bridge
+            lambda: self._written.written() >= before + total // 50, "the bridge continues", self._bridge
         )
         self._clusters.link.cut()
         say(f"link cut for {CUT_S:g} s")
@@ -145,8 +146,8 @@ class _Demo:
         self._stage.interruption.sleep(CUT_S)
         before = self._written.written()
         self._clusters.link.open()
-        say("link whole again")
-        self._until(lambda: self._written.written() > before, "the bridge goes on", self._bridge)
+        say("link restored")
+        self._until(lambda: self._written.written() > before, "the bridge continues", self._bridge)
         self._bridge.kill()
         say(
             f"bridge killed again; the producer fails over to paris and sends its last {traffic.UNSURE:,} once more"
@@ -155,7 +156,7 @@ class _Demo:
         self._send(paris, traffic.to_target(self._everything))
         paris.flush()
         self._start_bridge()
-        say("bridge started again: it brings what paris has already, and what it has not")
+        say("bridge restarted: it forwards messages that paris has already, and others")
 
     def _send(self, sender: Sender, messages: Iterable[traffic.Message]) -> None:
         for message in messages:
@@ -175,7 +176,7 @@ class _Demo:
             if quiet and forwarded and self._written.committed() >= self._written.written():
                 return
             if time.monotonic() > deadline:
-                raise DemoError(f"the bridge does not come to rest\n{log.read_text()}")
+                raise DemoError(f"the bridge does not finish\n{log.read_text()}")
 
     # -- common --------------------------------------------------------------------------------------------------
 
@@ -183,7 +184,7 @@ class _Demo:
         deadline = time.monotonic() + READY_LIMIT_S
         while not condition():
             if process.exit_code is not None or time.monotonic() > deadline:
-                raise DemoError(f"waited for this, and it did not come: {what}\n{log_of(process)}")
+                raise DemoError(f"this did not happen in time: {what}\n{log_of(process)}")
             self._show()
             self._stage.interruption.sleep(_LOOK_EVERY_S)
 

@@ -126,8 +126,8 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
     beyond = ordered | (F.col("above") >= F.col("capacity"))
     detail = (
         F.when(crossed, "accepted in another lane too: partitions or groups of the address were changed")
-        .when(below, "accepted by another input partition too, and one of the two had been told that it is confirmed")
-        .when(beyond, "accepted by another input partition too, which the lane had forgotten by order or by its ring's size")
+        .when(below, "accepted by another input partition too, although one of the two knew it as confirmed")
+        .when(beyond, "accepted by another input partition too, which the lane had forgotten on purpose or because of its ring's size")
         .otherwise("accepted by another input partition too")
     )  # fmt: skip
     return rows(
@@ -153,7 +153,7 @@ def unread(evidence: DataFrame) -> DataFrame:
     return rows(
         evidence.where(UNREAD),
         Anomaly.PHANTOM,
-        F.lit("its input came over a bridge, and its hop cannot be read: it belongs into quarantine"),
+        F.lit("its input came over a bridge, and its hop cannot be read: it belongs in quarantine"),
     )
 
 

@@ -44,12 +44,12 @@ def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
         F.when(F.col("partition").isNull(), "names no input record in _RF_SOURCE")
         .when(F.col("cut").isNull(), "names a partition that the input does not have")
         .when(F.col("offset") >= F.col("end"), "names a place beyond the end of the input")
-        .when(stands_there & (F.col("part_number") > 0), "no envelope with such a part stands there")
+        .when(stands_there & (F.col("part_number") > 0), "there is no envelope with such a part")
         .when(
             stands_there & F.col("parts").isNotNull(),
-            "an envelope stands there, and this is none of its parts: _RF_TX_PART is missing",
+            "there is an envelope, and this is none of its parts: _RF_TX_PART is missing",
         )
-        .when(stands_there, "no committed input record stands there")
+        .when(stands_there, "there is no committed input record")
         .when(F.col("offset") < 0, "names no place")
     )
     return rows(strays.withColumn("why", why).where("why is not null"), Anomaly.PHANTOM, F.col("why"))

@@ -49,9 +49,9 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
 def _unknown() -> Column:
     """Return the text that the ring of the lane knew no other of the ID."""
     ring = (
-        F.when(F.col("ids") > 1, "the ring of its lane knew no other of any of its IDs")
-        .when(F.col("ids") > 0, "the ring of its lane knew no other of its ID")
-        .otherwise("it has no ID that is looked at")
+        F.when(F.col("ids") > 1, "the ring of its lane knew no earlier message with one of its IDs")
+        .when(F.col("ids") > 0, "the ring of its lane knew no earlier message with its ID")
+        .otherwise("it has no ID that is checked")
     )
     return F.when(
         F.col("hop_source") > MALFORMED, F.concat(F.lit("its lane did not know its hop, and "), ring)
@@ -75,9 +75,9 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
             "why",
             why.otherwise(
                 F.concat(
-                    F.lit("its original is said to be "),
+                    F.lit("its original is given as "),
                     F.col("original"),
-                    F.lit(", and is not, or was forgotten"),
+                    F.lit(", which is wrong, or was forgotten"),
                 )
             ),
         ),

@@ -265,7 +265,7 @@ def remembered(pairs: DataFrame) -> DataFrame:
             "crossed": crossed,
         }
     )
-    missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
+    missing = F.lit("FORGOTTEN or not, evidence of messages between is deleted: ")
     anomaly = (
         F.when(F.col("crossed"), Anomaly.CROSS_LANE.value)
         .when(beyond, Anomaly.OVERRUN.value)

@@ -208,12 +208,12 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
         origin = last.origins[number] if last is not None and known else start
         reached = max((position.ends[number] for position in same if number < len(position.ends)), default=0)
         if begin > end:
-            why = "the log ends before what was judged: it lost its tail"
+            why = "the log ends before the judged offsets: it lost its last records"
             lost.append(Lost(topic, number, end, begin, why))
             recreated = True
             begin = end  # what stands below was judged, or is called lost
         elif reached > end:
-            why = "the log ends before what an earlier run has seen: it lost its tail"
+            why = "the log ends before the offsets of an earlier run: it lost its last records"
             lost.append(Lost(topic, number, end, reached, why))
             recreated = True
         read_from = max(begin, start)
@@ -247,7 +247,7 @@ def journal_lost(
     known = last.origins if last else ()
     begins = [*known, *[0] * (len(now.origins) - len(known))]
     return [
-        Lost(journal, number, begin, start, "it was deleted, and is to be kept for ever")
+        Lost(journal, number, begin, start, "it was deleted, and must be kept forever")
         for number, (begin, start) in enumerate(zip(begins, now.origins, strict=True))
         if start > begin
     ]

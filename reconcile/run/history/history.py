@@ -109,8 +109,9 @@ class Run:
             raise ValueError("no run")
         if (found := kept.pop("format")) != FORMAT:
             raise ConfigurationError(
-                f"reconcile.state_dir has a run of format {found!r}, and this version reads format {FORMAT}: use the version that wrote "
-                "it, or name another reconcile.state_dir. The next run then begins at the start of the logs, and deleted records are GAP"
+                f"reconcile.state_dir has a run of format {found!r}, and this version reads format "
+                f"{FORMAT}: use the version that wrote it, or name another reconcile.state_dir. The next "
+                "run then begins at the start of the logs, and deleted records are reported as GAP"
             )
         if missing := {field.name for field in fields(cls)} - {"acknowledged"} - kept.keys():
             raise ValueError(f"a run without {', '.join(sorted(missing))}")
@@ -188,9 +189,10 @@ class RunHistory:
             )
         if last.cluster and cluster and last.cluster != cluster:
             raise ConfigurationError(
-                f"{self.files.root} has the runs of the Kafka cluster {last.cluster}, and kafka.bootstrap_servers leads to "
-                f"{cluster}: give each a reconcile.state_dir, or an app.data_dir, of its own; where this cluster has replaced "
-                "that one, move the folder away: the next run begins at the start of the logs"
+                f"{self.files.root} has the runs of the Kafka cluster {last.cluster}, and "
+                f"kafka.bootstrap_servers leads to {cluster}: give each a reconcile.state_dir, or an "
+                "app.data_dir, of its own; if this cluster replaced that one, move the folder away: the "
+                "next run begins at the start of the logs"
             )
 
     def settled_base(self) -> Run | None:

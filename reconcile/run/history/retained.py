@@ -15,7 +15,10 @@ from ringfence_kafka.errors import PrerequisiteError
 
 HANDED_ON = ("ahead", "hops", "inputs")  # of a run's results what the next run reads
 _RESTORE = "restore it from a backup of reconcile.state_dir; without one "
-_ANEW = "name another reconcile.state_dir: the next run begins at the start of the logs, and what retention has taken of them is GAP"
+_ANEW = (
+    "name another reconcile.state_dir: the next run begins at the start of the logs, and records that "
+    "retention deleted are reported as GAP"
+)
 
 
 def of(files: Files, date: str, number: int) -> dict[str, int]:
@@ -36,8 +39,9 @@ def refuse_missing(runs: RunHistory, base: Run | None, cuts: Mapping[str, Addres
     for run in [runs.last, *runs.chain(base)]:
         if run is not None and run.base is not None and run.base not in runs.finished:
             raise PrerequisiteError(
-                f"{runs.files.root}/{file_of(run.base)} is missing, and run {run.number} went on from that run, so duplicates of "
-                f"what it saw accepted would be called LOST: {_RESTORE}{_ANEW}"
+                f"{runs.files.root}/{file_of(run.base)} is missing, and run {run.number} continues from "
+                "that run, so duplicates of messages that it saw accepted would be reported as LOST: "
+                f"{_RESTORE}{_ANEW}"
             )
     gone = [
         (run.number, folder, there, written)
@@ -52,8 +56,9 @@ def refuse_missing(runs: RunHistory, base: Run | None, cuts: Mapping[str, Addres
         last = runs.last is not None and number == runs.last.number
         anew = f"remove {runs.files.root}/{file_of(number)}: that run is judged again" if last else _ANEW
         raise PrerequisiteError(
-            f"{runs.files.root}/{folder} has {there} of the {written} Parquet files that run {number} wrote{more}, so duplicates of "
-            f"what was accepted then would be called LOST: {_RESTORE}{anew}"
+            f"{runs.files.root}/{folder} has {there} of the {written} Parquet files that run {number} "
+            f"wrote{more}, so duplicates of messages that were accepted then would be reported as LOST: "
+            f"{_RESTORE}{anew}"
         )
 
 

@@ -258,13 +258,16 @@ def doubts(
     found = []
     for number, address in enumerate(addresses):
         if cuts[address.name].journal:
-            why = "the journal is not whole"
+            why = "the journal is incomplete"
             found.append(Doubt(number, frozenset({Anomaly.FORGOTTEN}), why))
         if cuts[address.name].input.recreated:
             why = "the input was deleted and created again, and the output may be of the old one"
             found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
         if former := cuts[address.name].former:
-            why = f"its address was called {former}, and nobody consumes what waits in the forward topic of that name"
+            why = (
+                f"its address was called {former}, and no lane reads what waits in the forward topic of "
+                "that name"
+            )
             found.append(Doubt(number, _OF_IDS, why))
         # The journal tells what a change of lanes has moved.
         told = {_LANES} if rings[number].regroups else set()
@@ -303,8 +306,8 @@ def _doubts_of_lanes(
         )
         lanes = sorted({lane for value in unlike.values() for lane in value})
         why = (
-            f"lanes {', '.join(map(str, lanes))} of {address.name} go by another {' and '.join(sorted(unlike))} than this file has: run it with "
-            "the workers' file"
+            f"lanes {', '.join(map(str, lanes))} of {address.name} have another "
+            f"{' and '.join(sorted(unlike))} than this file: run it with the workers' file"
         )
         yield Doubt(number, names, why)
 

@@ -100,7 +100,7 @@ def terminal() -> Console:
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
     """Print the counts of each address, the advice and the verdict."""
-    table = Table(title=f"Run {document['night']}: what went in against what came out")
+    table = Table(title=f"Run {document['night']}: inputs against outputs")
     table.add_column("address")
     counts = shown(document["addresses"])
     for item in counts:

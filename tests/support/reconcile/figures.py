@@ -37,8 +37,8 @@ def run(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figure
     ]
     first = made[0].ring
     advice = (
-        f"{made[0].name}: set id_cache_size = {first.recommended} (it has {first.capacity}): 99.9 % of the resends needed {first.needed:,} "
-        "in 7 d, and 50 % headroom is for times that were not seen"
+        f"{made[0].name}: set id_cache_size = {first.recommended} (it has {first.capacity}): 99.9 % of the "
+        f"resends needed {first.needed:,} in 7 d, and 50 % headroom is for traffic that was not seen"
     )
     return Figures(
         "Night of 21 November 2026",

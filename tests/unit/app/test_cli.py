@@ -224,7 +224,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.startswith(name)
 
 
-_INTERNAL: Final = "ringfence: internal error, please report it with what stands above: "
+_INTERNAL: Final = "ringfence: internal error, please report it with the lines above: "
 
 
 @pytest.mark.parametrize(

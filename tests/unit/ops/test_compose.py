@@ -94,7 +94,7 @@ def test_ports_stay_on_this_machine() -> None:
 
 
 def test_nightly_job_waits_to_be_asked() -> None:
-    """Only the nightly job has a profile."""
+    """Only the reconciliation run has a profile."""
     assert [name for name, service in SERVICES.items() if "profiles" in service] == ["reconcile"]
 
 

@@ -135,7 +135,7 @@ def test_what_is_told_before_spark_is_started(
     runs.files.delete("nights/000003.json")
     with pytest.raises(PrerequisiteError, match=r"file cannot be used \(File exists\)"):
         job.run(settings, job.Options(out=str(tmp_path / "file")))
-    with pytest.raises(ConfigurationError, match=r"'foo'.*no master of Spark"):
+    with pytest.raises(ConfigurationError, match=r"'foo'.*not a master of Spark"):
         job.run(settings, job.Options(master="foo"))
     with pytest.raises(ConfigurationError, match="--out '' names no folder"):
         job.run(settings, job.Options(out=""))

@@ -64,7 +64,7 @@ def test_an_output_without_an_input() -> None:
         ("part 3: value not as in the input", "value not as in the input"),
         ("hop east/a1b2/0/7: its lane knew it", "hop east/a1b2/1/999: its lane knew it"),
         ("1, 2 of 5 accepted, in a.accepted", "3 of 4 accepted, in a.accepted"),
-        ("its original is said to be orders/1/20, and is not", "its original is said to be orders/2/3, and is not"),
+        ("its original is given as orders/1/20, which is wrong", "its original is given as orders/2/3, which is wrong"),
     ],
 )  # fmt: skip
 def test_reasons_without_values(one: str, other: str) -> None:

@@ -219,7 +219,8 @@ def test_target_that_does_not_do() -> None:
     assert compacted.endswith("--topic payments.accepted --add-config cleanup.policy=delete")
     (fault,) = target_faults(orders, [payments], {untold.name: untold})
     assert fault == (
-        f"{PREFIX}payments.accepted: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
+        f"{PREFIX}payments.accepted: the cluster does not report its configuration: allow this user "
+        "DescribeConfigs on the topic"
     )
 
 
@@ -274,8 +275,8 @@ def test_notes_on_targets() -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("rf-orders-forward", "messages that are not at home go to quarantine"),
-        ("orders.quarantine", "messages that go there are named by size and digest"),
+        ("rf-orders-forward", "messages outside their home partition go to quarantine"),
+        ("orders.quarantine", "only their size and digest are written"),
         ("orders.duplicates", "duplicates go to quarantine"),
     ],
 )

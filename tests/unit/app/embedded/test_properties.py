@@ -29,7 +29,7 @@ def test_no_pair(pair: str) -> None:
 
 def test_one_that_stands_twice() -> None:
     """A property that stands twice is refused, so nobody has to guess which one counts."""
-    with pytest.raises(ConfigurationError, match=r"num\.partitions stands twice, with '1' and '2'"):
+    with pytest.raises(ConfigurationError, match=r"num\.partitions is given twice, with '1' and '2'"):
         properties.parsed(["num.partitions=1", "num.partitions=2"])
 
 

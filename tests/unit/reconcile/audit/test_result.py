@@ -362,7 +362,7 @@ def test_nothing_is_rounded_away() -> None:
         (Extent(0, 0, 0), "nothing was ever written to it"),
         (Extent(7, 7, 7), "retention deleted all 7 records"),
         (Extent(0, 0, 4), "transactions that are still open"),
-        (Extent(0, 3, 3), "they are markers of"),
+        (Extent(0, 3, 3), "transaction markers"),
     ],
 )
 def test_no_records(found: Extent, words: str) -> None:
@@ -384,7 +384,7 @@ def test_what_is_gone_is_named() -> None:
     sample = made(topic=Topic("orders", extents, extent.last(extents, 50), "delete"))
 
     assert "does not begin at its first record" in said(gone)
-    assert "this user may not know" in said(gone)
+    assert "this user may lack DescribeConfigs" in said(gone)
     assert "This is a sample: the last 50 records, 50.0 % of what is there" in said(sample)
 
 

@@ -76,12 +76,12 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
     (none,) = advice.sentences(few, 1.0)
 
     assert large == (
-        "orders: set id_cache_size = 6200 (it has 2000): 99.9 % of the resends needed 4,096 in 1.08 d, and 50 % headroom is for times "
-        "that were not seen"
+        "orders: set id_cache_size = 6200 (it has 2000): 99.9 % of the resends needed 4,096 in 1.08 d, and "
+        "50 % headroom is for traffic that was not seen"
     )
     assert none == (
-        "orders, payments: no ring size is recommended: the records span 3 min, and from less than an hour nobody can tell how far apart "
-        "the resends of a day are"
+        "orders, payments: no ring size is recommended: the records span 3 min, and less than an hour does "
+        "not show how far apart the resends of a day are"
     )
     assert advice.sentences({"orders": _ring(seen, capacity=6_199)}, 1.0)
     assert advice.sentences({"orders": _ring(seen, capacity=6_200)}, 1.0) == []
@@ -125,8 +125,8 @@ def test_broken_promises_are_told() -> None:
     assert said(8, 8) == said(0, None) == []
     assert said(8, 6) == [
         (
-            "orders: 2 IDs left their ring while younger than id_min_age = 1h: 'ringfence rings show orders', or the workers' log of that time, "
-            "says which id_cache_size_max would be enough"
+            "orders: 2 IDs left their ring while younger than id_min_age = 1h: 'ringfence rings show "
+            "orders', or the workers' log of that time, names an id_cache_size_max that is enough"
         )
     ]
     assert said(4, 6)[0].startswith("orders: 4 IDs left")

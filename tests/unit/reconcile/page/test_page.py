@@ -98,19 +98,19 @@ def test_nothing(verdict: str) -> None:
     html = document.render(figures.nothing(verdict=verdict))
     said = Read(html).said
 
-    assert "No record came in." in said
+    assert "No record arrived." in said
     assert (
         "No resend seen in 1 day. The ring is off (id_cache_size = 0); nothing asks for another size." in said
     )
     assert "No record has a group." in said
     assert ("No lane took a record." if verdict else "No lane would get a record.") in said
     assert ("None found." in said) == bool(verdict)
-    assert "None: the numbers ask for no change." in said
+    assert "None: no change is needed." in said
     assert "<img" not in html
 
 
 def test_no_address() -> None:
-    assert "No address was looked at." in read().said
+    assert "No address was read." in read().said
 
 
 def test_all_zero() -> None:
@@ -186,7 +186,8 @@ def test_no_recommendation_in_the_table() -> None:
         (
             {"duplicates": 3, "bridge_duplicates": 3},
             0,
-            "No resend that a ring can catch was seen in 7 days: 3 came over a bridge again, and a hop told it. The ring",
+            "No resend that a ring can catch was seen in 7 days: 3 came over a bridge again, recognised by "
+            "its hop. The ring",
         ),
         ({}, 2, "No resend that a ring can catch was seen in 7 days: 2 reached another lane. The ring"),
         (

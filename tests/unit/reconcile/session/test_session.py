@@ -82,7 +82,7 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
         ("[KAFKA_DATA_LOSS] gone", "retention deleted records while they were read"),
         (
             "x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
-            "the brokers answer no more (org.apache.kafka.common.errors.TimeoutException: Timed out",
+            "the brokers do not answer any more (org.apache.kafka.common.errors.TimeoutException: Timed out",
         ),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_full_disk(free: dict[str, int], said: str, monkeypatch: pytest.Monkey
 def test_a_jvm_that_was_killed(error: SparkError) -> None:
     """An error from Py4J after the JVM was killed counts as Spark's, and not as a defect of the program."""
     assert isinstance(error, SPARK)
-    assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error, "/state", None, "local"))
+    assert "Spark's JVM has ended, perhaps" in str(_explained(error, "/state", None, "local"))
 
 
 def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
@@ -167,7 +167,7 @@ def test_the_job_as_a_program_ends_with_2(
 
     assert job.main(["--config", str(config)]) == 2
     assert (
-        "reconcile: internal error, please report it with what stands above: ValueError"
+        "reconcile: internal error, please report it with the lines above: ValueError"
         in capsys.readouterr().err.splitlines()[-1]
     )
 
@@ -219,7 +219,7 @@ NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been kil
             "Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.",
             "heap size: -Xmx4x",
         ),
-        ("", "its JVM ended with 1.*it said nothing"),
+        ("", "its JVM ended with 1.*no output"),
     ],
 )
 def test_spark_does_not_start(said: str, told: str) -> None:

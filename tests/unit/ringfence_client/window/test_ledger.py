@@ -101,7 +101,7 @@ def test_no_inversion() -> None:
     assert _all(ledger, "first") == [0, 1]
 
     assert ledger.release("first", 0) == [0, 1]
-    with pytest.raises(KeyError, match="1 is held by nobody"):
+    with pytest.raises(KeyError, match="1 is held by no consumer"):
         ledger.acknowledge("first", 1)
     assert _all(ledger, "second") == [0, 1]
 
@@ -339,8 +339,8 @@ def test_acting_on_what_one_does_not_hold(act: Callable[..., object]) -> None:
 
     for consumer, position, fault in (
         ("second", 0, "0 is held by 'first', not by 'second'"),
-        ("first", 1, "1 is held by nobody: it waits"),
-        ("first", 7, "7 is held by nobody: .*was never here"),
+        ("first", 1, "1 is held by no consumer: it waits"),
+        ("first", 7, "7 is held by no consumer: .*was never here"),
     ):
         with pytest.raises(KeyError, match=fault):
             act(ledger, consumer, position)
@@ -352,7 +352,9 @@ def test_waiting_in_ones_own_group() -> None:
     ledger = _ledger("AA")
     ledger.acquire("first")
 
-    with pytest.raises(KeyError, match="1 is held by nobody: it waits, and 'first' has to acquire it first"):
+    with pytest.raises(
+        KeyError, match="1 is held by no consumer: it waits, and 'first' has to acquire it first"
+    ):
         ledger.acknowledge("first", 1)
 
 

@@ -201,7 +201,7 @@ async def test_a_record_that_no_memory_is_for(read: bool, monkeypatch: pytest.Mo
     assert (found[702][1], found[703][2]) == (b"v", [])
     assert len(found[704][1]) == 2 * MIB
     assert (
-        "more than 3,145,728 bytes is not read whole: size and digest stand for its value"
+        "more than 3,145,728 bytes is not read completely: size and digest stand for its value"
         in parsed.malformed[701]
     )
 

@@ -51,7 +51,7 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_a_unit_stands_once() -> None:
     """A repeated unit is a typing error; the error says what the text would add up to."""
-    with pytest.raises(ConfigurationError, match="'1h1h': a unit stands twice: write each once, as in '2h'"):
+    with pytest.raises(ConfigurationError, match="'1h1h': a unit occurs twice: write each once, as in '2h'"):
         validate({"address_defaults": {"id_max_age": "1h1h"}})
 
 

@@ -156,14 +156,14 @@ def test_nothing_is_both() -> None:
         ({"socket.keepalive.enable": "maybe"}, "socket.keepalive.enable = 'maybe': Expected bool value"),
         ({"ssl.truststore.location": "a.jks"}, "a truststore of type JKS is Java's own: export it as PEM"),
         ({"ssl.endpoint.identification.algorithm": ""}, "are always verified: remove it"),
-        ({"sasl.password": SECRET}, "a secret stands in no configuration and on no command line"),
-        ({"sasl.jaas.config": JAAS}, "a secret stands in no configuration and on no command line"),
+        ({"sasl.password": SECRET}, "secrets are not allowed in a configuration or on a command line"),
+        ({"sasl.jaas.config": JAAS}, "secrets are not allowed in a configuration or on a command line"),
         ({"ssl.key.pem": SECRET}, "ssl.key.pem: write it into a file, and name that as ssl_keyfile"),
         (
             {"sasl.oauthbearer.assertion.private.key.passphrase": SECRET},
-            "a secret stands in no configuration and on no command line",
+            "secrets are not allowed in a configuration or on a command line",
         ),
-        ({"a": [1]}, "is no text"),
+        ({"a": [1]}, "is not text"),
     ],
 )
 def test_refused(properties: dict[str, Any], complaint: str) -> None:
@@ -186,7 +186,7 @@ def test_two_answers() -> None:
     ("text", "complaint"),
     [
         ("group.id=mine", "group.id: app.id is the workers' group"),
-        ("=x", "line 1 is no property"),
+        ("=x", "line 1 is not a property"),
         (
             "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
             "no login that Ringfence knows",
@@ -194,7 +194,7 @@ def test_two_answers() -> None:
         ("sasl.jaas.config=a.PlainLoginModule required username=x;", "needs username and password"),
         (
             'sasl.jaas.config=a.PlainLoginModule required username="x" password="y"',
-            "its end is missing: write ; behind the last option",
+            "its end is missing: write ; after the last option",
         ),
     ],
 )

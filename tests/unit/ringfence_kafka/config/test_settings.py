@@ -449,12 +449,12 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
         (
             "duplicate_id_from",
             ["header", "key"],
-            "'header' cannot stand in a list: name each header, as in 'header:ce_id'",
+            "'header' cannot be in a list: name each header, as in 'header:ce_id'",
         ),
         (
             "duplicate_id_from",
             ["header"],
-            "'header' cannot stand in a list: name each header, as in 'header:ce_id'",
+            "'header' cannot be in a list: name each header, as in 'header:ce_id'",
         ),
         ("duplicate_id_from", ["key", "header:a", "key"], "'key' stands twice: remove one of them"),
         (
@@ -598,16 +598,17 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
         (
             {"addresses": [{"name": "a.b"}, {"name": "a_b"}]},
             (
-                "addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
-                "Kafka takes no two topics that differ in dots and underscores alone; rename one"
+                "addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of "
+                "address 'a_b' 'a_b': Kafka does not allow two topics that differ only in dots and "
+                "underscores; rename one"
             ),
         ),
         *(
             (
                 {"addresses": [{"name": name}]},
                 (
-                    f"addresses[{name}].name = {name!r}: no topic can have such a name: "
-                    "use letters, digits, . _ - * ? and closed [sets]"
+                    f"addresses[{name}].name = {name!r}: no topic can have such a name: use letters, "
+                    "digits, dots, underscores, hyphens, *, ? and closed [sets]"
                 ),
             )
             for name in ("orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*")
@@ -1013,8 +1014,8 @@ def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("a b/\u00f6", "addresses[a b/\u00f6].name = 'a b/\u00f6': use letters, digits, . _ -"),
-        ("..", "and not dots alone"),
+        ("a b/\u00f6", "addresses[a b/\u00f6].name = 'a b/\u00f6': use letters, digits, dots, underscores and hyphens"),
+        ("..", "and not only dots"),
         ("", "addresses[].name = ''"),
         (7, "addresses[7].name = 7"),
         ("x" * 201, "has 201 characters: 1 to 200 are possible"),

@@ -124,7 +124,7 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
     lane, note = findings(waiting)
 
     assert note.what == (
-        "its web certificate has expired, at http://w1:6066, so how its lanes do is not known here"
+        "its web certificate has expired, at http://w1:6066, so the state of its lanes is unknown here"
     )
     assert note.do.startswith("renew app.web_tls_certfile there")
     assert "cannot be asked why: its web certificate has expired, at http://w1:6066" in lane.what
@@ -138,8 +138,8 @@ def test_consumers_that_are_not_heard() -> None:
 
     assert (found.stands, found.do) == (False, "set it")
     assert (
-        found.what
-        == "it asks for a token, at http://c1, http://c2, so what its handlers do is not known here"
+        found.what == "it asks for a token, at http://c1, http://c2, so the state of its handlers is unknown "
+        "here"
     )
     assert findings(STATUS) == []
 

@@ -91,5 +91,5 @@ async def test_a_cluster_that_does_not_answer() -> None:
 
     assert left == []
     assert fault.startswith(
-        f"bridges that were taken out of the configuration are not known at 127.0.0.1:{port}: "
+        f"bridges that were removed from the configuration are unknown at 127.0.0.1:{port}: "
     )

@@ -73,8 +73,8 @@ def test_check_of_a_bad_file(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert said.out == ""
     assert said.err.removeprefix("ringfence: ").splitlines() == [
         f"{file}: app.session_timeout = 5: must be 6 to 90 seconds",
-        f"{file}: app.web_name = 'a b': use letters, digits, . _ -, without a port",
-        f"{file}: cluster_connections[a.b].name = 'a.b': use letters, digits, _ -",
+        f"{file}: app.web_name = 'a b': use letters, digits, dots, underscores and hyphens, without a port",
+        f"{file}: cluster_connections[a.b].name = 'a.b': use letters, digits, underscores and hyphens",
     ]
 
 

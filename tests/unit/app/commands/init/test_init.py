@@ -118,7 +118,10 @@ def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         ([], "name a topic, or a file with --from"),
-        (["or ders"], "addresses[or ders].name = 'or ders': use letters, digits, . _ -"),
+        (
+            ["or ders"],
+            "addresses[or ders].name = 'or ders': use letters, digits, dots, underscores and hyphens",
+        ),
         (["orders", "--bootstrap-servers", "k"], "'k' is not host:port"),
         (["orders", "--output", "no/where.toml"], "no/where.toml: No such file or directory: name a place"),
         (["--from", "none.xml"], "none.xml: No such file or directory: name a readable broker.xml"),
@@ -187,7 +190,10 @@ def test_bridges_of_artemis() -> None:
     text = Path("ringfence.toml").read_text("utf-8")
     assert "# its filter is not of the form" in text
     assert '# name = "priced"' in text
-    assert "# not valid: bridges[nowhere].target_address = 'a/b': use letters, digits, . _ -" in text
+    assert (
+        "# not valid: bridges[nowhere].target_address = 'a/b': use letters, digits, dots, underscores "
+        "and hyphens" in text
+    )
 
 
 def test_cluster_connections() -> None:

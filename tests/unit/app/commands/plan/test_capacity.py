@@ -185,7 +185,7 @@ def test_the_changelog_is_planned_as_it_is_configured() -> None:
     [
         (["--rate", "5m", "--ids", "1k"], "not a number"),
         (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "not a size"),
-        (["--rate", "5k", "--ids", "1k", "--outage", "2"], "no length of time"),
+        (["--rate", "5k", "--ids", "1k", "--outage", "2"], "not a duration"),
         (["--rate", "0", "--ids", "1k"], "0 needs no plan"),
         (["--rate", "1", "--ids", "1k", "--catch-up", "0s"], "0 needs no plan"),
         (["--rate", "5k", "--ids", "1k", "--resends-within", "1h"], "choose one"),

@@ -92,7 +92,7 @@ def test_what_came_before_is_left() -> None:
     """
     refused = refused_record(reason=f"{RESENT}: 99 bytes, orders.duplicates takes max.message.bytes = 90")
 
-    assert "would come twice: drop it" in _publisher().refusal(refused)
+    assert "would arrive twice: drop it" in _publisher().refusal(refused)
     assert _publisher(force=True).refusal(refused) == ""
 
 
@@ -130,7 +130,10 @@ def _published(size: int, partition: int = 3, **changes: Any) -> Published:
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        ({"orders.accepted": 1_000}, "orders.accepted takes max.message.bytes = 1000: it would come back"),
+        (
+            {"orders.accepted": 1_000},
+            "orders.accepted takes max.message.bytes = 1000: it would be refused again",
+        ),
         ({"orders.accepted": 2_000}, ""),
         ({"orders.accepted": None}, ""),
         ({}, ""),

@@ -91,8 +91,8 @@ def test_malformed(text: str, kind: str) -> None:
         parse_id([text])
 
     message = str(raised.value)
-    assert message.startswith(f"{text!r} is no {kind} (")
-    assert message.endswith(f"): fix it, or write text:{text} if the ID itself begins so")
+    assert message.startswith(f"{text!r} is not {kind} (")
+    assert message.endswith(f"): fix it, or write text:{text} if the ID itself begins with this prefix")
     assert parse_id([f"text:{text}"]) == encode_id(text.encode())
     assert raised.value.exit_code == 2
 

@@ -127,7 +127,7 @@ def test_groups_that_fail_are_one_line() -> None:
 
     assert found.where == "billing at orders, partitions 0, 1, 2"
     assert found.what == (
-        "group g2 waits: its first message fails for 62 s, 3 attempts so far; 12 other groups wait likewise"
+        "group g2 waits: its first message has failed for 62 s, 3 attempts so far; 12 other groups wait likewise"
     )
     assert found.command == "ringfence groups show orders --consumer-group billing"
 
