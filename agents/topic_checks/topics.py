@@ -247,5 +247,5 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
     if witnesses:
         again += f". If lanes was set before, run 'ringfence rings regroup {grows} --lanes 0'"
     count = max(before, -(-now // before) * before)
-    what = "goes on with them" if now > before else f"finishes a growth to {before}, if one was begun"
+    what = "continues with them" if now > before else f"finishes a growth to {before}, if one was begun"
     return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or d{again}"

@@ -245,7 +245,7 @@ RULES: Final = (
             ("forward topic", "messages outside their home partition go to quarantine"),
             (
                 "quarantine topic",
-                "only their size and digest are written there, and their content is in the input only",
+                "messages leave only size and digest there, and their content is in the input only",
             ),
             ("duplicates topic", "duplicates go to quarantine"),
         )

@@ -195,7 +195,7 @@ def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
         got = given.settled([11, 500])
         process.wait_ready()
 
-    assert "offset 5 is refused for good" in stopped["error"]
+    assert "offset 5 is refused permanently" in stopped["error"]
     assert stopped["since"] is not None
     assert (stopped["lag"], well["error"]) == (6, None)
     assert len(got) == 511
@@ -367,7 +367,7 @@ def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
 
     assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)
     assert (
-        f"{given.name}: it is in this configuration no more, and up to 7 messages wait in {given.topic}"
+        f"{given.name}: it is no longer in this configuration, and up to 7 messages wait in {given.topic}"
         in shown
     )
     assert f"--delete --group {given.group}" in shown

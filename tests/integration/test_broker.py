@@ -201,7 +201,7 @@ def test_properties(tmp_path: Path) -> None:
         ),
         (
             "log.retention.mss=1",
-            "--property: Kafka knows none of the name log.retention.mss (did you mean log.retention.ms?)",
+            "--property: Kafka has no property log.retention.mss (did you mean log.retention.ms?)",
         ),
     ],
 )

@@ -144,7 +144,7 @@ async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog:
         lane = await lanes.opened("disk")
         await _resent(lanes, lane, 20, 25)
 
-        assert "another worker began a new ring in it. Up to 10 IDs from before are forgotten" in caplog.text
+        assert "another worker began a new ring in it. Up to 10 earlier IDs are forgotten" in caplog.text
         assert len(lanes.output()) == 15
 
 

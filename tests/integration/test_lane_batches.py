@@ -85,7 +85,7 @@ async def test_what_stands_before_it_flows(
             await lane.offer(await lanes.fetch(0, COUNT))
             await until(lambda: lane.next == POISON, lambda: f"next is {lane.next}")
             await until(
-                lambda: f"{lanes.name}/0 from offset {POISON} on: at most 1 at a time" in caplog.text,
+                lambda: f"{lanes.name}/0 offset {POISON}: at most 1 records a transaction" in caplog.text,
                 lambda: caplog.text,
             )
             assert _exact(lanes, POISON)

@@ -97,7 +97,7 @@ def test_regroup(bootstrap: str, tmp_path: Path) -> None:
         assert code == -9, said
     for config in (apart, together):
         checked = run_verb("topics", "check", "--config", str(config), check=False)
-        assert f"a regrouping of the lanes of {name} has not ended" in checked.stdout, checked.stdout
+        assert f"a regrouping of the lanes of {name} is unfinished" in checked.stdout, checked.stdout
         refused = run_verb("worker", "--config", str(config), check=False)
         assert (refused.returncode, "no lane opens until it ends" in refused.stderr) == (1, True), (
             refused.stderr
@@ -236,7 +236,7 @@ def test_input_grows_at_the_question(bootstrap: str, tmp_path: Path, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr("app.commands.rings.regroup.confirmed", grown)
-        with pytest.raises(RegroupError, match=f"{name} has got 6 partitions meanwhile"):
+        with pytest.raises(RegroupError, match=f"{name} has 6 partitions now"):
             regroup(load(config), name, 0, yes=False)
 
     checked = run_verb("topics", "check", "--config", str(config), check=False)

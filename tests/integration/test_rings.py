@@ -183,7 +183,7 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
     elsewhere.write_text(config.read_text().replace(f'id = "{name}"', f'id = "{name}-other"'))
     done = run_verb("rings", "find", name, "x", "--config", str(elsewhere), check=False)
     assert done.returncode == 2
-    assert f"topic {name}-other-{name}-changelog does not exist: is app.id the workers'?" in done.stderr
+    assert f"topic {name}-other-{name}-changelog does not exist: use the workers' app.id" in done.stderr
 
 
 def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:

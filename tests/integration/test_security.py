@@ -315,7 +315,7 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
             ResourceType.TOPIC,
             AclOperation.READ,
             (
-                "{name}, {app}-{name}-forward, {name}.accepted, {name}.quarantine, {app}-journal: this user may see and not read: "
+                "{name}, {app}-{name}-forward, {name}.accepted, {name}.quarantine, {app}-journal: this user may not read this: "
                 "allow Read"
             ),
         ),

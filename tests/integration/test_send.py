@@ -110,7 +110,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
     with pytest.raises(InputError) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
     assert "lines.jsonl line 4: id = 7 is not a string" in str(caught.value)
-    assert "3 messages sent before it ended: send it all again" in str(caught.value)
+    assert "3 messages sent before it ended: send everything again" in str(caught.value)
     assert caught.value.exit_code == 2
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 3
 
@@ -208,7 +208,7 @@ def test_a_refusal_before_a_bad_line(bootstrap: str, address: str, tmp_path: Pat
         InputError, match=r"line 1: larger than the broker takes.*\n0 messages sent"
     ) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
-    assert "Written: no line. Not written: line 1 and all lines after line 1. Then send it all" in str(
+    assert "Written: no line. Not written: line 1 and all lines after line 1. Then send everything" in str(
         caught.value
     )
 

@@ -209,7 +209,7 @@ async def test_finished_messages_do_not_wait(bootstrap: str) -> None:
 
     assert (consumers.lag, consumers.waiting) == (10, 1)
     assert found.stands
-    assert found.what.startswith("nobody consumes, and up to 1 message waits, the oldest for")
+    assert found.what.startswith("no consumer runs, and up to 1 message waits, the oldest for")
 
 
 async def test_markers_do_not_wait(bootstrap: str) -> None:
@@ -227,7 +227,7 @@ async def test_markers_do_not_wait(bootstrap: str) -> None:
         _, consumers, (finding,) = await _status(bench)
 
     assert consumers.lag == 4
-    assert finding.what.startswith("nobody consumes, and up to 4 messages wait")
+    assert finding.what.startswith("no consumer runs, and up to 4 messages wait")
 
 
 async def test_markers_of_an_input_do_not_wait(bootstrap: str) -> None:

@@ -97,7 +97,7 @@ async def test_fenced_in_the_last_epoch(bootstrap: str) -> None:
     with pytest.raises((FencedError, KafkaError)):
         await writing
     with pytest.raises(
-        Exception, match=r"held by somebody else|InvalidProducerIdMapping|Invalid state|READY|FATAL"
+        Exception, match=r"belongs to another producer|InvalidProducerIdMapping|Invalid state|READY|FATAL"
     ):
         await _write(former, topic, "never either")
     await _write(late, topic, "last")

@@ -172,7 +172,9 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
     assert {name: said.count(f"lane {name} open: ") for name in stay} == dict.fromkeys(stay, 1)
     assert all(said.count(f"lane {name} resumes at ") >= 2 for name in stay)
     assert (
-        set(re.findall(r"restoring . lanes before they are ours: (.*) \[RF-\d+\]", joined)[0].split(", "))
+        set(
+            re.findall(r"restoring . lanes ahead of their assignment: (.*) \[RF-\d+\]", joined)[0].split(", ")
+        )
         == moved
     )
     for log, kept in ((joined, moved), (said, moved)):

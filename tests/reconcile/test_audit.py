@@ -474,7 +474,7 @@ def test_bridges(lab: Lab) -> None:
     assert (found.records, found.malformed, found.resends, found.ids_ignored) == (5, 1, 2, 1)
     assert found.bridges == {"to-paris": 4, "to-rome": 1}
     assert "5 records came over bridges (to-paris, to-rome), of which 2 had been sent before" in said
-    assert "Of 1 record that came over bridges the own ID is not to be looked at" in said
+    assert "Of 1 record that came over bridges the own ID is ignored by workers" in said
     assert "1 record with the header _RF_BRIDGE_DUPL_ID" in said
     assert document["bridges"]["resends"] == 2
     assert document["partitions"][0]["bridged"] == 6

@@ -9,11 +9,11 @@ from tests.simulator.gap_log import Gap, gap, in_vain
     ("line", "expected"),
     [
         (
-            "lane orders-0 GAP: offsets 3 to 5 of orders/0 were deleted by retention before they were processed; going on at 6",
+            "lane orders-0 GAP: offsets 3 to 5 of orders/0 were deleted by retention before they were processed; continuing at 6",
             Gap("orders", 0, 3, 6),
         ),
         (
-            "GAP: orders.accepted/1 begins at 9, and readers has finished it up to 4: retention deleted what lies between",
+            "GAP: orders.accepted/1 begins at 9, but readers has finished it only up to 4: retention deleted the messages between",
             Gap("orders.accepted", 1, 4, 9),
         ),
         (

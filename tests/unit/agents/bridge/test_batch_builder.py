@@ -231,7 +231,7 @@ def test_no_quarantine() -> None:
     )
 
     assert {place: error.offset for place, error in load.stopped.items()} == {first: 11}
-    assert "create it at the target, or let t take it" in str(load.stopped[first])
+    assert "create it at the target, or make t accept it" in str(load.stopped[first])
     assert load.cycle.records == {first: 1, second: 2}
     assert sorted(header["_RF_BRIDGE_DUPL_ID"].decode()[25:] for header in _headers(load)) == [
         "1/10",
@@ -256,7 +256,7 @@ def test_refused_by_the_quarantine() -> None:
     (error,) = load.stopped.values()
 
     assert error.offset == 13
-    assert "(no) and b.quarantine does not take it (nor here)" in str(error)
+    assert "(no), and b.quarantine does not accept it (nor here)" in str(error)
     assert [batch.topic for batch in load.batches] == ["t"]
 
 

@@ -224,7 +224,7 @@ def test_told_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     settle(4)
     settle(5)
     assert [record.getMessage()[:60] for record in caplog.records] == [
-        "bridge to-b: 3 messages of transfers.accepted have been at t"
+        "bridge to-b: 3 messages of transfers.accepted were already a"
     ]
     assert "*aaa,*bbb" in caplog.text
     now += TELL_S

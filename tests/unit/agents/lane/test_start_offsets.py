@@ -37,7 +37,7 @@ class Offsets(ClusterDouble):
 
     def _told(self, partition: int, offset: int) -> int:
         if partition in self._leaderless:
-            raise KafkaTimeoutError(f"nobody tells the offsets of orders/{partition}")
+            raise KafkaTimeoutError(f"no broker reports the offsets of orders/{partition}")
         return offset
 
 

@@ -132,7 +132,7 @@ def test_a_regrouping_that_did_not_end(lanes: int) -> None:
     meta = _meta(mark(4), orders=4)
     (fault,) = count_faults(_address(lanes), {"orders": 4}, [meta])
 
-    assert fault.startswith("a regrouping of the lanes of orders has not ended")
+    assert fault.startswith("a regrouping of the lanes of orders is unfinished")
     assert f"--lanes {lanes}' again" in fault
     assert (is_marked(meta), lanes_before(meta)) == (True, 4)
 

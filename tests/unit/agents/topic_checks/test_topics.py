@@ -51,7 +51,7 @@ def test_grown_input_is_one_fault() -> None:
     assert fault == (
         "orders has 6 partitions, it had 4 when its lanes began, as rf-orders-changelog and "
         "rf-orders-forward still have: groups and IDs have moved to other partitions. Stop the workers: "
-        "'ringfence topics grow orders --partitions 8' goes on with them. Or delete it and create it again "
+        "'ringfence topics grow orders --partitions 8' continues with them. Or delete it and create it again "
         "with 4 partitions, or start again under another app.id, which accepts everything that is still in "
         "the input once more; only if nothing was processed yet, delete rf-orders-changelog and "
         "rf-orders-forward and run 'ringfence topics create'. If lanes was set before, run 'ringfence "
@@ -276,7 +276,7 @@ def test_notes_on_targets() -> None:
     ("name", "what"),
     [
         ("rf-orders-forward", "messages outside their home partition go to quarantine"),
-        ("orders.quarantine", "only their size and digest are written"),
+        ("orders.quarantine", "messages leave only size and digest there"),
         ("orders.duplicates", "duplicates go to quarantine"),
     ],
 )

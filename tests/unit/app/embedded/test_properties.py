@@ -74,5 +74,5 @@ def test_unknown_ones() -> None:
 
     assert strange == ["log.retention.mss", "foo.bar"]
     assert str(properties.no_such(strange, described)) == (
-        "--property: Kafka knows none of the name log.retention.mss (did you mean log.retention.ms?), foo.bar: correct or remove it"
+        "--property: Kafka has no property log.retention.mss (did you mean log.retention.ms?), foo.bar: correct or remove it"
     )

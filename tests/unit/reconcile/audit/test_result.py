@@ -211,9 +211,8 @@ def test_less_than_an_hour_recommends_nothing() -> None:
 
     assert (none["needed"], none["recommended"], none["headroom"]) == (9, None, 0.5)
     assert (size["needed"], size["recommended"]) == (9, 14)
-    assert (
-        "No id_cache_size is recommended: the records span 60 min, and from less than an hour nobody"
-        in said(short)
+    assert "No id_cache_size is recommended: the records span 60 min, and less than an hour does not" in said(
+        short
     )
     assert (
         "Here 98 % of the resends that a ring can know need 9. A ring of 9 would drop 49 of the 50; the present"

@@ -65,8 +65,8 @@ def test_another_protocol(code: int, text: str) -> None:
     error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
 
     assert str(error) == (
-        "the broker at kafka-2:9092 denies access: it closes the connection: is kafka.security_protocol = 'PLAINTEXT' what "
-        "that port speaks?"
+        "the broker at kafka-2:9092 denies access: it closes the connection: check that the port "
+        "speaks kafka.security_protocol = 'PLAINTEXT'"
     )
 
 

@@ -130,11 +130,11 @@ def test_all_zero() -> None:
     [
         (
             RING,
-            "(id_cache_size); 99.9 % of them need 3,914. Recommended: 5,900, which is the need in 7 d and 50 % headroom for times",
+            "(id_cache_size); 99.9 % of them need 3,914. Recommended: 5,900, which is the need in 7 d and 50 % headroom for traffic",
         ),
         (
             replace(RING, recommended=None, span_ms=60_000),
-            "need 3,914. No size is recommended: the records span 1 min, and from less than an hour nobody can tell",
+            "need 3,914. No size is recommended: the records span 1 min, and less than an hour does not show",
         ),
         (
             replace(RING, capacity=0),
@@ -193,7 +193,7 @@ def test_no_recommendation_in_the_table() -> None:
         (
             {"duplicates": 4, "bridge_duplicates": 3},
             0,
-            "No resend was measured in 7 days: 1 duplicate came at a distance that is not known, 3 came over a bridge again, and",
+            "No resend was measured in 7 days: 1 duplicate came at a distance that is not known, 3 came over a bridge again, recognised",
         ),
     ],
 )

@@ -205,7 +205,7 @@ NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been kil
             "java.lang.UnsupportedOperationException: getSubject is not supported",
             "the Java of .* is too new for it",
         ),
-        (NO_MASTER, "whoever listens at 'spark://h:1' does not answer as a master of Spark"),
+        (NO_MASTER, "the program that listens at 'spark://h:1' is not a Spark master"),
         (
             "Failed to create a temp directory (under /full) after 10 attempts!",
             "cannot make a folder below /full",

@@ -81,7 +81,7 @@ def test_may_be_one(handler: Any) -> None:
         (no_argument, r"no_argument\(\) .*cannot be called with one message"),
         (two_arguments, "cannot be called with one message.*async def handle"),
         (named_only, "cannot be called with one message"),
-        (7, "is no function"),
+        (7, "is not a function"),
     ],
     ids=[
         "generator",

@@ -231,7 +231,7 @@ async def test_a_deleted_topic_is_an_error(caplog: pytest.LogCaptureFixture) -> 
     cluster.logs.create(TOPIC, 0, {})
     reader.destinations.forget_state_topic()
     assert await StateStore(reader, Outbox()).load(b"g1") is None
-    assert f"{TOPIC} was deleted: the states that it had are lost" in caplog.text
+    assert f"{TOPIC} was deleted: its states are lost" in caplog.text
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])

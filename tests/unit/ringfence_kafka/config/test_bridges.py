@@ -186,12 +186,12 @@ def test_one_cluster_for_two_members() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"this": "rome"}, "this = 'rome' is no member"),
-        ({"members": [{"name": "berlin"}]}, "'berlin' is alone"),
+        ({"this": "rome"}, "this = 'rome' is not a member"),
+        ({"members": [{"name": "berlin"}]}, "'berlin' is the only one"),
         ({"members": [{"name": "berlin"}, {"name": "paris"}]}, "'paris' needs bootstrap_servers"),
         (
             {"members": [{"name": "berlin"}, {"name": "paris", **PARIS}, {"name": "paris", **PARIS}]},
-            "'paris' stands 2 times",
+            "'paris' is listed 2 times",
         ),
         (
             {"members": [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]},
@@ -209,11 +209,11 @@ def test_one_cluster_for_two_members() -> None:
             "at most 2000 fit beside an offset",
         ),
         ({"name": "status"}, "is a verb: choose another name"),
-        ({"addresses": ["or ders"]}, "addresses: 'or ders' can be no address: use letters"),
-        ({"addresses": [""]}, "addresses: '' can be no address: use letters"),
-        ({"addresses": ["."]}, "addresses: '.' can be no address"),
+        ({"addresses": ["or ders"]}, "addresses: 'or ders' cannot be an address: use letters"),
+        ({"addresses": [""]}, "addresses: '' cannot be an address: use letters"),
+        ({"addresses": ["."]}, "addresses: '.' cannot be an address"),
         ({"addresses": ["y" * 201]}, "it has 201 characters"),
-        ({"target": "x/{address}"}, "target = 'x/{address}': 'x/orders-a' can be no address: use letters"),
+        ({"target": "x/{address}"}, "target = 'x/{address}': 'x/orders-a' cannot be an address: use letters"),
         ({"addresses": ["y" * 150], "target": "{address}.{address}"}, "it has 301 characters"),
         ({"target": "{adress}"}, "only {address} is replaced"),
         ({"name": "x" * 60, "addresses": ["y" * 140]}, "200 are possible"),
@@ -286,7 +286,7 @@ def test_duplicate_names() -> None:
     """Two bridges of one name would share a group, and each other's hops."""
     data = {"bridges": [*_bridge()["bridges"], *_bridge(source_topic="other")["bridges"]]}
 
-    assert "'to-paris' stands 2 times" in _fault(data)
+    assert "'to-paris' is listed 2 times" in _fault(data)
 
 
 def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_other_topics_with_two_roles_are_refused(entries: list[dict[str, str]]) 
         ),
         (
             {"source_topic": "b.accepted", "target_address": "a"},
-            "forward b.accepted to a, from which b makes it, for ever",
+            "forward b.accepted to a, from which b makes it, forever",
         ),
     ],
 )

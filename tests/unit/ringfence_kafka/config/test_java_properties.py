@@ -33,5 +33,5 @@ def test_files(text: str, expected: dict[str, str]) -> None:
 
 def test_no_property() -> None:
     """A line without a key is named by its number."""
-    with pytest.raises(ValueError, match="line 3 is no property"):
+    with pytest.raises(ValueError, match="line 3 is not a property"):
         parse_java("a=1\n\n=2\n")

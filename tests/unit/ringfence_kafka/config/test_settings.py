@@ -456,7 +456,7 @@ ID_COUNT = "0 to 2,147,483,647 IDs"
             ["header"],
             "'header' cannot be in a list: name each header, as in 'header:ce_id'",
         ),
-        ("duplicate_id_from", ["key", "header:a", "key"], "'key' stands twice: remove one of them"),
+        ("duplicate_id_from", ["key", "header:a", "key"], "'key' occurs twice: remove one of them"),
         (
             "duplicate_id_from",
             "header:",
@@ -593,7 +593,7 @@ def test_a_fault_of_one_key(key: str, value: Any, expected: str) -> None:
         ),
         (
             {"addresses": [{"name": "orders"}, {"name": "returns"}, {"name": "orders"}]},
-            "addresses: 'orders' stands 2 times; keep one [[addresses]] entry of it",
+            "addresses: 'orders' is listed 2 times; keep one [[addresses]] entry of it",
         ),
         (
             {"addresses": [{"name": "a.b"}, {"name": "a_b"}]},
@@ -795,7 +795,7 @@ def test_topics_too_long_for_kafka() -> None:
         f"the changelog of address '{fits}b' would be topic '{app_id}-{fits}b-changelog', which has 250 characters"
         in fault
     )
-    assert fault.endswith("Kafka takes 249; choose a shorter name, or a shorter app.id")
+    assert fault.endswith("Kafka allows 249; choose a shorter name, or a shorter app.id")
 
 
 def test_colliding_names_of_topics() -> None:

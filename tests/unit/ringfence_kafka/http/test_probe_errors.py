@@ -127,7 +127,7 @@ async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
         "its web certificate has expired, at http://w1:6066, so the state of its lanes is unknown here"
     )
     assert note.do.startswith("renew app.web_tls_certfile there")
-    assert "cannot be asked why: its web certificate has expired, at http://w1:6066" in lane.what
+    assert "does not report why: its web certificate has expired, at http://w1:6066" in lane.what
     assert "renew app.web_tls_certfile there" in lane.do
 
 

@@ -67,7 +67,7 @@ def test_garbage(tmp_path: Path) -> None:
     """A program that is not Java causes an error with its answer."""
     strange = _fake_java(tmp_path, "no runtime present")
 
-    with pytest.raises(PrerequisiteError, match=r"did not tell its version \(no runtime present\)"):
+    with pytest.raises(PrerequisiteError, match=r"did not report its version \(no runtime present\)"):
         java.find({"PATH": str(strange.parent)})
 
 

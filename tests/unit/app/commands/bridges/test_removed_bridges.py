@@ -76,7 +76,7 @@ def test_finding(reader: str | None) -> None:
     (found,) = findings(status)
 
     assert (found.where, found.stands) == ("bridge east", reader is None)
-    assert "up to 1 message waits in s at kafka:9092 that it has not handed on" in found.what
+    assert "up to 1 message waits in s at kafka:9092 that it has not forwarded" in found.what
     assert ("bridge west reads that topic too" in found.what) is bool(reader)
     assert found.do.endswith("--delete --group shop-bridge-east")
 

@@ -86,7 +86,7 @@ def test_no_file_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("ringfence.toml").write_text("mine")
     assert _run("init", "orders") == 2
     assert (
-        "ringfence.toml: exists and stays as it is: name another file with --output"
+        "ringfence.toml: exists and is not changed: name another file with --output"
         in capsys.readouterr().err
     )
     assert Path("ringfence.toml").read_text() == "mine"

@@ -29,7 +29,7 @@ def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("done", "left", "code", "said"),
     [
-        (0, 0, 1, ["nothing to do  there are no open letters that are meant"]),
+        (0, 0, 1, ["nothing to do  no open letters match"]),
         (2, 0, 0, ["2 dropped, 0 left"]),
         (2, 1, 1, ["left  1 (0/0): its holder does not answer", "2 dropped, 1 left"]),
         (0, 2, 1, ["left  2 (0/0, …): its holder does not answer", "0 dropped, 2 left"]),
@@ -62,7 +62,7 @@ def test_a_name_that_is_mistyped() -> None:
 
         assert not wanted.takes(parse("q", letter), letter, 0.0, is_open=is_open)
     assert none_open("dead letters", wanted) == (
-        "there are no open dead letters that are meant; 2 others are open (consumer groups: billing, shipping)"
+        "no open dead letters match; 2 others are open (consumer groups: billing, shipping)"
     )
 
     right = Wanted(Selection(consumer_group="billing"), lambda _: None)
@@ -82,9 +82,9 @@ def test_nothing_is_open() -> None:
     places = Wanted(Selection(at=[(3, 7), (0, 1)]), lambda _: None)
 
     assert none_open("letters", nothing) == "there are no open letters"
-    assert none_open("letters", some) == "there are no open letters that are meant"
+    assert none_open("letters", some) == "no open letters match"
     assert none_open("letters", places) == (
-        "0/1, 3/7: no open letters that are meant; `list --all` shows what is settled"
+        "0/1, 3/7: no open letters match; `list --all` shows settled ones"
     )
 
 

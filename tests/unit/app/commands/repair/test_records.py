@@ -128,7 +128,7 @@ def test_of_other_sources() -> None:
     assert [wanted.takes(parse("q", record), record, 0.0, is_open=True) for record in records] == [
         True, False, True, False, False,
     ]  # fmt: skip
-    assert ": kassel: 2, zwickau: 1: " in wanted.passed.foreign_note
+    assert ": kassel: 2, zwickau: 1. " in wanted.passed.foreign_note
     assert wanted.passed.count == 0
     wanted.passed.clear()
     assert wanted.passed.foreign_note == ""

@@ -165,7 +165,7 @@ def _ran(**changes: Any) -> Status:
 @pytest.mark.parametrize(
     ("changes", "what", "command"),
     [
-        ({"ended_ms": NOW_MS - 27 * HOUR_MS}, "the last run ended 27 hours ago; what came since", "ringfence reconcile"),
+        ({"ended_ms": NOW_MS - 27 * HOUR_MS}, "the last run ended 27 hours ago; later messages", "ringfence reconcile"),
         ({"verdict": "anomalies", "anomalies": {"LOST": 1_200, "DOUBLED": 1}},
          "ended 3 hours ago with the verdict anomalies: LOST 1,200, DOUBLED 1", "ringfence reconcile show"),
         ({"verdict": "failed", "number": 0, "error": "no space"}, "with the verdict failed: no space", "ringfence reconcile"),

@@ -149,8 +149,8 @@ COUNTS = [
     pytest.param(
         {"changelog": (3, "compact")},
         "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs have moved to other "
-        "partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' goes on with them. Or delete it and create it again "
-        "with 3 partitions, or begin anew",
+        "partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' continues with them. Or delete it and create it again "
+        "with 3 partitions, or start again",
         "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'",
         id="changelog-count",
     ),

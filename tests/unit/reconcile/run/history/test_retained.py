@@ -100,7 +100,7 @@ def test_a_run_that_is_missing(runs: RunHistory, tmp_path: Path) -> None:
     runs.files.remove(file_of(1))
 
     said = _refusal(runs, _cuts("a"))
-    assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 went on from that run")
+    assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 continues from that run")
 
 
 def test_what_was_forgotten_is_not_missing(runs: RunHistory, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_lanes_that_go_by_other_rules_than_this_file() -> None:
     assert len(doubts(alike, older)) == 1
     (doubt,) = doubts(alike, older)
     assert doubt.why.startswith(
-        "lanes 1 of a go by another a: group_header and duplicate_id_from and id_max_age than this file has"
+        "lanes 1 of a have another a: group_header and duplicate_id_from and id_max_age than this file"
     )
     assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.TORN} <= doubt.anomalies
     assert Anomaly.PHANTOM not in doubt.anomalies
@@ -85,7 +85,7 @@ def test_a_promise_in_time() -> None:
     assert why(hour, hour, said) == why(plain, plain) == []
     assert why(hour, plain) == why(plain, hour) == why(hour, day) == ["id_min_age changed since the last run"]
     assert why(hour, hour.model_copy(update={"id_cache_size": 9}))
-    assert why(day, day, said)[0].startswith("lanes 0 of a go by another id_min_age than this file has")
+    assert why(day, day, said)[0].startswith("lanes 0 of a have another id_min_age than this file")
     assert rules.promised([hour], {"a": _cut()}, [], [RINGS]) == [{0: 90, 1: 90}]
     assert [rules.size_kept(rules.kept(address)) for address in (plain, hour)] == [20, 90]
     assert rules.size_kept({}) is None
@@ -153,9 +153,7 @@ def test_lanes_that_are_not_those_of_this_file() -> None:
         return [doubt.why for doubt in rules.doubts([own], {"a": cut}, base, [rings])]
 
     assert doubts(Rings.of(1, 2), None, one, each) == []
-    assert [why[:36] for why in doubts(Rings.of(1, 2), None, each)] == [
-        "lanes 0 of a go by another lanes tha"
-    ]
+    assert [why[:35] for why in doubts(Rings.of(1, 2), None, each)] == ["lanes 0 of a have another lanes tha"]
     assert doubts(Rings.of(1, 2), _run(1, {}), one) == ["lanes changed since the last run"]
     assert doubts(Rings.of(1, 2, changed), _run(1, {}), one) == []
     assert doubts(Rings.of(1, 2), _run(1, {}, lanes=1), one) == []
