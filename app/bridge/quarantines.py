@@ -23,8 +23,8 @@ from ringfence_kafka.errors import RingfenceError
 LOOK_LIMIT_S: Final = 5.0
 """For all targets, which are asked at the same time."""
 _FAMILIES: Final = {
-    "open_records": "Quarantined records that nobody redrove or dropped, at the process with the first source partition; NaN = it cannot tell.",
-    "oldest_seconds": "Age of the oldest of them; 0 = there is none.",
+    "open_records": "Open quarantined records, from the process with the first source partition; NaN = unknown.",
+    "oldest_seconds": "Age of the oldest open record; 0 = none is open.",
 }
 
 

@@ -99,7 +99,7 @@ def _refuse_options(context: click.Context) -> None:
     show_default=True,
     help="Page to show, with --rows, --json or --limit.",
 )
-@click.option("--run", type=click.IntRange(1), help="Of this run; not given = the last.")
+@click.option("--run", type=click.IntRange(1), help="Number of the run; not given = the last.")
 @JSON
 @click.option(
     "--csv",

@@ -89,8 +89,10 @@ def test_least_rights(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytes
         ("target", "topic {}-target: this user may not write to it: allow Write and DescribeConfigs on it"),
         (
             "target's settings",
-            "{}-target: the cluster does not report its configuration: allow this user DescribeConfigs on "
-            "the topic",
+            (
+                "{}-target: the cluster does not report its configuration: allow this user DescribeConfigs on "
+                "the topic"
+            ),
         ),
     ],
 )

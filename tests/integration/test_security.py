@@ -258,8 +258,10 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     ),
     "a login where none is taken": (
         lambda broker: Access(broker.plaintext, broker.scram.options, broker.scram.environment),
-        "it accepts no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another "
-        "listener",
+        (
+            "it accepts no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another "
+            "listener"
+        ),
     ),
 }
 """Name → a configuration that is refused, and its expected reason."""

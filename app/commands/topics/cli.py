@@ -16,7 +16,7 @@ def topics() -> None:
 
 
 @topics.command("create", next_step="worker")
-@click.option("--dry-run", is_flag=True, help="Create nothing; say what would be created, and how.")
+@click.option("--dry-run", is_flag=True, help="Create nothing; show what would be created.")
 @JSON
 @addresses_option
 def topics_create(settings: Settings, dry_run: bool, as_json: bool) -> int:

@@ -186,8 +186,10 @@ def test_no_recommendation_in_the_table() -> None:
         (
             {"duplicates": 3, "bridge_duplicates": 3},
             0,
-            "No resend that a ring can catch was seen in 7 days: 3 came over a bridge again, recognised by "
-            "its hop. The ring",
+            (
+                "No resend that a ring can catch was seen in 7 days: 3 came over a bridge again, recognised by "
+                "its hop. The ring"
+            ),
         ),
         ({}, 2, "No resend that a ring can catch was seen in 7 days: 2 reached another lane. The ring"),
         (
