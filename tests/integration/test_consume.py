@@ -345,7 +345,7 @@ def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: 
         ("record", r"--handler 'record' is not MODULE:FUNCTION"),
         ("tests.nowhere:record", r"there is no module tests\.nowhere"),
         ("tests.support.handlers:nothing", r"tests\.support\.handlers has no nothing"),
-        ("tests.support.handlers:SECONDS", r"SECONDS is no function"),
+        ("tests.support.handlers:SECONDS", r"SECONDS is not a function"),
         (
             "tests.support.consumers.broken_handlers:record",
             r"needs something_that_nobody_has, which is missing",

@@ -58,7 +58,7 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
         (f"{MODULE}_of_nobody:handle", f"there is no module {MODULE}_of_nobody"),
         (f"{MODULE}.within:handle", f"there is no module {MODULE}.within"),
         (f"{MODULE}:Desk.handle", f"{MODULE} has no Desk.handle"),
-        (f"{MODULE}:number", "number is no function"),
+        (f"{MODULE}:number", "number is not a function"),
         (f"{MODULE}:generate", "generate is a generator function"),
         (f"{MODULE}_faulty:handle", f"{MODULE}_faulty.py, line 2)"),
         (f"{MODULE}_faulty:handle", "does not load: ZeroDivisionError"),

@@ -171,7 +171,7 @@ def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
     [
         ("no_such_module_here:token", "does not load (ModuleNotFoundError"),
         ("json:nothing", "does not load (AttributeError"),
-        ("json:__name__", "is no function"),
+        ("json:__name__", "is not a function"),
     ],
 )
 def test_no_function(callback: str, complaint: str) -> None:

@@ -213,6 +213,6 @@ async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
     app = {"id": "rf", "instance": "orders-0", "static_membership": True}
 
     with pytest.raises(
-        BrokerUnavailableError, match=r"rf does not say .* orders-0 .*: start this worker again"
+        BrokerUnavailableError, match=r"rf does not report .* orders-0 .*: start this worker again"
     ):
         await static_membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))
