@@ -51,8 +51,8 @@ def render(
     name = _text(f"{consumer.group} at {consumer.address.name}")
     faults = [*health["faults"]]
     if health["broker"] == "away":  # the cause of what else is reported
-        faults = ["brokers do not answer: handlers go on, and progress waits to be written"]
-    faults += [f"partition {number} is not held yet: {why}" for number, why in health["waiting"].items()]
+        faults = ["brokers do not answer: handlers continue, and progress waits to be written"]
+    faults += [f"partition {number} is not open yet: {why}" for number, why in health["waiting"].items()]
     if letters is not None:
         oldest = age(letters.oldest_seconds)
         are = counted(letters.count, "dead letter is", "dead letters are")

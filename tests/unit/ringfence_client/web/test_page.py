@@ -40,7 +40,7 @@ def test_partitions_in_each_state() -> None:
     assert "<th scope=row>1</th><td class=text>draining</td>" in page
     assert "<th scope=row>2</th><td class=text>waiting</td>" in page
     assert "1 thing to act on" in page
-    assert "partition 2 is not held yet: c9 holds its lease" in page
+    assert "partition 2 is not open yet: c9 holds its lease" in page
     assert "<title>(1) Ringfence billing at orders</title>" in page
 
 
