@@ -176,7 +176,8 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Problem]:
         yield _unheard(status, lane)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
         yield _Problem(
-            f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
+            f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: "
+            "nothing behind it can be read",
             "stop that producer: the broker then ends it after its transaction.timeout.ms; if it stays for 15 minutes, this tells whether to abort it",
             f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
             stands=True,
