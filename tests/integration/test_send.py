@@ -192,7 +192,7 @@ def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) ->
 
 def _numbers(said: str, what: str) -> list[int]:
     """Return the line numbers behind a word of an error."""
-    listed = said.split(what)[1].split(".", maxsplit=1)[0].split(" and any", maxsplit=1)[0]
+    listed = said.split(what)[1].split(".", maxsplit=1)[0].split(" and all lines after", maxsplit=1)[0]
     found: list[int] = []
     for part in listed.removeprefix("lines ").removeprefix("line ").split(", "):
         if part[0].isdigit():
