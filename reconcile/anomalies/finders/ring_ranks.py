@@ -42,9 +42,11 @@ def ranks(
     both = Window.partitionBy(*_RING, "route", *place)
     along, along_both = source.orderBy(*CAME), both.orderBy(*CAME)
     in_output = output.orderBy("out_offset", "part_number")
+    # Backwards, because Spark reads a frame up to the last row again for each row: n IDs would cost n * n steps.
+    back = source.orderBy(*(F.desc(name) for name in CAME))
     others = {
         "others_before": along.rowsBetween(Window.unboundedPreceding, Window.currentRow),
-        "others_after": along.rowsBetween(Window.currentRow, Window.unboundedFollowing),
+        "others_after": back.rowsBetween(Window.unboundedPreceding, Window.currentRow),
     }
     previous = F.lag("out_offset").over(along_both)
     ranked = (
