@@ -276,7 +276,7 @@ def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
 
     assert done.returncode == 1, done.stderr
     assert (
-        f"ringfence: bridge {given.name}: not drained: stopped: group {given.group} stands at 50"
+        f"ringfence: bridge {given.name}: not drained: stopped: group {given.group} has committed 50 of"
         in done.stderr
     )
     assert kafka.committed(two.source, given.group, given.topic, 2) == [50, 10]

@@ -49,7 +49,10 @@ def test_latest_says_what_it_skips(two: Two, tmp_path: Path, caplog: pytest.LogC
     given.send(messages(30))
     with processes.quick(given.config):
         given.settled([30])
-    assert "begins at 30: 30 messages before it are not forwarded" in caplog.text
+    assert (
+        "forwarding begins at its end, 30 (start = 'latest'). The 30 messages before it are never forwarded"
+        in caplog.text
+    )
 
 
 @pytest.mark.long

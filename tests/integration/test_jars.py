@@ -114,7 +114,7 @@ def test_not_to_be_had(mirror: dict[str, str], tmp_path: Path) -> None:
 
 def test_another_jar_than_the_known_one(mirror: dict[str, str], tmp_path: Path) -> None:
     """A wrong jar of the same name is named and not kept. The real one is fetched the next time."""
-    with pytest.raises(PrerequisiteError, match=r"fetched, and kafka_2\.13-4\.1\.0\.jar differ"):
+    with pytest.raises(PrerequisiteError, match=r"fetched, but kafka_2\.13-4\.1\.0\.jar differ"):
         jars.resolve(mirror, _bundle(kafka="0" * 64))
 
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".kafka-4.1.0.lock"]

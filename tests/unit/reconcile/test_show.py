@@ -220,7 +220,7 @@ def test_no_run_and_another_application(
 
 def test_options_stand_behind_the_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("--config", config, "show") == 2
-    assert "write --config behind 'show'" in capsys.readouterr().err
+    assert "write --config after 'show'" in capsys.readouterr().err
 
 
 def test_names_of_anomalies() -> None:
