@@ -304,7 +304,7 @@ def test_more_overrun_than_allowed(broker: EmbeddedBroker, spark: SparkSession, 
         "id_cache_size = 8 would be enough (it has 4): the resends needed 5 in 1.17 h, and 50 % headroom"
         in said
     )
-    assert said.endswith("verdict: anomalies")
+    assert "verdict: anomalies" in said
     assert (within["verdict"], within["from_night"]) == ("clean", None)
     found = within["addresses"][world.names["a"]]
     ring = found["ring"]
