@@ -138,7 +138,7 @@ async def test_a_quota_is_named(
     assert throttling.THROTTLED.recent() == {}
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert line.startswith(f"brokers throttle client.id {CLIENT_ID} (Fetch ")
-    assert "raise consumer_byte_rate of its user or client.id" in line
+    assert "Raise consumer_byte_rate of its user or client.id" in line
     assert b'ringfence_throttled_seconds_total{api="Fetch"}' in generate_latest(registry)
 
 
