@@ -211,7 +211,7 @@ class Ledger(RuleBasedStateMachine):
         with pytest.raises(KeyError) as caught:
             act(self.ledger, consumer, position)
 
-        assert f"{position} is held by {repr(holder) if holder else 'nobody'}" in caught.value.args[0]
+        assert f"{position} is held by {repr(holder) if holder else 'no consumer'}" in caught.value.args[0]
 
     @precondition(lambda self: len(self.model.messages) > 6)
     @rule(order=st.permutations(CONSUMERS))

@@ -8,7 +8,7 @@ from tests.simulator.loop import ProcessLoop
 
 _STRETCH: Final = re.compile(
     r"GAP: (?:offsets (?P<first>\d+) to (?P<last>\d+) of )?(?P<topic>[\w.-]+)/(?P<partition>\d+)"
-    r"(?: begins at (?P<begins>\d+), and \S+ has (?:finished it up to (?P<finished>\d+)|neither)|/(?P<one>\d+) is gone)?"
+    r"(?: begins at (?P<begins>\d+), (?:and|but) \S+ has (?:finished it only up to (?P<finished>\d+)|neither)|/(?P<one>\d+) is gone)?"
 )
 
 
