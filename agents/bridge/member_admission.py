@@ -143,7 +143,7 @@ def _require_reachable(share: Share, top: Map) -> None:
     if gone:
         raise ConfigurationError(
             f"cluster connection {share.connection}: --drain needs the members that it ran with, and "
-            f"{', '.join(gone)} is no longer configured: add it again, drain, then remove it; {LOST_MEMBER}"
+            f"{', '.join(gone)} was removed from the configuration: add it again, drain, then remove it; {LOST_MEMBER}"
         )
 
 

@@ -1,6 +1,5 @@
 """``ringfence audit``: the verb for a first trial on any topic."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,7 +11,13 @@ from app.commands.spark_check import require_spark
 from ringfence_kafka.auth.reachability import require_listener
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.process.command_line import NumberRange, config_option, settings_if_any, silence_clients
+from ringfence_kafka.process.command_line import (
+    NumberRange,
+    config_option,
+    print_next,
+    settings_if_any,
+    silence_clients,
+)
 
 Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {
@@ -123,10 +128,7 @@ def audit(
     )
     code = job.run(request)
     if not (code or as_json or address):
-        servers = settings.kafka.bootstrap_servers
-        click.echo(
-            f"next: {shlex.join(['ringfence', 'init', topic, '--bootstrap-servers', servers])}", err=True
-        )
+        print_next("ringfence", "init", topic, "--bootstrap-servers", settings.kafka.bootstrap_servers)
     return code
 
 

@@ -52,7 +52,7 @@ def reconcile(
 ) -> int:
     """Prove from Kafka alone that inputs and outputs agree, or name each record that does not.
 
-    Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: unknown, because evidence was deleted.
+    Run it daily, beside running workers. Exit code 0: clean; 1: anomalies; 3: unknown, because evidence was deleted.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import click
 
-from ringfence_kafka.process.command_line import suggest
+from ringfence_kafka.process.command_line import print_next, suggest
 
-DRY_RUN: Final = "--dry-run"
+_ARGUMENTS: Final = "ringfence.arguments"
+"""Key of the arguments of a verb in its context."""
+_DRY_RUN: Final = "--dry-run"
 
 
 class Verb(click.Command):
@@ -23,7 +25,7 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and keep them for the end of a dry run."""
-        ctx.meta[DRY_RUN] = list(args)
+        ctx.meta[_ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -31,10 +33,9 @@ class Verb(click.Command):
         code = super().invoke(ctx)
         if code or ctx.params.get("as_json"):
             return code
-        given = ctx.meta[DRY_RUN]
-        if DRY_RUN in given:
-            again = [*ctx.command_path.split(), *(word for word in given if word != DRY_RUN)]
-            click.echo(f"next: {shlex.join(again)}", err=True)
+        given = ctx.meta[_ARGUMENTS]
+        if _DRY_RUN in given:
+            print_next(*ctx.command_path.split(), *(word for word in given if word != _DRY_RUN))
         elif self._next_step:
             words = [_filled(word, ctx.params) for word in self._next_step.split()]
             if None not in words:

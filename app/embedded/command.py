@@ -8,6 +8,7 @@ import click
 from app.embedded import properties
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.process.command_line import print_next
 from ringfence_kafka.process.signals import InterruptedBySignalError, Interruption
 
 
@@ -39,9 +40,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
                     f"Kafka {broker.version} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
                     "Ctrl-C stops it"
                 )
-                click.echo(
-                    f"next: ringfence init TOPIC --bootstrap-servers {broker.bootstrap_servers}", err=True
-                )
+                print_next("ringfence", "init", "TOPIC", "--bootstrap-servers", broker.bootstrap_servers)
                 broker.wait()
             finally:
                 broker.stop()

@@ -18,8 +18,10 @@ from ringfence_client.progress.progress_record import Progress
 from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.page.formats import age
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
+from ringfence_kafka.wording import counted
 
 RECORDS_MAX: Final = 20_000
 """Open records that are kept of one topic: about 8 MB. Of n topics that have some, each keeps an nth of it. Beyond that the numbers are lower bounds."""
@@ -46,6 +48,12 @@ class OpenRecords:
     oldest_place: str
     """``PARTITION/OFFSET``, as ``dlq`` and ``quarantine`` take it."""
     oldest_reason: str
+
+    def described(self, noun: str) -> str:
+        """Return ``21 dead letters are open, the oldest for 3 hours (at 0/17): ValueError``."""
+        number = counted(self.count, f"{noun} is open", f"{noun}s are open")
+        why = f": {self.oldest_reason}" if self.oldest_reason else ""
+        return f"{'at least ' if self.at_least else ''}{number}, the oldest for {age(self.oldest_seconds)} (at {self.oldest_place}){why}"
 
 
 class Found(NamedTuple):

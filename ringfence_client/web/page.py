@@ -54,10 +54,8 @@ def render(
         faults = ["brokers do not answer: handlers continue, and progress waits to be written"]
     faults += [f"partition {number} is not open yet: {why}" for number, why in health["waiting"].items()]
     if letters is not None:
-        oldest = age(letters.oldest_seconds)
-        are = counted(letters.count, "dead letter is", "dead letters are")
         faults.append(
-            f"{are} open, the oldest for {oldest}: see why with `ringfence dlq list`, then redrive or drop them"
+            f"{letters.described('dead letter')}; `ringfence dlq list` shows them: redrive or drop them"
         )
     if parked := sum(len(held.window.redrives.blocked) for held in consumer.partitions.values()):
         waits = counted(parked, "group waits", "groups wait")

@@ -38,7 +38,7 @@ class AddressDefaults(Section):
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
     """Partitions of topics that Ringfence creates; an existing topic keeps its count."""
     lanes: int = Field(default=0, ge=0, le=MAX_PARTITIONS)
-    """Lanes of an address, each with its ring; partition p belongs to lane p modulo this number; 0 = one for each partition."""
+    """Lanes with a ring each; partition p is in lane p modulo this; 0 = one per partition."""
     replication_factor: int = Field(default=0, ge=0, le=32767)
     """Replicas of topics that Ringfence creates; 0 = the smaller of 3 and the number of brokers."""
     id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE, json_schema_extra=unit("IDs"))
@@ -48,11 +48,11 @@ class AddressDefaults(Section):
     id_max_age: Seconds = Field(default=0, ge=0, allow_inf_nan=False)
     """Age by the records' timestamps after which an ID no longer counts; 0 = no limit."""
     id_min_age: Seconds = Field(default=0, ge=0, le=MAX_ID_MIN_AGE, allow_inf_nan=False)
-    """Age by the records' timestamps up to which a ring keeps each ID, within ``id_cache_size_max``; 0 = off."""
+    """Age up to which a ring keeps each ID, within ``id_cache_size_max``; by record timestamps; 0 = off."""
     id_cache_size_max: int = Field(default=0, ge=0, le=MAX_ID_CACHE_SIZE, json_schema_extra=unit("IDs"))
     """Duplicate IDs that a lane remembers at most for ``id_min_age``; 0 = none, without ``id_min_age``."""
     persist_id_cache: bool = True
-    """Whether a ring outlives its lane; false = a lane forgets its IDs at a restart, a failure and a move."""
+    """Whether a ring outlives its lane; false = IDs are forgotten at restarts, failures and moves."""
     duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
     """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it together."""
     duplicate_id_missing: Literal["unchecked", "quarantine"] = "unchecked"

@@ -50,7 +50,7 @@ class BridgeSettings(Section):
     """A bridge: one source topic, one target address."""
 
     name: BridgeName
-    """Name of the bridge, in each hop's ID and in its consumer group; another name is another bridge."""
+    """Name in each hop's ID and in the consumer group; another name is another bridge."""
     source_topic: TopicName
     """Topic that the bridge reads."""
     target_address: TopicName
@@ -60,11 +60,11 @@ class BridgeSettings(Section):
     user_ids: UserIds = "check"
     """Whether the target checks the messages' own IDs too."""
     use_duplicate_detection: bool = True
-    """Whether messages carry hop headers, as in HornetQ; false = messages that are sent again after a failure arrive twice."""
+    """Whether messages carry hop headers, as in HornetQ; false = retries may arrive twice."""
     start: Literal["earliest", "latest"] = "earliest"
     """End of the source topic at which a new bridge begins."""
     window: Offsets | None = None
-    """Offsets of a source partition under way; unless set, 5,000, or the target's ``id_cache_size`` if that is less."""
+    """Offsets of a source partition under way; unset = 5,000, or the target's smaller ``id_cache_size``."""
     returns: Literal["drop", "forward"] | None = None
     """Treatment of messages that were at the target, or came to the source, before; unless set, no header records their path."""
     filter_header: str = ""

@@ -69,13 +69,13 @@ class AppSettings(Section):
     instance: Annotated[str, StringConstraints(pattern=INSTANCE_PATTERN, max_length=TOPIC_NAME_MAX)] = ""
     """Name of this worker and of its folder; empty = host name and web port."""
     static_membership: bool = False
-    """Whether ``instance`` is the worker's name in the group too, so that it keeps its lanes over a short restart."""
+    """Whether ``instance`` is the worker's group instance ID: it keeps its lanes over a short restart."""
     session_timeout: WholeSeconds = Field(default=10, ge=6, le=90)
     """Silence after which the group assigns a worker's lanes to others; brokers have limits of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     """Network address where the web server listens."""
     web_name: Annotated[str, StringConstraints(pattern=HOST_PATTERN, max_length=253)] = ""
-    """Host name or IPv4 address by which others reach the web server; empty = ``web_host``, or the machine's name."""
+    """Advertised host of the web server; empty = ``web_host``, or the machine's name."""
     web_port: int = Field(default=6066, ge=0, le=65535)
     """Port of the web server; 0 = no web server."""
     web_token_env: str = ""
@@ -89,11 +89,11 @@ class AppSettings(Section):
     page_values: bool = False
     """Whether the worker's page shows the values of dead letters, to all who may see the page."""
     resident_ids_max: int = Field(default=10_000_000, ge=0, json_schema_extra=unit("IDs"))
-    """Largest ring whose index is in memory, not in RocksDB; at most 1,000,000 with ``id_max_age`` or without the native core."""
+    """Largest ring with its index in memory; up to 1,000,000 with ``id_max_age`` or without native core."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20, json_schema_extra=unit("bytes"))
-    """Limit of the messages that a worker has fetched and not finished, in all its lanes together."""
+    """Limit of fetched, unfinished messages in all lanes of a worker together."""
     latency_target_ms: Milliseconds = Field(default=20, ge=1, le=5_000)
-    """Time within which half of the messages reach readers, at a trickle; a larger one takes less CPU."""
+    """Median time to readers at low traffic; a larger one takes less CPU."""
 
     @field_validator("instance")
     @classmethod
@@ -120,9 +120,9 @@ class AppSettings(Section):
     def _static_members_have_names(self) -> Self:
         if self.static_membership and not self.instance:
             raise ValueError(
-                "static_membership = true needs app.instance: a name that this worker keeps over restarts "
-                "and shares with no other, such as the pod's of a StatefulSet (RINGFENCE_APP__INSTANCE "
-                "from metadata.name); or leave static_membership out"
+                "static_membership = true needs app.instance, a name of this worker alone that it keeps "
+                "over restarts. Set it, such as the pod's name of a StatefulSet (RINGFENCE_APP__INSTANCE "
+                "from metadata.name), or leave static_membership out"
             )
         return self
 

@@ -115,7 +115,12 @@ def given_options() -> list[str]:
 def suggest(*words: str) -> None:
     """Write the command that usually follows to stderr, with the configuration and the connection of this one."""
     if click.get_current_context(silent=True) is not None:
-        click.echo(f"next: {shlex.join(['ringfence', *words, *given_options()])}", err=True)
+        print_next("ringfence", *words, *given_options())
+
+
+def print_next(*command: str) -> None:
+    """Write a whole command that usually follows to stderr."""
+    click.echo(f"next: {shlex.join(command)}", err=True)
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:

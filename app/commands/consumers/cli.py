@@ -36,7 +36,7 @@ def consumers_show(settings: Settings, address: str | None, group: str | None, a
 @YES
 @addresses_option
 def consumers_forget(settings: Settings, name: str, discard_redriven: bool, yes: bool) -> int:
-    """Delete the progress, the offsets and the states of consumer GROUP, which is no longer used.
+    """Delete the progress, the offsets and the states of a consumer GROUP that will not return.
 
     Its dead letters stay. It refuses while redriven messages wait for GROUP. Exit code 1: no such group is known.
     """

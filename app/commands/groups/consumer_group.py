@@ -230,7 +230,7 @@ def _has_gone(order: Order, asked: Meant, now: show.Standing, row: show.GroupRow
 
 def _report_gone(place: str) -> bool:
     click.echo(
-        f"gone     {place}  it is no longer the first one: it was handled or dropped meanwhile; no other "
+        f"gone     {place}  it was handled or dropped meanwhile, so another message is the first one; no other "
         "one was dropped"
     )
     return True

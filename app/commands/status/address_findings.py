@@ -5,7 +5,7 @@ from typing import Final
 
 from app.commands.status import model
 from app.commands.status.causes import SHOWN_MAX, named
-from app.commands.status.formatting import open_records, quoted, share
+from app.commands.status.formatting import quoted, share
 from app.commands.status.model import Address, Finding, FrequentId, Status
 from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.page.formats import age
@@ -30,7 +30,7 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
 
 def quarantined(where: str, records: OpenRecords, arguments: str) -> Finding:
     """Return the finding of an address or a bridge; ``arguments``: those of a verb."""
-    what = open_records(records, "quarantined record")
+    what = records.described("quarantined record")
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
 

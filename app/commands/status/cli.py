@@ -23,7 +23,7 @@ from ringfence_kafka.process.command_line import (
     "ignored",
     type=CONSUMER_GROUP,
     multiple=True,
-    help="Consumer group that is no longer used; repeat it for more.",
+    help="Leave out this unused consumer group; repeat it for more.",
 )
 @config_option
 def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -> int:

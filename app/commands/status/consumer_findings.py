@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from app.commands.status.causes import PASSES_S, SHOWN_MAX, Problem, merged, named, quota
-from app.commands.status.formatting import open_records, quoted, waiting
+from app.commands.status.formatting import quoted, waiting
 from app.commands.status.model import Consumers, Finding, LeftLetters, Share
 from ringfence_kafka.groups.foreign_members import WAY_OUT
 from ringfence_kafka.page.formats import age
@@ -62,7 +62,7 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
     letters, blocked = consumers.dead_letters, consumers.blocked
     if letters is None and not blocked:
         return
-    what = [] if letters is None else [open_records(letters, "dead letter")]
+    what = [] if letters is None else [letters.described("dead letter")]
     if blocked:
         names = [share.blocked_group or "a group" for share in consumers.partitions if share.blocked]
         shown = ", ".join(names[:SHOWN_MAX])
@@ -84,7 +84,7 @@ def left_letters(left: LeftLetters) -> Finding:
     group = f" --consumer-group {quoted(left.consumer_group)}" if left.consumer_group else ""
     return Finding(
         f"{left.consumer_group or 'no consumer group'} at {left.address}",
-        open_records(left.dead_letters, "dead letter"),
+        left.dead_letters.described("dead letter"),
         do,
         f"ringfence dlq list {quoted(left.address)}{group}",
         stands=True,

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Final
 
 from app.commands.status import model
-from ringfence_client.progress.open_records import OpenRecords
 from ringfence_kafka.page.formats import age
 from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.wording import counted, first_of
@@ -53,13 +52,6 @@ def share(value: float | None) -> str:
     if value is None:
         return ""
     return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
-
-
-def open_records(records: OpenRecords, noun: str) -> str:
-    """Return ``21 dead letters are open, the oldest for 3 hours (at 0/17): ValueError``."""
-    number = counted(records.count, f"{noun} is open", f"{noun}s are open")
-    why = f": {records.oldest_reason}" if records.oldest_reason else ""
-    return f"{'at least ' if records.at_least else ''}{number}, the oldest for {age(records.oldest_seconds)} (at {records.oldest_place}){why}"
 
 
 def run_text(run: RunResult | None, at: str) -> str:

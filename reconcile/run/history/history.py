@@ -191,7 +191,7 @@ class RunHistory:
             raise ConfigurationError(
                 f"{self.files.root} has the runs of the Kafka cluster {last.cluster}, and "
                 f"kafka.bootstrap_servers leads to {cluster}: give each a reconcile.state_dir, or an "
-                "app.data_dir, of its own; if this cluster replaced that one, move the folder away: the "
+                "app.data_dir, of its own. If this cluster replaced that one, move the folder away; the "
                 "next run begins at the start of the logs"
             )
 

@@ -302,7 +302,9 @@ def _cpu_s(count: int) -> float:
 
 def test_many_unfinished() -> None:
     """A call costs about the same with 100,000 unfinished messages as with 1,000; a scan would cost a hundred times more."""
-    assert _cpu_s(100_000) / 100_000 < 10 * min(_cpu_s(1_000) for _ in range(5)) / 1_000
+    assert (
+        min(_cpu_s(100_000) for _ in range(3)) / 100_000 < 10 * min(_cpu_s(1_000) for _ in range(5)) / 1_000
+    )
 
 
 def test_many_stored_runs() -> None:
@@ -315,4 +317,4 @@ def test_many_stored_runs() -> None:
         assert due == count
         return time.process_time() - began
 
-    assert cpu_s(100_000) / 100_000 < 10 * min(cpu_s(1_000) for _ in range(5)) / 1_000
+    assert min(cpu_s(100_000) for _ in range(3)) / 100_000 < 10 * min(cpu_s(1_000) for _ in range(5)) / 1_000
