@@ -56,7 +56,7 @@ _PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})
 
 
 def page() -> str:
-    """All of it."""
+    """Return the whole page as Markdown."""
     found = commands()
     first = _context(next(iter(found.values())), "ringfence")
     common = [param for param in first.command.params if _EVERYWHERE.intersection(param.opts)]

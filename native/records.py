@@ -18,7 +18,7 @@ class RawRecord(NamedTuple):
 
 
 class RawRecords(Sequence[RawRecord]):
-    """In order of their offsets."""
+    """Records of one fetch, ordered by offset."""
 
     __slots__ = ("core",)
 

@@ -25,7 +25,12 @@ _COUNT: Final = click.IntRange(1, 10_000)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("address")
-@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Function that handles a message.")
+@click.option(
+    "--handler",
+    required=True,
+    metavar="MODULE:FUNCTION",
+    help="Function that handles a message: orders:handle is `handle` in orders.py. The current folder comes first.",
+)
 @click.option(
     "--consumer-group",
     type=CONSUMER_GROUP,

@@ -84,7 +84,7 @@ def named(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """On one line; our own say enough without their class."""
+    """Return an error on one line; our own need no class name."""
     return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())
 
 

@@ -17,7 +17,7 @@ from tables.ring import Ring
 
 @dataclass(slots=True, kw_only=True)
 class LaneMemory:
-    """As last committed."""
+    """Memory of a lane as last committed."""
 
     ring: Ring
     hops: HopMemory

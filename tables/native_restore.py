@@ -33,7 +33,7 @@ def dead_below(meta: Meta, capacity: int) -> int:
 
 
 class NativeRestore:
-    """Of one restore."""
+    """Restore of the table of one lane by the native core."""
 
     def __init__(self, capacity: int, store: "Store", known: Meta | None, *, timed: bool = False) -> None:
         """``known``: what the store says of itself; ``timed``: timestamps are kept, for a promise."""

@@ -78,7 +78,7 @@ class CycleBatches:
 
 
 class BatchBuilder:
-    """For one producer's life: it knows the target as it is."""
+    """Builds batches for one producer session from the target's present layout."""
 
     def __init__(
         self,

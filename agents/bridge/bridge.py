@@ -38,7 +38,7 @@ class ForeignGroupError(RingfenceError):
 
 
 class Bridge:
-    """Runs until :meth:`stop`."""
+    """Forwarder of one bridge; it runs until :meth:`stop`."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class Flow:
             log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
 
     def _tell_returned(self, count: int, passed: bytes) -> None:
-        """At once, then at most each minute: a circle has many."""
+        """Log returned messages at once, then at most each minute: a circle has many."""
         self._returned += count
         now = clock.now()
         if now < self._tell_again:

@@ -29,7 +29,7 @@ class Owner(GroupCache[str]):
         self._members = tuple(members)
 
     def find(self, key: bytes) -> str:
-        """By the hashes."""
+        """Return the member by the hashes."""
         return owner(self._members, key)
 
 

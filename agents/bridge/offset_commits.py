@@ -21,7 +21,7 @@ LIMIT_S: Final = 5.0
 
 
 class Committer:
-    """Of one bridge."""
+    """Commits the offsets of one bridge."""
 
     def __init__(self, state: BridgeState, window: Window, instance: str, web: str) -> None:
         """``instance``, ``web``: of this process, for the notes."""

@@ -37,7 +37,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One bridge."""
+    """Names, topics and settings of one bridge."""
 
     name: str
     group: str
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def quarantine_topic(self) -> str:
-        """At the target, for what it refuses for good."""
+        """Topic at the target for messages that it refuses for good."""
         return wire_names.bridge_quarantine_topic(self.name)
 
 

@@ -21,6 +21,7 @@ from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
 from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.producer.idempotent import IdempotentProducer
+from ringfence_kafka.wording import counted
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -37,7 +38,7 @@ class OutdatedError(RingfenceError):
 
 
 class ProducerSessions:
-    """For as long as the bridge is connected to its source."""
+    """Producer sessions of one connection to the source."""
 
     def __init__(
         self,
@@ -142,7 +143,9 @@ class ProducerSessions:
                 self._state.recover(TARGET)
             there = life.producer.partitions(topic)
             if there not in {0, partitions}:
-                raise SessionEndedError(f"{topic} has {there} partitions now, and had {partitions}")
+                raise SessionEndedError(
+                    f"{topic} has {counted(there, 'partition')} now, and had {partitions}"
+                )
             if self._committer.due or not self._window.busy:
                 await self._committer.commit(self._partitions.consumer)
             halted = self._partitions.handing_over or self._partitions.doubted or self._window.full

@@ -72,7 +72,7 @@ class SourceConsumer:
         doubt: Callable[[], None],
         unlike: Callable[[Terms], None],
     ) -> None:
-        """Not connected yet.
+        """Create an unconnected source.
 
         Args:
             plan: The bridge.
@@ -152,7 +152,7 @@ class SourceConsumer:
             self._seek(tp, 0)
 
     def go_on(self, partition: int, offset: int) -> None:
-        """Read from here."""
+        """Continue to read at these offsets."""
         tp = TopicPartition(self._topic, partition)
         if tp in self._consumer.assignment():
             self._seek(tp, offset)
@@ -223,7 +223,7 @@ class SourceConsumer:
         return found
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """For the group, each with a note.
+        """Commit offsets for the group, each with a note.
 
         Raises:
             KafkaError: it is refused, or nobody answers.

@@ -135,7 +135,7 @@ class Traced(Forwarded):
 
 
 class Translator:
-    """For one bridge."""
+    """Translates the records of one bridge."""
 
     def __init__(
         self,

@@ -167,7 +167,7 @@ def _utf8(text: str, what: str) -> bytes:
 
 
 class _RepeatedName(NamedTuple):
-    """In place of an object in which a name stands twice: JSON leaves open which of the two counts.
+    """Stands for an object in which a name stands twice: JSON leaves open which of the two counts.
 
     It is refused where the object is looked at, so that the error names the part.
     """

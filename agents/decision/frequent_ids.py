@@ -43,7 +43,7 @@ class FrequentId(NamedTuple):
 
     @property
     def text(self) -> str:
-        """It as a person reads it."""
+        """The ID as a person reads it."""
         return " ".join(self.parts) or display_id(self.id)
 
     @property

@@ -52,7 +52,7 @@ class Partitioner(GroupCache[int]):
         self._hash = _HASHES[partitioner]
 
     def find(self, key: bytes) -> int:
-        """By the hash."""
+        """Return the partition by the hash."""
         return self._hash(key) % self._partitions
 
 
@@ -65,5 +65,5 @@ class HomeLanes(Partitioner):
         self._layout = layout
 
     def find(self, key: bytes) -> int:
-        """By the hash."""
+        """Return the partition by the hash."""
         return self._layout.lane_of(super().find(key))

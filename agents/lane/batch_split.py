@@ -12,7 +12,7 @@ WHOLE_TRIES: Final = 2
 
 
 class BatchSplit:
-    """Of one lane."""
+    """Limit for the batches of one lane after a refused commit."""
 
     def __init__(self) -> None:
         self.records_max = TRANSACTION_RECORDS_MAX
@@ -27,6 +27,6 @@ class BatchSplit:
         return True
 
     def succeeded(self) -> None:
-        """One was committed."""
+        """Note that a batch was committed."""
         self._failures = 0
         self.records_max = min(TRANSACTION_RECORDS_MAX, 2 * self.records_max)

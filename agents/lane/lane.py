@@ -132,7 +132,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     @property
     def idle(self) -> bool:
-        """It is open, and nothing waits for it."""
+        """Whether the lane is open and nothing waits for it."""
         return self._opened is not None and self.state is LaneState.OPEN and not (self._kept or self._mail)
 
     def fits(

@@ -90,7 +90,7 @@ class Opening:
         group_watch: GroupWatch | None = None,
         state_folder: StateFolder | None = None,
     ) -> None:
-        """Nothing happens yet.
+        """Create an opening that has not begun.
 
         Args:
             settings: The app.

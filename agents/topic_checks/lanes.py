@@ -7,6 +7,7 @@ record has a number below 0, which no configuration has: no worker opens such a 
 from collections.abc import Iterable, Mapping
 
 from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
 
@@ -77,12 +78,12 @@ def topic_count_faults(
     lanes, (name, partitions) = address.lanes, source
     if lanes > partitions:
         fault = (
-            f"{name} has {partitions} partitions, {address.name} has lanes = {lanes}: a lane would have no partition. Set lanes = "
+            f"{name} has {counted(partitions, 'partition')}, {address.name} has lanes = {lanes}: a lane would have no partition. Set lanes = "
             f"{partitions} or lower, or give the topic more: 'ringfence topics grow {address.name} --partitions {lanes}'"
         )
         return [fault]
     return [
-        f"{topic} ({role} of {address.name}) has {count} partitions, {address.name} has lanes = {lanes}: stop the workers and run "
+        f"{topic} ({role} of {address.name}) has {counted(count, 'partition')}, {address.name} has lanes = {lanes}: stop the workers and run "
         f"{regroup_command(address)}, which gives it {lanes}"
         for role, (topic, count) in owned.items()
         if count < lanes

@@ -152,7 +152,7 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
         else "D"
     )
     return (
-        f"{address.input_topic} has {now} partitions, it had {before} when its lanes began: with lanes = {address.lanes} groups and IDs "
+        f"{address.input_topic} has {counted(now, 'partition')}, it had {before} when its lanes began: with lanes = {address.lanes} groups and IDs "
         f"have moved to other lanes. {grow}elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}"
     )
 
@@ -177,7 +177,7 @@ def notes(
     found = []
     if source.partitions != address.partitions:
         found.append(
-            f"{source.name} has {source.partitions} partitions, the configuration says partitions = "
+            f"{source.name} has {counted(source.partitions, 'partition')}, the configuration says partitions = "
             f"{address.partitions}: an existing topic is used as it is"
         )
     for role, name in address.topics(app_id).items():
@@ -221,7 +221,7 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
             return
     if forward is not None and forward.partitions != source.partitions:
         yield (
-            f"{forward.name} (forward topic of {address.name}) has {forward.partitions} partitions, {source.name} has "
+            f"{forward.name} (forward topic of {address.name}) has {counted(forward.partitions, 'partition')}, {source.name} has "
             f"{source.partitions}: delete it once its lag is 0, and run 'ringfence topics create'"
         )
 
@@ -238,7 +238,7 @@ def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str
         else ""
     )
     said = (
-        f"{topic} has {now} partitions, it had {before} when its lanes began{still}: groups and IDs have moved to other "
+        f"{topic} has {counted(now, 'partition')}, it had {before} when its lanes began{still}: groups and IDs have moved to other "
         "partitions. "
     )
     again = f"elete it and create it again with {counted(before, 'partition')}, or {BEGIN_ANEW}{unused}"

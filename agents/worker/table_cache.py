@@ -21,7 +21,7 @@ class TableCache(Generic[Place]):
         """Until when, by the clock, and what."""
 
     def keep(self, place: Place, table: LaneTable) -> None:
-        """For :data:`KEPT_S` from now on."""
+        """Keep a table for :data:`KEPT_S` from now on."""
         self._tables[place] = (self._clock() + KEPT_S, table)
 
     def take(self, place: Place) -> LaneTable | None:

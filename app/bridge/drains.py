@@ -18,7 +18,7 @@ Ends = Mapping[int, int]
 
 
 async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:
-    """By bridge; bridges of one source topic have the same.
+    """Return end offsets by bridge; bridges of one source topic have the same.
 
     Raises:
         MissingTopicError: a source topic is not there.

@@ -32,7 +32,7 @@ class BridgeQuarantines:
     """The quarantines of bridges, kept from look to look."""
 
     def __init__(self) -> None:
-        """Ask nothing yet."""
+        """Create a watch that has not asked yet."""
         self._counts: list[tuple[KafkaSettings, OpenRecordCounts]] = []
         """By target."""
 

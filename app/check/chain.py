@@ -69,7 +69,7 @@ def judge(orders: Sequence[Record], results: Mapping[str, Sequence[Record]]) -> 
 
 
 def _wanted(orders: Sequence[Record]) -> dict[str, Entry]:
-    """By the name of the order."""
+    """Return the entry that each order must lead to, by its name."""
     totals: Counter[bytes] = Counter()
     numbers: Counter[bytes] = Counter()
     wanted: dict[str, Entry] = {}

@@ -58,7 +58,7 @@ class Node(BrokerProcess):
 
 
 class Several:
-    """The cluster."""
+    """Cluster of several embedded brokers."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
@@ -70,7 +70,7 @@ class Several:
 
     @property
     def pids(self) -> list[int]:
-        """Of all processes."""
+        """Process IDs of all brokers."""
         return [node.pid for node in self.nodes]
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class Several:
         self._wait(lambda: not numbers & set(self.leaders().values()), lambda: str(self.leaders()))
 
     def leaders(self) -> dict[tuple[str, int], int]:
-        """Of every partition."""
+        """Return the leader of every partition."""
         return {
             (name, number): partition.leader
             for name, topic in self._admin.list_topics(timeout=5).topics.items()

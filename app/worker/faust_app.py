@@ -139,7 +139,7 @@ async def repeat(look: Callable[[], Awaitable[None]], every_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Hooks:
-    """See :class:`app.worker.fetch.transport.TransportHooks`."""
+    """Hooks of the transport; see :class:`app.worker.fetch.transport.TransportHooks`."""
 
     app: RingfenceApp
     parts: WorkerParts

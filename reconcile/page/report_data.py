@@ -169,7 +169,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The whole page."""
+    """All figures of the report page."""
 
     title: str
     subtitle: str  # when, and over what

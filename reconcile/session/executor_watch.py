@@ -87,7 +87,7 @@ class Watch:
         say: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing waits yet.
+        """Create a watch with nothing to wait for.
 
         Args:
             cluster: Is asked.

@@ -27,7 +27,7 @@ _TOO_FAR_OFF: Final = (
 
 
 class SparkFailedError(RingfenceError):
-    """Spark failed."""
+    """A Spark job failed, or its JVM ended."""
 
 
 class EvidenceGoneError(RingfenceError):

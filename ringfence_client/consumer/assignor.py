@@ -64,7 +64,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         stated: Terms | None = None,
         unlike: Callable[[Terms], None] = lambda _: None,
     ) -> None:
-        """Ask nothing yet.
+        """Create an assignor that has not asked yet.
 
         Args:
             topic: The topic that this consumer reads.

@@ -73,7 +73,7 @@ class GroupConsumer:
         lost: Lost | None = None,
         web: str = "",
     ) -> None:
-        """Nothing happens yet.
+        """Create a consumer that has not started.
 
         Args:
             settings: Address of the cluster, and the app's ID.

@@ -23,7 +23,7 @@ class LostGroups:
     """Calls ``lost(groups)`` when a partition was given away or lost."""
 
     def __init__(self, lost: Lost | None) -> None:
-        """``lost``: None = there is none."""
+        """``lost``: handler of lost groups; None = the application has none."""
         self._lost = lost
 
     async def tell(self, place: str, groups: Collection[bytes]) -> None:

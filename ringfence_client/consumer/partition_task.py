@@ -30,14 +30,14 @@ OPEN_AGAIN_S: Final = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """By what right partitions are ours."""
+    """Generation in which the group assigned partitions to this consumer."""
 
     generation: int
     """Generation of the consumer group."""
 
 
 class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
-    """On one partition."""
+    """Task that claims the lease of one partition and opens it."""
 
     def __init__(self, number: int, ours: "HeldPartitions") -> None:
         super().__init__(f"claim on {ours.topic}/{number}")

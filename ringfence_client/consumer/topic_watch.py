@@ -27,7 +27,7 @@ SILENT_S: Final = 5.0
 
 
 class TopicWatch:
-    """Of one consumer."""
+    """Watch of one consumer on its topic."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Watch no topic yet."""
@@ -61,7 +61,7 @@ class TopicWatch:
         ]  # fmt: skip
 
     def hurry(self) -> None:
-        """Look at once."""
+        """Check the topic at once."""
         self._wake.set()
 
     async def look_until_cancelled(self) -> None:

@@ -209,7 +209,7 @@ class Dispatcher:
         return self._attempts.recent_failures
 
     def rests_end_ms(self) -> dict[tuple[HeldPartition, int], int]:
-        """As :meth:`RestingTurns.ends_ms`."""
+        """Return when rests end; see :meth:`RestingTurns.ends_ms`."""
         return self._resting.ends_ms()
 
     @property

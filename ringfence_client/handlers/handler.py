@@ -28,7 +28,7 @@ Log = tuple[str, int, str]
 
 
 class HandlerError(ConfigurationError):
-    """It can never handle anything, or what it returns shows that it did not."""
+    """The handler can never handle a message, or its return value shows that it did not."""
 
 
 class HandlerEndedError(Exception):

@@ -213,11 +213,11 @@ class Message:
         return self.held.lost
 
     def reject(self, reason: str | BaseException | None = "") -> NoReturn:
-        """As ``raise Reject(reason)``."""
+        """Reject the message, as ``raise Reject(reason)`` does."""
         raise Reject(reason)
 
     def release(self) -> NoReturn:
-        """As ``raise Release()``."""
+        """Release the message, as ``raise Release()`` does."""
         raise Release
 
     def retry(self, reason: str | BaseException | None = "", delay: float | None = None) -> NoReturn:

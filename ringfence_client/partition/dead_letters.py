@@ -163,7 +163,7 @@ class Pending:
 
     @property
     def offset(self) -> int:
-        """Of its message."""
+        """Offset of the failed message."""
         return int(self.letter.record.offset)
 
 

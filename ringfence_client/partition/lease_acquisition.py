@@ -224,7 +224,7 @@ class LeaseAcquisition:
         confirm: Callable[[], Awaitable[bool]],
         looked_at: float = math.inf,
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """In turn: membership, the fence, membership again, and what the lease says behind it.
+        """Check membership, fence the partition, check membership again, and read the lease behind the fence.
 
         ``look`` reads the lease, and raises where it may not be taken. It is called before the fence where the look of ``looked_at`` is old, and
         behind it, because what the former holder acknowledged until then counts, and nothing after it can.
@@ -350,7 +350,7 @@ class LeaseAcquisition:
 
 
 def _lane(lease: Lease) -> str:
-    """For fail points."""
+    """Name of the partition at fail points."""
     return f"{lease.group}/{lease}"
 
 

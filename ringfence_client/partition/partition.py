@@ -74,7 +74,7 @@ class HeldPartition:
 
     @property
     def partition(self) -> int:
-        """Its number."""
+        """Partition number."""
         return self.lease.partition
 
     def suspend(self) -> None:

@@ -24,7 +24,7 @@ class OpenRecordWatch:
     """The open records of some topics, as of the last look."""
 
     def __init__(self, app_id: str, cluster: Cluster) -> None:
-        """Ask nothing yet."""
+        """Create a watch that has not asked yet."""
         self._app_id = app_id
         self._cluster = cluster
         self._counts = OpenRecordCounts(cluster.kafka)

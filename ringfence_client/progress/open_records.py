@@ -100,7 +100,7 @@ class _Partition:
 
 
 class _FullError(Exception):
-    """Ends a reading."""
+    """Ends a reading: no more records are kept."""
 
 
 class OpenRecordCounts:
@@ -109,7 +109,7 @@ class OpenRecordCounts:
     def __init__(
         self, kafka: KafkaSettings, records_max: int = RECORDS_MAX, bridge_app: str | None = None
     ) -> None:
-        """Read nothing yet.
+        """Create a reader that has read nothing yet.
 
         ``records_max``: as :data:`RECORDS_MAX`. ``bridge_app``: the topics are quarantines of bridges, and only bridges of this application count.
         """

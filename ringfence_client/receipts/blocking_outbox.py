@@ -16,7 +16,7 @@ class BlockingOutbox:
     """Does what :class:`Outbox` does, without ``await``. Any number of threads may use it."""
 
     def __init__(self, outbox: "Outbox") -> None:
-        """Connect, as :meth:`Outbox.__aenter__`."""
+        """Connect as :meth:`Outbox.__aenter__` does."""
         self._outbox = outbox
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="outbox", daemon=True)

@@ -39,7 +39,7 @@ class ChangelogFollower:
     """Reads what lanes commit. A lane's state and slots are visible when its transaction is."""
 
     def __init__(self, kafka: KafkaSettings, cluster: Cluster, reader: LogReader, topic: str) -> None:
-        """Read nothing yet."""
+        """Create a follower that has read nothing yet."""
         self._kafka = kafka
         self._cluster = cluster
         self._reader = reader

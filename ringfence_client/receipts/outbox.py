@@ -53,7 +53,7 @@ class Outbox:
         sender: str = "",
         timeout: float = 30.0,
     ) -> None:
-        """Connect nothing yet.
+        """Create an unconnected outbox.
 
         Args:
             config: The settings, or the path of the TOML file.

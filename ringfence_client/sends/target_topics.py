@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.topics import TopicDescription
 from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.wording import counted
 
 FRESH_S: Final = 30.0
 """After which a topic is looked at again: it may have got more partitions, or another limit."""
@@ -31,7 +32,7 @@ class SendError(RingfenceError):
 
 
 class HiddenTopicError(SendError):
-    """This user may not see a topic, so nobody can tell whether it exists."""
+    """This user may not describe a topic, so its existence is unknown."""
 
 
 class TargetTopic(NamedTuple):
@@ -49,7 +50,7 @@ class TargetTopic(NamedTuple):
 
 
 class TargetTopics:
-    """Of one consumer."""
+    """Target topics of one consumer's sends."""
 
     def __init__(
         self, cluster: Cluster, owned: Mapping[str, str], is_state: Callable[[str], bool] = lambda _: False
@@ -142,7 +143,7 @@ class TargetTopics:
             if topic not in counts:
                 found[topic] = f"{topic} no longer exists"
             elif partition >= counts[topic]:
-                found[topic] = f"{topic} was created again and has {counts[topic]} partitions"
+                found[topic] = f"{topic} was created again and has {counted(counts[topic], 'partition')}"
         return found
 
     async def described(self, name: str) -> TopicDescription | None:

@@ -52,7 +52,7 @@ class AsyncHandlerBench:
         address: str = ADDRESS,
         consumer_group: str = ADDRESS,
     ) -> None:
-        """Nothing happens yet.
+        """Create a bench that has not started.
 
         Args:
             handler: As a consumer has it: a coroutine function, or a plain one, which runs in threads.

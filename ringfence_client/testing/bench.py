@@ -36,7 +36,7 @@ class HandlerBench:
         address: str = ADDRESS,
         consumer_group: str = ADDRESS,
     ) -> None:
-        """As :class:`AsyncHandlerBench`."""
+        """Take the arguments of :class:`AsyncHandlerBench`."""
         self._bench = AsyncHandlerBench(
             handler,
             options,

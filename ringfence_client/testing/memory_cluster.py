@@ -89,7 +89,7 @@ def _records(data: bytes) -> Iterator[Any]:
 
 
 class MemoryTopics:
-    """In place of :class:`ringfence_kafka.admin.topics.Topics`."""
+    """Stand-in for :class:`ringfence_kafka.admin.topics.Topics`."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self._logs = logs
@@ -115,7 +115,7 @@ class MemoryTopics:
 
 
 class MemoryOffsets:
-    """In place of :class:`ringfence_kafka.admin.offsets.Offsets`."""
+    """Stand-in for :class:`ringfence_kafka.admin.offsets.Offsets`."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self._logs = logs
@@ -134,7 +134,7 @@ class MemoryOffsets:
 
 
 class MemoryCluster:
-    """In place of :class:`ringfence_kafka.admin.cluster.Cluster`."""
+    """Stand-in for :class:`ringfence_kafka.admin.cluster.Cluster`."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self.topics = MemoryTopics(logs)
@@ -142,7 +142,7 @@ class MemoryCluster:
 
 
 class MemoryLogReader:
-    """In place of :class:`ringfence_kafka.readers.log_reader.LogReader`."""
+    """Stand-in for :class:`ringfence_kafka.readers.log_reader.LogReader`."""
 
     def __init__(self, logs: MemoryLogs) -> None:
         self._logs = logs
@@ -161,7 +161,7 @@ class MemoryLogReader:
 
 
 class MemoryProducer:
-    """In place of :class:`ringfence_kafka.producer.transactional.TransactionalProducer`: all of a transaction is appended in one step."""
+    """Stand-in for the transactional producer: a transaction is appended in one step."""
 
     def __init__(self, logs: MemoryLogs, holds: Callable[[], bool]) -> None:
         """Prepare a producer. ``holds``: whether transactions are held up now."""
@@ -196,5 +196,5 @@ class MemoryProducer:
         self._resumed.set()
 
     async def discard(self) -> None:
-        """End it."""
+        """End the producer."""
         self.holding = False

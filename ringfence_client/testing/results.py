@@ -104,5 +104,5 @@ class HandlerRun:
 
     @property
     def message(self) -> Message:
-        """The first one."""
+        """The first message."""
         return self.messages[0]

@@ -29,15 +29,15 @@ GROUP_BYTES: Final = 1_100
 
 
 class Partition(Protocol):
-    """One that uses memory."""
+    """Partition that uses memory."""
 
     @property
     def bytes(self) -> int:
-        """Share of it."""
+        """Bytes that the partition uses."""
 
 
 class MemoryBudget:
-    """Of one process."""
+    """Memory budget of one process."""
 
     def __init__(self, bytes_max: int) -> None:
         """``bytes_max``: of everything, about."""

@@ -70,7 +70,7 @@ class GroupWatch:
 
     @property
     def group_id(self) -> str:
-        """Of the group."""
+        """ID of the watched consumer group."""
         return self._cluster.group_id
 
     @property

@@ -19,6 +19,7 @@ from ringfence_kafka.admin.topic_ids import Identities, IdentityQuestions, Topic
 from ringfence_kafka.admin.topics import Described, TopicDescription
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer
 from ringfence_kafka.errors import TopicError, named
+from ringfence_kafka.wording import counted
 
 
 class _Refused:
@@ -84,7 +85,7 @@ class TopicAdmin:
             if code and error is not TopicAlreadyExistsError:
                 said = f"{error.__name__}: {rest[0]}" if rest and rest[0] else error.__name__
                 raise TopicError(
-                    f"{topic} was not created with {partitions} partitions ({said}): allow this user to create topics, "
+                    f"{topic} was not created with {counted(partitions, 'partition')} ({said}): allow this user to create topics, "
                     "or have somebody create it"
                 )
 
@@ -104,14 +105,14 @@ class TopicAdmin:
             denied = isinstance(error, TopicAuthorizationFailedError | ClusterAuthorizationFailedError)
             do = "allow this user Alter on it" if denied else "look at the brokers and run this again"
             raise TopicError(
-                f"{topic} was not given {count} partitions ({named(error)}): {do}, or have somebody do it: "
+                f"{topic} was not given {counted(count, 'partition')} ({named(error)}): {do}, or have somebody do it: "
                 f"kafka-topics.sh --alter --topic {topic} --partitions {count}"
             ) from error
         deadline = time.monotonic() + limit_s
         while (shown := (await self.partition_counts([topic])).get(topic, 0)) < count:
             if time.monotonic() > deadline:
                 raise TopicError(
-                    f"{topic} was given {count} partitions, and brokers show {shown} after {limit_s:g} s: see what keeps the cluster busy, "
+                    f"{topic} was given {counted(count, 'partition')}, and brokers show {shown} after {limit_s:g} s: see what keeps the cluster busy, "
                     "and run this again"
                 )
             await asyncio.sleep(0.05)

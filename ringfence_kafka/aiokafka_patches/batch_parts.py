@@ -55,7 +55,7 @@ class RecordBytes:
     def __init__(
         self, header: bytes, compressed: bytes, cut: Cut | None = None, oversized: Oversized | None = None
     ) -> None:
-        """Decompress nothing yet.
+        """Create parts that are not decompressed yet.
 
         ``cut`` does quickly what :func:`whole_records` does. ``oversized`` takes notes of records that are replaced; None = all are read whole.
 

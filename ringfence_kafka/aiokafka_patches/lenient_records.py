@@ -162,7 +162,7 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
 
 
 def _shown(name: str) -> str:
-    """On one line, cut where it is long."""
+    """Return the text on one line, cut where it is long."""
     cut = name if len(name) <= NAME_SHOWN_MAX else name[: NAME_SHOWN_MAX - 1] + "…"
     return printable(cut)
 

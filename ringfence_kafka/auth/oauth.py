@@ -49,7 +49,7 @@ class TokenSource:
         self._function = _loaded(kafka.sasl_oauth_callback) if kafka.sasl_oauth_callback else None
 
     def for_librdkafka(self, _config: str) -> tuple[str, float]:
-        """For ``oauth_cb``."""
+        """Return the token in the form that ``oauth_cb`` wants."""
         token = self.current()
         return token.text, token.expires
 

@@ -89,7 +89,7 @@ class _EncryptedKeyError(Exception):
 
 
 def _no_passphrase() -> str:
-    """In place of OpenSSL's own question on the terminal, for which a worker would wait forever."""
+    """Replace OpenSSL's question on the terminal, for which a worker would wait forever."""
     raise _EncryptedKeyError
 
 

@@ -94,7 +94,7 @@ class KafkaSettings(Section):
 
     @property
     def client_id(self) -> str:
-        """By which brokers know this application and this instance: in logs, quotas and metrics."""
+        """ID of this application and instance at brokers: in logs, quotas and metrics."""
         return "-".join(filter(None, (self._application or "ringfence", self._instance)))
 
     def client_id_of(self, instance: str) -> str:

@@ -94,7 +94,7 @@ class LeaveByName(Request[_Leave]):  # type: ignore[misc]
 
 
 class Member(NamedTuple):
-    """Of a group."""
+    """Member of a consumer group."""
 
     member_id: str
     instance: str | None

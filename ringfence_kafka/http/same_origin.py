@@ -18,7 +18,7 @@ JSON = "application/json"
 
 
 def refusal(request: web.Request, names: Collection[str], wanted_type: str = JSON) -> str | None:
-    """See :func:`fault`."""
+    """Return the reason to refuse a request, or None; see :func:`fault`."""
     return fault(
         host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
         content_type=request.content_type, names=names, wanted_type=wanted_type,

@@ -95,7 +95,7 @@ class PartitionState(Generic[AssignmentT]):
         self._held_by = right
 
     def succeeded(self) -> None:
-        """Something was written."""
+        """Note that something was written."""
         self.attempts = 0
 
     def failed(self, until: float, *, keeps: bool = False) -> None:

@@ -26,7 +26,7 @@ SLOWER: Final = 1.02
 
 
 class MarkerDelay:
-    """Of one producer."""
+    """Pause between two transactions of one producer, for the markers of the first."""
 
     def __init__(self) -> None:
         self._gap_s = FIRST_S
@@ -34,7 +34,7 @@ class MarkerDelay:
 
     @property
     def seconds(self) -> float:
-        """From the end of a transaction to the first write of the next one, at least."""
+        """Least time from the end of a transaction to the first write of the next one."""
         return self._gap_s
 
     def wrote(self, seconds: float, since_s: float) -> None:

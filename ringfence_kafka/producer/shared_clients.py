@@ -36,7 +36,7 @@ class ProducerClients:
         time as there are places, and each has one transaction at most."""
 
     def share(self) -> ClientShare:
-        """For one producer; to be closed with it."""
+        """Return a shared client for one producer, which closes it."""
         if self._stopped:
             raise StoppedError
         client = min(self._clients, key=lambda client: client.shares, default=None)

@@ -98,7 +98,7 @@ class TransactionV1:
             _note_outcomes(futures)
 
     async def commit(self) -> None:
-        """End it."""
+        """Commit the transaction."""
         await self._producer.commit_transaction()
 
     async def abort(self) -> None:

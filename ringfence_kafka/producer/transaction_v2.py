@@ -85,7 +85,7 @@ class TransactionV2:
     async def write(
         self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
     ) -> list[int]:
-        """As :meth:`ringfence_kafka.producer.transaction_v1.TransactionV1.write`."""
+        """Write records; see :meth:`ringfence_kafka.producer.transaction_v1.TransactionV1.write`."""
         for batch in batches:
             if self._leader(batch) is None:
                 await self._look_for(batch)

@@ -35,7 +35,7 @@ _WRITTEN: Final = struct.Struct(">ihqqq")
 
 
 class Producer(NamedTuple):
-    """Who writes."""
+    """Identity of the writing producer."""
 
     id: int
     epoch: int

@@ -70,7 +70,7 @@ class TransactionalProducer:
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
         clients: ProducerClients | None = None,
     ) -> None:
-        """Not connected yet.
+        """Create an unconnected producer.
 
         Args:
             kafka: Brokers and access.

@@ -29,7 +29,7 @@ _UNREAD: Final = object()
 
 
 class Part(NamedTuple):
-    """One form."""
+    """One part of a duplicate ID."""
 
     form: str
     names: tuple[str, ...] = ()

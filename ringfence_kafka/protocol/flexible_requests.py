@@ -51,10 +51,10 @@ class Question:
         self._body, self._tagged = body, tagged
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> "Question":
-        """For a connection whose broker knows these versions.
+        """Check that a broker with these versions knows this one.
 
         Raises:
-            IncompatibleBrokerVersion: it does not know this one.
+            IncompatibleBrokerVersion: the broker does not know it.
         """
         least, most = versions.get(self.API_KEY, (0, -1))
         if not least <= self.API_VERSION <= most:
@@ -64,7 +64,7 @@ class Question:
         return self
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
-        """Version 2."""
+        """Return a request header of version 2."""
         name = client_id.encode()
         head = _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id)
         return _Header(head + INT16.pack(len(name)) + name + NO_TAGS, correlation_id)
@@ -117,7 +117,7 @@ class Reader:
         return self.take(max(0, self.number() - 1)).decode()
 
     def array(self) -> range:
-        """As many turns as it has elements."""
+        """Return an encoded array of structures."""
         return range(max(0, self.number() - 1))
 
     def skip_tags(self) -> None:
@@ -129,7 +129,7 @@ class Reader:
 
 
 def length(count: int) -> bytes:
-    """Of what follows."""
+    """Return the encoded length of a string or an array."""
     return varints.encode(count + 1)
 
 
@@ -142,6 +142,6 @@ def text(value: str | None) -> bytes:
 
 
 def array(elements: Iterable[bytes]) -> bytes:
-    """Of structures."""
+    """Return an array of structures."""
     every: Sequence[bytes] = list(elements)
     return length(len(every)) + b"".join(every)

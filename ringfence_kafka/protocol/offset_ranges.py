@@ -147,7 +147,7 @@ def check(next_offset: int, runs: Sequence[Run]) -> None:
 
 
 def _lengths(next_offset: int, runs: Iterable[Run]) -> Iterator[int]:
-    """By turns how many offsets are in no run, and how many are in one."""
+    """Return run lengths: in turn the offsets outside of runs and inside of runs."""
     end = next_offset
     for start, stop in runs:
         yield start - end

@@ -41,7 +41,7 @@ _FETCH_BYTES: Final = 4 * 2**20
 
 
 class LatestValue(NamedTuple):
-    """An answer."""
+    """Latest value of a key."""
 
     value: bytes | None
     asked_at: float

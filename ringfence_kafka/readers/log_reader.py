@@ -243,7 +243,7 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
 
 
 def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int) -> None:
-    """For who reads committed data up to an end and has not moved since ``moved_at`` (monotonic, s).
+    """Raise when a reader of committed data has not moved since ``moved_at`` (monotonic, s).
 
     Raises:
         LogStalledError: that was too long ago.

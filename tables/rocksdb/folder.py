@@ -25,7 +25,7 @@ class RocksFolder:
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
     ) -> None:
-        """Open or create.
+        """Open or create the folder.
 
         Args:
             path: The folder.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.checker.groups import Disturbance, Run, Snapshot, judge
-from tests.harness.group_system import PARTITIONS, UNWRITTEN_S, System, assert_rising
+from tests.harness.group_system import PARTITIONS, System, assert_rising
 from tests.harness.workloads.message_groups import Flow, GroupMessage, Shape, accept, generate
 from tests.support import kafka
 from tests.support.consumers.processes import consumers, wait_shared
@@ -41,7 +41,7 @@ def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
             for number in range(KILLS):
                 system.wait_ended(system.ended() + 300)
                 victims = generator.sample(system.processes, 1 + number % 2)
-                system.wait_long_at_work(victims[0])
+                system.wait_attempt_written(victims[0])
                 for victim in victims:
                     disturbance, snapshot = system.kill(victim)
                     disturbances.append(disturbance)
@@ -57,13 +57,15 @@ def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
 
     runs = system.runs()
     assert judge(runs, sent, disturbances, snapshots) == [], f"seed {SEED}"
-    again = _again(runs, disturbances)
-    assert again, "no kill struck what had been running for long"
+    again = _again(runs, disturbances, snapshots)
+    assert again, "no kill struck a run whose attempt was written"
     assert all(later.attempt == earlier.attempt + 1 for earlier, later in again)
 
 
-def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, Run]]:
-    """Pairs of a run that a kill ended after it had run for long, and the next run of the same message."""
+def _again(
+    runs: list[Run], disturbances: list[Disturbance], snapshots: list[Snapshot]
+) -> list[tuple[Run, Run]]:
+    """Pairs of a run that a kill ended after its attempt was written, and the next run of the same message."""
     return [
         (
             run,
@@ -72,8 +74,8 @@ def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, 
             ),
         )
         for index, run in enumerate(runs)
-        for disturbance in disturbances
-        if run.end is None and run.pid == disturbance.pid and run.begin < disturbance.time - UNWRITTEN_S
+        for disturbance, snapshot in zip(disturbances, snapshots, strict=True)
+        if run.end is None and run.pid == disturbance.pid and snapshot.counts(run)
     ]
 
 

@@ -76,16 +76,16 @@ class System:
         """Return how many messages have come to an end."""
         return len({(run.partition, run.offset) for run in self.runs() if run.end})
 
-    def wait_long_at_work(self, process: ConsumerProcess) -> None:
-        """Wait until one of its handlers has run for so long that this is written."""
-        self.wait(
-            lambda: any(
-                run.pid == process.pid
-                and run.end is None
-                and run.begin < time.monotonic() - UNWRITTEN_S - 0.5
-                for run in self.runs()
+    def wait_attempt_written(self, process: ConsumerProcess) -> None:
+        """Wait until the ledger counts the attempt of a handler that this process runs."""
+
+        def counted() -> bool:
+            written = self.snapshot()
+            return any(
+                run.pid == process.pid and run.end is None and written.counts(run) for run in self.runs()
             )
-        )
+
+        self.wait(counted)
 
     def wait_no_lag(self) -> None:
         self.wait(

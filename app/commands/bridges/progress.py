@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One bridge."""
+    """Progress of one bridge as printed."""
 
     bridge: str
     group: str

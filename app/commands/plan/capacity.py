@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE, MAX_PARTITIONS
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.wording import counted
 
 MIB: Final = 2**20
 # Measured on one machine. bench/measurements.md has the runs: change a figure when it is measured again.
@@ -199,7 +200,7 @@ def plan(demand: Demand) -> Plan:
     partitions = nice(by[lanes_by])
     if partitions > MAX_PARTITIONS:
         raise ConfigurationError(
-            f"{demand.ids:,.0f} IDs need {partitions:,} partitions, and an address has at most {MAX_PARTITIONS:,}: "
+            f"{demand.ids:,.0f} IDs need {counted(partitions, 'partition')}, and an address has at most {MAX_PARTITIONS:,}: "
             "remember fewer, or spread them over several addresses"
         )
     lanes, share = math.ceil(partitions / needed), demand.worker_share(needed)

@@ -82,7 +82,7 @@ async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
 
 
 class _EnoughError(Exception):
-    """Ends a reading."""
+    """Ends a reading: enough records were found."""
 
 
 async def _scan_partition(

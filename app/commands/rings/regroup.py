@@ -36,6 +36,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.process.step_progress import Steps
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
 SHOWN_LIMIT_S: Final = 15.0
@@ -190,7 +191,7 @@ class _Verb:
         source = self._address.input_topic
         if (now := (await self._counts())[source]) != regrouping.partitions:
             left = (
-                f"{source} has {now} partitions now, and the plan was for {regrouping.partitions}: run "
+                f"{source} has {counted(now, 'partition')} now, and the plan was for {regrouping.partitions}: run "
                 "this again"
             )
         if left:
@@ -214,7 +215,7 @@ class _Verb:
     async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
         if counts[topic] < wanted:
             await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
-            self._say(f"{topic}  {counts[topic]} partitions, now {wanted}")
+            self._say(f"{topic}  {counted(counts[topic], 'partition')}, now {wanted}")
             counts[topic] = wanted
 
     async def _forwarded(self, regrouping: Regrouping, counts: dict[str, int]) -> Forwarded | None:

@@ -102,7 +102,7 @@ def _require_homes(address: AddressSettings, partitions: int, before: int, metas
         recorded = meta.partition_counts.get(address.input_topic, partitions)
         if not now.keeps_homes(LaneLayout.of(before, recorded)):
             raise RegroupError(
-                f"{address.input_topic} has {partitions} partitions, it had {recorded} when the lanes of {address.name} began: IDs are no "
+                f"{address.input_topic} has {counted(partitions, 'partition')}, it had {recorded} when the lanes of {address.name} began: IDs are no "
                 "longer where their groups are. Run 'ringfence topics check', do what it names, and run this again"
             )
 

@@ -179,7 +179,7 @@ class LaneView:
         *,
         dated: bool = False,
     ) -> None:
-        """Read nothing yet.
+        """Create a reader that has read nothing yet.
 
         Args:
             settings: The configuration.

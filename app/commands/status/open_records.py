@@ -16,7 +16,7 @@ class Counts:
     """Open records, kept from look to look."""
 
     def __init__(self, settings: Settings) -> None:
-        """Ask nothing yet."""
+        """Create a watch that has not asked yet."""
         self.addresses = OpenRecordCounts(settings.kafka)
         self.bridges = BridgeQuarantines()
 

@@ -132,9 +132,13 @@ class _Growing:
         self._progress.count(counted(self._address.lanes or work.growth.began, "lane"))
         self._progress.end()
         if work.done:
-            self._say(f"{self._input} has {wanted} partitions, and its lanes have recorded it: nothing to do")
+            self._say(
+                f"{self._input} has {counted(wanted, 'partition')}, and its lanes have recorded it: nothing to do"
+            )
             return work, []
-        question = f"Give {self._input} {wanted} partitions, where it has {work.counts[self._input]}"
+        question = (
+            f"Give {self._input} {counted(wanted, 'partition')}, where it has {work.counts[self._input]}"
+        )
         self._progress.begin("looking for workers and for messages that are left")
         obstacles = [obstacle async for obstacle in self._obstacles(work, despite_backlog=despite_backlog)]
         self._progress.count(counted(len(obstacles), "obstacle"))
@@ -214,7 +218,7 @@ class _Growing:
     async def _carry_out(self, work: Work) -> None:
         growth, counts, progress = work.growth, dict(work.counts), self._progress
         lanes = counted(len(work.parents), "lane")
-        progress.begin(f"giving topics of {self._address.name} {growth.wanted} partitions")
+        progress.begin(f"giving topics of {self._address.name} {counted(growth.wanted, 'partition')}")
         await self._give(self._changelog, counts, growth.wanted)
         if counts[self._input] == growth.began:
             # From here on the address is refused: its topics do not fit each other.
@@ -225,7 +229,7 @@ class _Growing:
         for lane in work.parents:
             await self._hand_on(lane, work)
             done += 1
-        progress.begin(f"giving {self._forward} and {self._input} {growth.wanted} partitions")
+        progress.begin(f"giving {self._forward} and {self._input} {counted(growth.wanted, 'partition')}")
         for name in (self._forward, self._input):
             await self._give(name, counts, growth.wanted)
         noted = 0
@@ -238,7 +242,7 @@ class _Growing:
     async def _give(self, topic: str, counts: dict[str, int], wanted: int) -> None:
         if counts[topic] < wanted:
             await self._cluster.topics.add_partitions(topic, wanted, SHOWN_LIMIT_S)
-            self._say(f"{topic}  {counts[topic]} partitions, now {wanted}")
+            self._say(f"{topic}  {counted(counts[topic], 'partition')}, now {wanted}")
             counts[topic] = wanted
 
     async def _hand_on(self, lane: int, work: Work) -> None:

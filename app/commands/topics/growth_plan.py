@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
+from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
 NAMES_MAX: Final = 16
@@ -59,12 +60,14 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
     under_way = counts - {began, wanted}
     if under_way:
         raise GrowthError(
-            f"{address.input_topic} is growing from {began} to {max(under_way)} partitions: finish that "
+            f"{address.input_topic} is growing from {began} to {counted(max(under_way), 'partition')}: finish that "
             f"first, by --partitions {max(under_way)}"
         )
     least = max(now, began)
     if wanted < least:
-        raise GrowthError(f"{address.input_topic} has {least} partitions, and Kafka cannot remove any")
+        raise GrowthError(
+            f"{address.input_topic} has {counted(least, 'partition')}, and Kafka cannot remove any"
+        )
     if wanted % began:
         first = max(2, -(-least // began))
         choices = ", ".join(str(number * began) for number in range(first, first + 3))
@@ -88,7 +91,7 @@ def foretell(
     """Print the work and its obstacles, a line each."""
     for topic, count in work.counts.items():
         if count < work.growth.wanted:
-            say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
+            say(f"would give  {topic}  {counted(count, 'partition')}, then {work.growth.wanted}")
     for lane in work.parents:
         successors = named_successors(address, work.growth, lane)
         say(f"would copy  IDs of {wire_names.lane_name(address.name, lane)} to {successors}")

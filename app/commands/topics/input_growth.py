@@ -10,6 +10,7 @@ from agents.topic_checks.topics import next_count
 from app.commands.topics.growth_plan import Growth, GrowthError
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol.lane_layout import LaneLayout
+from ringfence_kafka.wording import counted
 from tables.codec import Meta
 
 ORDER: str = (
@@ -29,7 +30,7 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
     least = max(now, lanes, *counts, 0)
     if wanted < least:
         raise GrowthError(
-            f"{topic} is to have {wanted} partitions: it has {now}, and Kafka cannot remove any; choose "
+            f"{topic} is to have {counted(wanted, 'partition')}: it has {now}, and Kafka cannot remove any; choose "
             f"{least} or more, for lanes = {lanes}"
         )
     moving = [
@@ -41,7 +42,7 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
         return Growth(now, wanted)
     before = moving[0]
     said = (
-        f"{topic} had {before} partitions when the lanes of {address.name} began: with {wanted} and lanes = {lanes}, groups and IDs would "
+        f"{topic} had {counted(before, 'partition')} when the lanes of {address.name} began: with {wanted} and lanes = {lanes}, groups and IDs would "
         "move to other lanes, which do not know them."
     )
     first = next_count(max(now, before + 1), before, lanes)

@@ -84,7 +84,7 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
         return 0
     done = "would create" if dry_run else "created"
     for outcome in outcomes:
-        line = f"{done if outcome.created else 'exists':{len(done)}}  {outcome.name}  {outcome.partitions} partitions"
+        line = f"{done if outcome.created else 'exists':{len(done)}}  {outcome.name}  {counted(outcome.partitions, 'partition')}"
         if outcome.recorded:
             line += ", as its lanes have recorded"
         if dry_run and outcome.created:
@@ -290,4 +290,4 @@ def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], broke
         InvalidConfigurationError: "brokers know all of its settings from Kafka 3.6 on; on older ones create it by hand",
     }
     fix = fixes.get(error, "allow this user to create topics, or have somebody create it")
-    return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {fix}"
+    return f"{plan.name} was not created with {counted(plan.partitions, 'partition')} ({said}): {fix}"

@@ -68,7 +68,7 @@ class FetchInterval:
             self._least_s = max(LEAST_MIN_S, self._least_s / QUICKER)
 
     def report(self) -> dict[str, float]:
-        """For ``/health``, in milliseconds."""
+        """Intervals for ``/health``, in milliseconds."""
         report = {"latency_target_ms": self.target_s, "batch_ms": self.took_s, "fetch_wait_ms": self.wait_s}
         return {name: round(seconds * 1000, 1) for name, seconds in report.items()}
 

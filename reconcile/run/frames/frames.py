@@ -27,7 +27,7 @@ _IDS_ON_DISK: Final = StructType(
 
 @dataclass(slots=True)
 class Frames(Sources):
-    """Makes the frames."""
+    """Builds the frames of a run from topics and files."""
 
     files: Files
     base: Run | None = None  # the run that this one goes on from

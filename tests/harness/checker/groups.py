@@ -79,6 +79,11 @@ class Snapshot(NamedTuple):
         found = self.written.get(run.partition)
         return found is not None and found.finished(run.offset)
 
+    def counts(self, run: Run) -> bool:
+        """Whether the snapshot counts the run's attempt."""
+        found = self.written.get(run.partition)
+        return found is not None and found.progress.attempts.get(run.offset) == run.attempt
+
 
 class Finding(NamedTuple):
     """One error."""
