@@ -62,11 +62,12 @@ class Frames:
         return self._frame(StructType(kept), list(rows))
 
     def rules(self, **changes: Any) -> DataFrame:
-        rule = {
-            "address": 0, "max_age_ms": 0, "min_age_ms": 0, "size": 0, "largest": 20_000, "divert": False, "observes": False, "detects": True, "outputs_gone": False,
-            "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
-        }  # fmt: skip
-        return small(self._spark, [tuple(rule.values())], RULES)
+        return self.rules_of(changes)
+
+    def rules_of(self, *addresses: dict[str, Any]) -> DataFrame:
+        """Rules of several addresses; each states only what is not usual."""
+        rows = [_rule({"address": number, **changes}) for number, changes in enumerate(addresses)]
+        return small(self._spark, rows, RULES)
 
     def spans(self) -> DataFrame:
         """Partition 0: nothing before 10 was ever judged, this run judges 20 to 30, the log ends at 40."""
@@ -74,6 +75,14 @@ class Frames:
 
     def _frame(self, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
         return small(self._spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
+
+
+def _rule(changes: dict[str, Any]) -> tuple[Any, ...]:
+    rule = {
+        "address": 0, "max_age_ms": 0, "min_age_ms": 0, "size": 0, "largest": 20_000, "divert": False, "observes": False, "detects": True, "outputs_gone": False,
+        "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
+    }  # fmt: skip
+    return tuple(rule.values())
 
 
 def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:

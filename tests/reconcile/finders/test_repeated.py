@@ -1,10 +1,11 @@
 """IDs that were accepted more than once: on small frames, without Kafka."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.finders import lane_moves, repeated_ids, ring_ranks
@@ -12,44 +13,65 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import ring_numbers
 from reconcile.run.history.rings import Regrouped, Rings, regroups
 from reconcile.run.verdict import anomaly_search
-from tests.reconcile.rows import Frames, cut, named
+from tests.reconcile.rows import Frames, cut
 
 
-@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
-def test_distance(frames: Frames, capacity: int, expected: str) -> None:
-    """A ring of three still holds an ID after two others."""
-    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
+class Case(NamedTuple):
+    """One history, and what is found in it. All cases of a test are judged together, each as an address."""
 
-    assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
+    ids: Sequence[dict[str, Any]]
+    """Rows of accepted IDs; a test states only the fields that matter to it."""
+    expected: list[tuple[str, int]]
+    """Anomaly and input offset."""
+    capacity: int = 3
+    rules: dict[str, Any] = {}  # noqa: RUF012
+    events: Sequence[dict[str, Any]] = ()
+    grown: Sequence[dict[str, Any]] = ()
+    rings: Rings = Rings.of(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("between", "timestamp", "expected"),
-    [
-        ([0], 10, "FORGOTTEN"),
-        ([0], 11, "OVERRUN"),
-        ([11], 0, "OVERRUN"),  # a late message: its ring has let go of what was too old for the newest record
-        ([5, 10], 3, "FORGOTTEN"),
-        ([0, 0, 0], 0, "OVERRUN"),  # beyond id_cache_size_max
-        ([], 99, "FORGOTTEN"),  # within id_cache_size
-    ],
-)
+def _ids(names: str, **last: Any) -> list[dict[str, Any]]:
+    """IDs of one letter in their order; ``last``: fields of the last."""
+    rows: list[dict[str, Any]] = [{"id": name.encode()} for name in names]
+    rows[-1] |= last
+    return rows
+
+
+def test_distance(frames: Frames) -> None:
+    """A ring of three still holds an ID after two others; a ring of two does not."""
+    _check(
+        frames,
+        Case(_ids("abca"), [("OVERRUN", 3)], capacity=2),
+        Case(_ids("abca"), [("FORGOTTEN", 3)], capacity=3),
+    )
+
+
 @pytest.mark.parametrize("sequenced", [False, True])
-def test_a_promise_in_time(
-    frames: Frames, between: list[int], timestamp: int, expected: str, sequenced: bool
-) -> None:
+def test_a_promise_in_time(frames: Frames, sequenced: bool) -> None:
     """Beyond id_cache_size, an ID is FORGOTTEN if it was young enough for the newest record of its lane, and room was left for it."""
-    times = [0, *between, timestamp, 1_000]
-    of = [b"a", *(b"%d" % number for number in range(len(between))), b"a", b"later"]
-    ids = frames.ids(
-        *(
+
+    def promised(between: list[int], timestamp: int, expected: str) -> Case:
+        times = [0, *between, timestamp, 1_000]
+        of = [b"a", *(b"%d" % number for number in range(len(between))), b"a", b"later"]
+        rows = [
             {"id": id_, "timestamp": time, **({"sequence": number} if sequenced else {})}
             for number, (id_, time) in enumerate(zip(of, times, strict=True))
-        )
-    )
-    rules, rings = frames.rules(min_age_ms=10, size=1), Rings.of(1, 1) if sequenced else None
+        ]
+        rings = Rings.of(1, 1) if sequenced else Rings.of(0, 1)
+        rules = {"min_age_ms": 10, "size": 1}
+        return Case(rows, [(expected, len(between) + 1)], rules=rules, rings=rings)
 
-    assert _repeated(ids, rules, capacity=3, rings=rings, promised=True) == [(expected, len(between) + 1)]
+    _check(
+        frames,
+        promised([0], 10, "FORGOTTEN"),
+        promised([0], 11, "OVERRUN"),
+        # A late message: its ring has let go of what was too old for the newest record.
+        promised([11], 0, "OVERRUN"),
+        promised([5, 10], 3, "FORGOTTEN"),
+        promised([0, 0, 0], 0, "OVERRUN"),  # beyond id_cache_size_max
+        promised([], 99, "FORGOTTEN"),  # within id_cache_size
+        promised=True,
+    )
 
 
 def test_whose_it_was(frames: Frames) -> None:
@@ -71,61 +93,61 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
         {"id": b"%d" % n, "partition": 1, "offset": n, "forward_offset": n, "out_partition": 1}
         for n in range(3)
     ]
-    hidden = frames.ids({"id": b"a"}, *between, {"id": b"a", "offset": 1, "out_offset": 1})
-    shown = frames.ids(
-        {"id": b"a"}, *(value | {"out_partition": 0, "out_offset": 9 + n} for n, value in enumerate(between)),
-        {"id": b"a", "offset": 1, "out_offset": 1},
-    )  # fmt: skip
+    last: dict[str, Any] = {"id": b"a", "offset": 1, "out_offset": 1}
+    hidden: list[dict[str, Any]] = [{"id": b"a"}, *between, last]
+    shown: list[dict[str, Any]] = [
+        {"id": b"a"},
+        *(value | {"out_partition": 0, "out_offset": 9 + n} for n, value in enumerate(between)),
+        last,
+    ]
 
-    assert _repeated(hidden, frames.rules()) == [("OVERRUN", 1)]
-    assert _repeated(shown, frames.rules(), capacity=1) == [("FORGOTTEN", 1)]
+    _check(frames, Case(hidden, [("OVERRUN", 1)]), Case(shown, [("FORGOTTEN", 1)], capacity=1))
 
 
 def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
     """A repeated ID is a GAP if an earlier run lacks IDs between; beyond the promise, or after that run, the verdict is certain."""
-    old = {"id": b"a", "run": 0}
-    near = frames.ids(old, {"id": b"a"})
-    far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
-    gone = frames.rules(whole_since=1)
+    old: dict[str, Any] = {"id": b"a", "run": 0}
+    near: list[dict[str, Any]] = [old, {"id": b"a"}]
+    far: list[dict[str, Any]] = [old, {"id": b"b"}, {"id": b"a"}]
+    gone = {"whole_since": 1}
 
-    assert _repeated(near, gone) == [("GAP", 1)]
-    assert _repeated(near, frames.rules()) == [("FORGOTTEN", 1)]
-    assert _repeated(far, gone, capacity=1) == [("OVERRUN", 2)]
-    assert _repeated(frames.ids({"id": b"a"}, {"id": b"a"}), gone) == [("FORGOTTEN", 1)]
+    _check(
+        frames,
+        Case(near, [("GAP", 1)], rules=gone),
+        Case(near, [("FORGOTTEN", 1)]),
+        Case(far, [("OVERRUN", 2)], rules=gone, capacity=1),
+        Case(_ids("aa"), [("FORGOTTEN", 1)], rules=gone),
+    )
 
 
 def test_events(frames: Frames) -> None:
     """An event between two records excuses the second; an earlier or later event gives the capacity in force."""
-    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
 
-    def judged(offset: int, before: int, after: int) -> list[tuple[str, int | None]]:
-        events = frames.events({"input_next": offset, "forward_next": 0, "before": before, "after": after})
-        return _repeated(ids, frames.rules(), events)
+    def told(offset: int, before: int, after: int, *expected: tuple[str, int]) -> Case:
+        event = {"input_next": offset, "forward_next": 0, "before": before, "after": after}
+        return Case(_ids("aba"), list(expected), events=[event])
 
-    assert judged(1, 3, 3) == [("OVERRUN", 2)]
-    assert judged(3, 1, 9) == [("OVERRUN", 2)]
-    assert judged(0, 9, 0) == []
+    _check(frames, told(1, 3, 3, ("OVERRUN", 2)), told(3, 1, 9, ("OVERRUN", 2)), told(0, 9, 0))
 
 
-@pytest.mark.parametrize(
-    ("event", "before", "after", "expected"),
-    [
-        ("resized", 2, 9, "FORGOTTEN"),
-        ("resized", 9, 2, "FORGOTTEN"),
-        ("resized", 1, 9, "OVERRUN"),
-        ("resized", 9, 0, "OVERRUN"),
-        ("forgotten", 9, 8, "OVERRUN"),
-    ],
-)
-def test_another_size(frames: Frames, event: str, before: int, after: int, expected: str) -> None:
+def test_another_size(frames: Frames) -> None:
     """A ring that changed its size between keeps its newest IDs, as many as the smaller size holds.
 
     With one other ID since, the first is one of two. A ring in memory only is empty.
     """
-    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
-    told = {"event": event, "input_next": 2, "forward_next": 0, "before": before, "after": after}
 
-    assert _repeated(ids, frames.rules(), frames.events(told), capacity=9) == [(expected, 2)]
+    def told(event: str, before: int, after: int, expected: str) -> Case:
+        row = {"event": event, "input_next": 2, "forward_next": 0, "before": before, "after": after}
+        return Case(_ids("aba"), [(expected, 2)], events=[row], capacity=9)
+
+    _check(
+        frames,
+        told("resized", 2, 9, "FORGOTTEN"),
+        told("resized", 9, 2, "FORGOTTEN"),
+        told("resized", 1, 9, "OVERRUN"),
+        told("resized", 9, 0, "OVERRUN"),
+        told("forgotten", 9, 8, "OVERRUN"),
+    )
 
 
 def test_what_a_lane_has_handed_on(frames: Frames) -> None:
@@ -133,75 +155,85 @@ def test_what_a_lane_has_handed_on(frames: Frames) -> None:
 
     Lane 6 succeeds lane 0 through lane 2.
     """
-    grown = frames.events({"before": 2, "after": 4}, {"before": 4, "after": 8})
+    grown = [{"before": 2, "after": 4}, {"before": 4, "after": 8}]
 
-    def judged(capacity: int, between: int, *, lane: int = 6) -> list[tuple[str, int | None]]:
+    def handed(capacity: int, lane: int, expected: str) -> Case:
         heir = {"lane": 6, "partition": 6}
-        ids = frames.ids(
+        ids = [
             {"id": b"x", "run": 0}, {"id": b"0", "run": 0},
-            *({"id": b"%d" % n, "lane": lane, "partition": lane} for n in range(1, between + 1)),
+            *({"id": b"%d" % n, "lane": lane, "partition": lane} for n in (1, 2)),
             {"id": b"x", **heir, "offset": 90}, {"id": b"y", **heir, "offset": 91},
-        )  # fmt: skip
-        return _repeated(ids, frames.rules(), grown=grown, capacity=capacity)
+        ]  # fmt: skip
+        return Case(ids, [(expected, 90)], grown=grown, capacity=capacity)
 
-    assert judged(3, 2) == [("OVERRUN", 90)]
-    assert judged(4, 2) == [("FORGOTTEN", 90)]
-    assert judged(3, 2, lane=2) == [("OVERRUN", 90)]
-    assert judged(2, 2, lane=4) == [("FORGOTTEN", 90)]
+    _check(
+        frames,
+        handed(3, 6, "OVERRUN"),
+        handed(4, 6, "FORGOTTEN"),
+        handed(3, 2, "OVERRUN"),
+        handed(2, 4, "FORGOTTEN"),
+    )
 
 
-@pytest.mark.parametrize(
-    ("lane", "offset", "expected"),
-    [(0, 1, "OVERRUN"), (0, 0, "FORGOTTEN"), (2, 5, "OVERRUN"), (2, 9, "FORGOTTEN")],
-)
-def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: str) -> None:
+def test_events_of_two_lanes(frames: Frames) -> None:
     """Events of the first lane count before it handed its IDs on, and events of the second lane since; no others do."""
-    ids = frames.ids({"id": b"x", "run": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8})
-    event = {"lane": lane, "input_next": offset, "forward_next": 0, "before": 3, "after": 3}
+    ids: list[dict[str, Any]] = [{"id": b"x", "run": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8}]
 
-    assert _repeated(ids, frames.rules(), frames.events(event), frames.events({"before": 2})) == [
-        (expected, 8)
-    ]
+    def told(lane: int, offset: int, expected: str) -> Case:
+        event = {"lane": lane, "input_next": offset, "forward_next": 0, "before": 3, "after": 3}
+        return Case(ids, [(expected, 8)], events=[event], grown=[{"before": 2}])
+
+    _check(
+        frames,
+        told(0, 1, "OVERRUN"),
+        told(0, 0, "FORGOTTEN"),
+        told(2, 5, "OVERRUN"),
+        told(2, 9, "FORGOTTEN"),
+    )
 
 
 def test_another_partitioner(frames: Frames) -> None:
     """A new home does not know IDs that a lane accepted before homes moved; an ID of one lane, or a later one, is known."""
-    away = frames.ids({"id": b"x"}, {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "run": 1})
-    here = frames.ids({"id": b"x"}, {"id": b"x"})
+    away: list[dict[str, Any]] = [
+        {"id": b"x"},
+        {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "run": 1},
+    ]
 
-    assert _repeated(away, frames.rules(moved=1)) == [("OVERRUN", 8)]
-    assert _repeated(away, frames.rules()) == [("FORGOTTEN", 8)]
-    assert _repeated(here, frames.rules(moved=1)) == [("FORGOTTEN", 1)]
+    _check(
+        frames,
+        Case(away, [("OVERRUN", 8)], rules={"moved": 1}),
+        Case(away, [("FORGOTTEN", 8)]),
+        Case(_ids("xx"), [("FORGOTTEN", 1)], rules={"moved": 1}),
+    )
 
 
 def test_cross_lane(frames: Frames) -> None:
     """An ID of another group in another lane is CROSS-LANE; the same group is of the same lane, on any route."""
-    other = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2})
-    same = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1})
-    earlier = frames.ids(
-        {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "run": 2}
-    )
+    first: dict[str, Any] = {"id": b"a", "run": 2}
+    other = [first, {**first, "lane": 1, "partition": 1, "group_digest": 2}]
+    same: list[dict[str, Any]] = [first, {**first, "lane": 1, "partition": 1}]
+    earlier: list[dict[str, Any]] = [
+        {"id": b"a"},
+        {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2},
+        first,
+    ]
+    cases = [Case(other, [("CROSS-LANE", 1)]), Case(same, []), Case(earlier, [])]
 
-    def found(ids: DataFrame, run: int = 1) -> list[tuple[str, int | None]]:
-        return named(repeated_ids.cross_lane(repeated_ids.repeated(ids, run), run, frames.rules(), ["t"]))
-
-    assert found(other) == [("CROSS-LANE", 1)]
-    assert found(same) == []
-    assert found(earlier, 2) == []
+    assert _cross_lane(frames, *cases, run=2) == [case.expected for case in cases]
 
 
 def test_cross_lane_after_the_age(frames: Frames) -> None:
     """An expired ID is allowed in another lane too; its age counts from the nearest earlier record, not from the first."""
     away = {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}
-    ids = frames.ids(
+    ids: list[dict[str, Any]] = [
         {"id": b"a"}, {**away, "timestamp": 20},
         *({**row, "id": b"b"} for row in ({}, {"timestamp": 15}, {**away, "timestamp": 20})),
         # On another run: it is known which was first, whatever the clocks say.
         {"id": b"c", "run": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
-    )  # fmt: skip
-    found = repeated_ids.cross_lane(repeated_ids.repeated(ids, 1), 1, frames.rules(max_age_ms=10), ["t"])
+    ]  # fmt: skip
 
-    assert named(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
+    [found] = _cross_lane(frames, Case(ids, [], rules={"max_age_ms": 10}))
+    assert found == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 
 
 def _in_one_lane(*rows: dict[str, Any]) -> list[dict[str, Any]]:
@@ -216,8 +248,7 @@ def _in_one_lane(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
-def test_sequence_numbers_count_exactly(frames: Frames, capacity: int, expected: str) -> None:
+def test_sequence_numbers_count_exactly(frames: Frames) -> None:
     """Sequence numbers give the exact distance between two groups in two partitions, whose outputs show no order.
 
     Evidence of an ID between is gone.
@@ -225,36 +256,47 @@ def test_sequence_numbers_count_exactly(frames: Frames, capacity: int, expected:
     rows = _in_one_lane(
         {"id": b"a"}, {"id": b"b", "partition": 1}, {"id": b"c"}, {"id": b"a", "partition": 1}
     )
-    one_lane, gone = Rings.of(1, 2), frames.rules(whole_since=2)
-    ids = frames.ids(*rows[:2], *rows[3:])
+    ids = [*rows[:2], *rows[3:]]
+    two, three = (
+        Case(
+            ids,
+            [(expected, 101)],
+            capacity=capacity,
+            rules={"whole_since": 2},
+            rings=Rings.of(1, 2),
+        )
+        for capacity, expected in ((2, "OVERRUN"), (3, "FORGOTTEN"))
+    )
 
-    assert _repeated(ids, gone, capacity=capacity, rings=one_lane) == [(expected, 101)]
-    assert named(
-        repeated_ids.cross_lane(repeated_ids.repeated(ids, 1), 1, frames.rules(), ["t"])
-    ) == []  # fmt: skip
+    _check(frames, two, three)
+    assert _cross_lane(frames, two) == [[]]
 
 
 def test_a_ring_that_was_begun_anew(frames: Frames) -> None:
     """Numbers that fall along a partition give no order any more: offsets and outputs decide."""
     rows = _in_one_lane({"id": b"a"}, {"id": b"b"}, {"id": b"c", "sequence": 0}, {"id": b"a", "sequence": 1})
-    ids = frames.ids(*({**row, "out_partition": 0} for row in rows))
-
-    assert _repeated(ids, frames.rules(), capacity=2, rings=Rings.of(1, 2)) == [("OVERRUN", 3)]
     # Where the journal tells that the ring was emptied, numbers since then count.
-    again = frames.ids(*rows, {"id": b"a", "offset": 101, "partition": 1, "sequence": 2, "out_partition": 9})
-    events = frames.events({"nexts": [2, 0], "input_next": 0, "forward_next": 0, "before": 9, "after": 9})
-    found = _repeated(again, frames.rules(), events, capacity=1, rings=Rings.of(1, 2))
-    assert found == [("FORGOTTEN", 101), ("OVERRUN", 3)]
+    again = {"id": b"a", "offset": 101, "partition": 1, "sequence": 2, "out_partition": 9}
+    emptied = {"nexts": [2, 0], "input_next": 0, "forward_next": 0, "before": 9, "after": 9}
+    one_lane = Rings.of(1, 2)
+
+    _check(
+        frames,
+        Case([{**row, "out_partition": 0} for row in rows], [("OVERRUN", 3)], capacity=2, rings=one_lane),
+        Case(
+            [*rows, again],
+            [("FORGOTTEN", 101), ("OVERRUN", 3)],
+            events=[emptied],
+            capacity=1,
+            rings=one_lane,
+        ),
+    )
 
 
-@pytest.mark.parametrize(
-    ("capacity", "expected"),
-    [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN")],
-)
-def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expected: str) -> None:
+def test_what_a_merge_of_rings_must_forget(frames: Frames) -> None:
     """IDs of both merged lanes count after a merge, unless the output shows that they are older; so do IDs since then."""
     changes = regroups([Regrouped(5, 0, 2, 1, (2, 2), 0, 1)])
-    ids = frames.ids(
+    ids = [
         {"id": b"old", "lane": 1, "partition": 1},
         {"id": b"x", "lane": 0},
         {"id": b"young", "lane": 1, "partition": 1, "offset": 1},
@@ -267,21 +309,18 @@ def test_what_a_merge_of_rings_must_forget(frames: Frames, capacity: int, expect
             "sequence": 71,
             "group_digest": 7,
         },
-    )
+    ]
+    cases = [
+        Case(ids, [(expected, 2)], capacity=capacity, rings=Rings.of(1, 2, changes))
+        for capacity, expected in ((1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN"))
+    ]
 
-    assert _repeated(ids, frames.rules(), capacity=capacity, rings=Rings.of(1, 2, changes)) == [(expected, 2)]
-    assert named(
-        repeated_ids.cross_lane(
-            repeated_ids.repeated(ids, 1, ring_numbers.settled([Rings.of(1, 2, changes)])), 1, frames.rules(), ["t"]
-        )
-    ) == []  # fmt: skip
+    _check(frames, *cases)
+    assert _cross_lane(frames, cases[0]) == [[]]
 
 
-@pytest.mark.parametrize("now", [1, 2])
-def test_what_former_lanes_accepted_apart(frames: Frames, now: int) -> None:
+def test_what_former_lanes_accepted_apart(frames: Frames) -> None:
     """An ID that three unconnected lanes accepted gives one CROSS-LANE row. The lane that took over from all of them knows it."""
-    changes = regroups([Regrouped(5 + lane, lane, 6, now, (1,) * 6, 0, now) for lane in range(now)])
-    rings = Rings.of(now, 6, changes)
     apart = [
         {"id": b"x", "lane": lane, "partition": lane, "group_digest": lane + 1, "out_partition": lane}
         for lane in (0, 2, 4)
@@ -295,23 +334,68 @@ def test_what_former_lanes_accepted_apart(frames: Frames, now: int) -> None:
         "group_digest": 9,
         "out_partition": 2,
     }
+    cases = []
+    for now in (1, 2):
+        changes = regroups([Regrouped(5 + lane, lane, 6, now, (1,) * 6, 0, now) for lane in range(now)])
+        rings = Rings.of(now, 6, changes)
+        cases += [
+            Case(apart, [("CROSS-LANE", 1)], rings=rings, capacity=9),
+            Case([*apart, late], [("CROSS-LANE", 1), ("FORGOTTEN", 9)], rings=rings, capacity=9),
+        ]
 
-    assert _repeated(frames.ids(*apart), frames.rules(), rings=rings, capacity=9) == [("CROSS-LANE", 1)]
-    found = _repeated(frames.ids(*apart, late), frames.rules(), rings=rings, capacity=9)
-    assert found == [("CROSS-LANE", 1), ("FORGOTTEN", 9)]
+    _check(frames, *cases)
 
 
-def _repeated(
-    ids: DataFrame,
-    rules: DataFrame,
-    events: DataFrame | None = None,
-    grown: DataFrame | None = None,
-    *,
-    capacity: int = 3,
-    rings: Rings | None = None,
-    promised: bool = False,
-) -> list[tuple[str, int | None]]:
-    return named(judged(ids, rules, events, grown, capacity=capacity, rings=rings, promised=promised))
+def _check(frames: Frames, *cases: Case, promised: bool = False) -> None:
+    """Judge the cases together, and compare what is found in each."""
+    events = [
+        {"address": at, "number": n, **row}
+        for at, case in enumerate(cases)
+        for n, row in enumerate(case.events)
+    ]
+    grown = [
+        {"address": at, "number": n, **row}
+        for at, case in enumerate(cases)
+        for n, row in enumerate(case.grown)
+    ]
+    capacities = F.array(*(F.lit(case.capacity) for case in cases))
+    found = judged(
+        _frame(frames, cases),
+        frames.rules_of(*(case.rules for case in cases)),
+        frames.events(*events) if events else None,
+        frames.events(*grown) if grown else None,
+        capacity=F.get(capacities, F.col("address")),
+        rings=[case.rings for case in cases],
+        promised=promised,
+    )
+    assert _by_case(found, cases) == [case.expected for case in cases]
+
+
+def _cross_lane(frames: Frames, *cases: Case, run: int = 1) -> list[list[tuple[str, int]]]:
+    """Return what is found in each case across lanes."""
+    rings = [case.rings for case in cases]
+    settled = ring_numbers.settled(rings) if any(item.regroups for item in rings) else None
+    several = repeated_ids.repeated(_frame(frames, cases), run, settled)
+    rules = frames.rules_of(*(case.rules for case in cases))
+    names = [f"t{at}" for at in range(len(cases))]
+    return _by_case(repeated_ids.cross_lane(several, run, rules, names), cases)
+
+
+def _frame(frames: Frames, cases: Sequence[Case]) -> DataFrame:
+    """Return the IDs of all cases: each case is an address."""
+    return frames.ids(
+        *(
+            {"address": at, "id_address": at, "out_address": at, "offset": n, "out_offset": n, **row}
+            for at, case in enumerate(cases)
+            for n, row in enumerate(case.ids)
+        )
+    )
+
+
+def _by_case(found: DataFrame, cases: Sequence[Case]) -> list[list[tuple[str, int]]]:
+    """Return anomalies and input offsets of each case, in order."""
+    rows = sorted((row["address"], row["anomaly"], row["offset"]) for row in found.collect())
+    return [[(name, offset) for at, name, offset in rows if at == case] for case in range(len(cases))]
 
 
 def judged(
@@ -320,16 +404,17 @@ def judged(
     events: DataFrame | None = None,
     grown: DataFrame | None = None,
     *,
-    capacity: int = 3,
-    rings: Rings | None = None,
+    capacity: Column,
+    rings: Sequence[Rings] = (Rings.of(0, 1),),
     promised: bool = False,
 ) -> DataFrame:
-    """``rings``: of an address that sets `lanes`; ``promised``: the rules have a promise in time."""
-    item = rings or Rings.of(0, 1)
-    regrouped = bool(item.regroups)
-    several = cut(repeated_ids.repeated(ids, 1, ring_numbers.settled([item]) if regrouped else None))
+    """``rings``: of each address; ``promised``: some rules have a promise in time."""
+    regrouped = any(item.regroups for item in rings)
+    several = cut(repeated_ids.repeated(ids, 1, ring_numbers.settled(rings) if regrouped else None))
     lanes = several.select("address", "lane").distinct()
-    ranked = ring_ranks.ranks(ids, lanes, events, sequenced=item.fixed, promised=promised)
-    pairs = cut(lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, [item]))
+    ranked = ring_ranks.ranks(
+        ids, lanes, events, sequenced=any(item.fixed for item in rings), promised=promised
+    )
+    pairs = cut(lane_moves.with_lanes(repeated_ids.pairs(several, ranked, 1), grown, rings))
     between = cut(repeated_ids.between(lane_moves.with_passed(pairs, ids, regrouped=regrouped)))
-    return repeated_ids.remembered(repeated_ids.promised(between, events, rules, F.lit(capacity)))
+    return repeated_ids.remembered(repeated_ids.promised(between, events, rules, capacity))

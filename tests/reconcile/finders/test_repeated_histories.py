@@ -109,7 +109,9 @@ def test_known_verdicts(
     rules = Frames(spark).rules(max_age_ms=max_age)
     found: dict[tuple[int, int], str] = {}
     by_id: dict[bytes, Counter[str]] = defaultdict(Counter)
-    verdicts = judged(ids, rules, capacity=capacity, rings=Rings.of(1, 4) if numbered else None)
+    verdicts = judged(
+        ids, rules, capacity=F.lit(capacity), rings=[Rings.of(1, 4) if numbered else Rings.of(0, 1)]
+    )
     for row in verdicts.select("partition", "offset", "id", "anomaly").collect():
         place = (row["partition"], row["offset"])
         assert place not in found, f"{place} twice"
@@ -175,7 +177,7 @@ def test_a_fault_behind_an_allowed_repetition(spark: SparkSession) -> None:
     rows = [row(b"x", 0, 2, forwarded=True), *others, row(b"x", 30, 1), row(b"x", 31, 0)]
     ids = spark.createDataFrame([tuple(row.get(name) for name in IDS.names) for row in rows], IDS)
     got = (
-        judged(ids, Frames(spark).rules(), capacity=10)
+        judged(ids, Frames(spark).rules(), capacity=F.lit(10))
         .select("offset", "anomaly")
         .orderBy(F.col("offset"))
         .collect()
