@@ -349,7 +349,13 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=(FEW, 0), ids=("few", "as-of-many"))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(FEW, id="few"),
+        pytest.param(0, id="as-of-many", marks=pytest.mark.long),
+    ],
+)
 def judged(
     request: pytest.FixtureRequest,
     broker: EmbeddedBroker,

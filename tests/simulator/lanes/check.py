@@ -129,6 +129,10 @@ def _told_apart(world: LaneWorld) -> History:
 
 
 def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes | None:
+    if name == wire_names.HEADER_VERDICT and value is not None:
+        verdict, _, original = value.partition(b" ")
+        moved = _behind(world, wire_names.HEADER_ORIGINAL, original or None, far)
+        return value if moved is None else b"%b %b" % (verdict, moved)
     if name not in {wire_names.HEADER_SOURCE, wire_names.HEADER_ORIGINAL} or value is None:
         return value
     place, _, number = value.rpartition(b"/")
