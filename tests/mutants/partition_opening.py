@@ -193,6 +193,6 @@ MUTANTS: Final = (
                 "",
             ),
         ),
-        f"{_FOREIGN_MEMBERS_TESTS}::test_a_member_with_the_name_of_our_assignor",
+        "tests/unit/ringfence_client/consumer/test_group_terms.py::test_a_foreign_member_gets_nothing",
     ),
 )

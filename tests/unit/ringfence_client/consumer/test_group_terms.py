@@ -52,6 +52,14 @@ def test_who_states_nothing_gets_nothing() -> None:
     assert refused == {"m1": None, "m2": PARK, "m3": None}
 
 
+def test_a_foreign_member_gets_nothing() -> None:
+    """A member that states nothing of Ringfence gets no partition, even if others of the group state no terms either."""
+    foreign = Said(0, ["t", "u"], b"")
+    given, _ = _share({"m1": _member(None, {}, None), "foreign": foreign})
+
+    assert given == {"m1": [0, 1], "foreign": []}
+
+
 class _Group(ClusterDouble):
     group_id = "billing"
 
