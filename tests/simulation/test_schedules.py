@@ -1,7 +1,8 @@
-"""Simulated worlds: fresh seeds, seeds that once failed, and a bug that they must find."""
+"""Simulated worlds: known and fresh seeds, seeds that once failed, and a bug that they must find."""
 
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from tests.simulator.shrink import kind_of, shrunk
 from tests.simulator.worlds import WORLDS
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-FRESH_S = 15.0
+FIRST = 70_000_000
+SCHEDULES = BATCH
+FRESH_S = 60.0
 
 
 def _corpus(world: str) -> list[int]:
@@ -32,18 +35,30 @@ def test_corpus(runner: Runner, world: str) -> None:
 
 
 @pytest.mark.usefixtures("runner")
+def test_known_seeds() -> None:
+    """The same seeds pass in each run of the tests."""
+    _require_passing(FIRST, SCHEDULES, lambda: True)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("runner")
 def test_fresh_seeds() -> None:
     """As many fresh seeds as the time allows pass; each failure reports how to run it again."""
-    first, deadline, tally = secrets.randbelow(2**40), time.monotonic() + FRESH_S, Tally()
-    print(f"seeds from {first} on")
-    for item in tallies(first, list(WORLDS), 1, None, lambda: time.monotonic() < deadline):
+    deadline = time.monotonic() + FRESH_S
+    count = _require_passing(secrets.randbelow(2**40), None, lambda: time.monotonic() < deadline)
+
+    assert count >= BATCH
+
+
+def _require_passing(first: int, count: int | None, more: Callable[[], bool]) -> int:
+    """Return how many schedules passed; the first that fails ends the test."""
+    tally = Tally()
+    for item in tallies(first, list(WORLDS), 1, count, more):
         tally.add(item)
         assert (found := tally.failure) is None, (
             f"python -m tests.simulator --seed {found.seed} --world {found.world} --count 1: {found.said}"
         )
-    print(f"{tally.count} schedules")
-
-    assert tally.count >= BATCH
+    return tally.count
 
 
 @pytest.mark.parametrize("world", WORLDS)
