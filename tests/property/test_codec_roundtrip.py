@@ -10,7 +10,7 @@ from ringfence_kafka.protocol import stored_ids
 from tables import codec
 from tables.codec import FormatError, Meta, Origin
 
-fixed = settings(derandomize=True, deadline=None, max_examples=200)
+fixed = settings(max_examples=200)
 
 ids = st.one_of(st.binary(max_size=40), st.binary(min_size=250, max_size=270))
 capacities = st.integers(1, 2**31 - 1)

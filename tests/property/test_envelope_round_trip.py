@@ -29,7 +29,7 @@ def raw(content: Any) -> bytes | None:
 
 
 @given(made)
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 def test_round_trip(parts: list[Part]) -> None:
     """Parts come back exactly: null differs from empty, and headers keep their order and repeats."""
     sent = envelope(parts, "7")
@@ -58,7 +58,7 @@ anything = st.none() | st.integers() | st.binary(max_size=4) | st.text(st.charac
         max_size=3,
     )
 )  # fmt: skip
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 def test_whatever_is_given(parts: list[Any]) -> None:
     """Any input gives an error or an envelope that a worker reads: no envelope would go to quarantine."""
     try:

@@ -18,7 +18,7 @@ from tests.harness.history import History, Outcome, Place, Record, Send
 from tests.harness.ringfence_model import TOPIC, Model, Plan, plans
 
 rolls = st.randoms(use_true_random=False)
-thorough = settings(derandomize=True, deadline=None, max_examples=400)
+thorough = settings(max_examples=400)
 
 
 @thorough
@@ -223,9 +223,7 @@ FAULTS: Final[list[Callable[[Model, random.Random], Planted]]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@settings(
-    derandomize=True, deadline=None, max_examples=100, suppress_health_check=[HealthCheck.filter_too_much]
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
 @given(plan=plans(), dice=rolls)
 def test_loud_on_one_fault(
     plan: Plan, dice: random.Random, fault: Callable[[Model, random.Random], Planted]

@@ -72,7 +72,7 @@ def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> li
         (_misplace, Anomaly.PHANTOM),
     ],
 )
-@settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(plan=st.lists(messages, max_size=40), dice=st.randoms(use_true_random=False))
 def test_checker_is_loud_on_one_fault(
     plan: list[Planned], dice: random.Random, fault: Fault, anomaly: Anomaly

@@ -334,7 +334,7 @@ arrivals = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(batches=st.lists(st.lists(arrivals, max_size=12), max_size=12), capacity=st.sampled_from([1, 3, 100]))
 def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int) -> None:
     """A memory that is written down and read again after each batch knows as much as one that is not, and as the reference."""

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import native
@@ -29,7 +29,6 @@ def _same(ids: Any, index: ResidentIndex, asked: list[bytes]) -> None:
     ),
     st.data(),
 )
-@settings(deadline=None)
 def test_same_as_the_index_in_python(
     capacity: int, head: int, batches: list[list[bytes]], data: st.DataObject
 ) -> None:
@@ -104,7 +103,6 @@ def _values(first: int, ids: list[bytes]) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 2**40))
-@settings(deadline=None)
 def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int) -> None:
     """The index gathered from ring records equals the index that notes them one by one, and the chunk holds their values."""
     assert native.core is not None

@@ -69,7 +69,7 @@ def _brokers(draw: st.DrawFn) -> bytes:
     return tostring(root)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(_brokers())
 def test_any_broker(broker: bytes) -> None:
     """The new file passes validation, whatever names and values the broker's file has."""

@@ -257,8 +257,6 @@ def test_ledger_keeps_the_rules(stale_min: int, monkeypatch: pytest.MonkeyPatch)
     run_state_machine_as_test(
         Ledger,
         settings=settings(
-            derandomize=True,
-            deadline=None,
             max_examples=300,
             stateful_step_count=50,
             report_multiple_bugs=False,

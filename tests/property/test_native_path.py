@@ -323,7 +323,7 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(worlds(), transactions())
 def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
     """The core writes the same outputs, changelog, slots, ring and counts; a batch left to Python leaves both lanes equal too."""
@@ -356,7 +356,7 @@ def test_not_its_own(name: str, value: bytes | None) -> None:
         assert by_core(plain) is not None
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(st.integers(0, 330), st.sampled_from([0, 63, 64, -64, -65, 8192, -(10**9), 10**12])),

@@ -185,7 +185,7 @@ class Model:
         )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12), data=st.data())
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
@@ -601,8 +601,6 @@ def test_ring_comes_back(
     run_state_machine_as_test(
         lane,
         settings=settings(
-            derandomize=True,
-            deadline=None,
             max_examples=40,
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),

@@ -78,7 +78,7 @@ def accept(
     return verdicts, originals
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(unit_batches, max_size=10), data=st.data())
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs, however messages are batched, and when asked twice."""
@@ -181,8 +181,6 @@ def test_ring_comes_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     run_state_machine_as_test(
         TransactionLane,
         settings=settings(
-            derandomize=True,
-            deadline=None,
             max_examples=40,
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),

@@ -308,7 +308,7 @@ def _record(topic: str, partition: int, record: Given) -> Record:
     return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(
     plan=st.lists(messages, max_size=40),
     capacity=st.sampled_from([0, 1, 2, 4, 1_000]),

@@ -17,7 +17,7 @@ from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, enco
 HORIZON = 120
 """Model and watermark are compared on the offsets below."""
 
-fixed = settings(derandomize=True, deadline=None, max_examples=500)
+fixed = settings(max_examples=500)
 
 
 def _runs(finished: set[int]) -> list[Run]:
@@ -124,8 +124,6 @@ def test_watermark_is_the_sets() -> None:
     run_state_machine_as_test(
         Partition,
         settings=settings(
-            derandomize=True,
-            deadline=None,
             max_examples=200,
             stateful_step_count=50,
             report_multiple_bugs=False,
