@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from agents.lane.lane import LaneState
 from ringfence_kafka.protocol import wire_names
 from tables import codec
 from tables.codec import Meta, Route, Slot
@@ -47,12 +48,16 @@ def faults(world: LaneWorld) -> list[str]:
 
 
 def _leaked(world: LaneWorld) -> Iterable[str]:
-    """Check that no process has more producers than open lanes."""
+    """Check that no process has more producers than lanes that are open or open now."""
     for process in world.processes:
         opened = (
             []
             if process.lanes is None
-            else [lane for lane in process.lanes.lanes if lane._opened is not None]
+            else [
+                lane
+                for lane in process.lanes.lanes
+                if lane._opened is not None or lane.state is LaneState.OPENING
+            ]
         )
         if len(process.producers) > len(opened):
             yield f"LEAKED: {process.name} has {len(opened)} lanes open, and {len(process.producers)} producers"
