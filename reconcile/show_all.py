@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX
+from reconcile.run.frames.distributions import PLACES
 from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome.report_model import finding
 from reconcile.session.session import local_dir, required, session
@@ -17,8 +18,6 @@ from reconcile.spark.files import Files
 from reconcile.spark.hadoop_files import HadoopFiles
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
 from ringfence_kafka.wording import counted
-
-_ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
 
 
 def from_parquet(
@@ -70,4 +69,7 @@ def _found(spark: SparkSession, files: Files, number: int, anomaly: str, most: i
         found = found.withColumn("timestamp", F.lit(None))
     if anomaly:
         found = found.where(F.col("anomaly") == anomaly)
-    return [Shown(row["address"], finding(row)) for row in found.orderBy(*_ORDER).limit(most).collect()]
+    return [
+        Shown(row["address"], finding(row))
+        for row in found.orderBy("address", "anomaly", *PLACES).limit(most).collect()
+    ]

@@ -167,10 +167,16 @@ def orphaned(orphans: DataFrame) -> DataFrame:
     return _numbers(ORPHANS, by_lane.agg(F.count(F.lit(1)).alias("a")))
 
 
+PLACES: Final = (
+    "partition", "offset", "part_number", "out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id",
+    "detail",
+)  # fmt: skip
+"""Order of the anomalies of one name and address: whole, so that pages of it never share a row."""
+
+
 def first_of(anomalies: DataFrame, most: int) -> DataFrame:
     """Return the first ``most`` anomalies of each name and address, in order."""
-    order = ["partition", "offset", "out_partition", "out_offset"]
-    rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*order))
+    rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*PLACES))
     return (
         anomalies.withColumn("rank", rank)
         .where(F.col("rank") <= most)
