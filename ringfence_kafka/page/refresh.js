@@ -1,6 +1,6 @@
 "use strict";
 // Brings the document anew every few seconds, and keeps where its reader is: focus, what is unfolded, where it is scrolled to.
-// Shows times in the zone of the viewer, and names each cell for narrow screens, where rows become cards.
+// Shows times in the zone of the viewer, and names each cell for narrow screens, where rows become cards. Keeps the words of commands whole.
 const EVERY_MS = 5000;
 const LIMIT_MS = 15000;
 let paused = false;
@@ -10,6 +10,14 @@ function dress(root) {
   for (const each of root.querySelectorAll("time")) {
     each.title = each.textContent;
     each.textContent = new Date(each.dateTime).toLocaleString();
+  }
+  for (const each of root.querySelectorAll("code")) { // an option in two lines is not the option
+    each.replaceChildren(...each.textContent.split(/( )/).map((word) => {
+      if (!word.includes("-")) return word;
+      const whole = document.createElement("span");
+      whole.textContent = word;
+      return whole;
+    }));
   }
   for (const table of root.querySelectorAll("table:not(.lanes)")) {
     const names = [...table.querySelectorAll("thead th")].map((each) => each.textContent);

@@ -54,13 +54,16 @@ def share(value: float | None) -> str:
     return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
 
 
-def run_text(run: RunResult | None, at: str) -> str:
-    """Return verdict, age and report of a reconciliation run; ``at``: the present time, ISO 8601."""
+def run_text(run: RunResult | None, at: str, *, linked: bool = False) -> str:
+    """Return verdict, age and report of a reconciliation run.
+
+    ``at``: the present time, ISO 8601. ``linked``: a link leads to the report, so its place is left out.
+    """
     if run is None:
         return "RECONCILIATION  no run is known; brokers forget one after 7 days"
     late = age(max(0.0, datetime.fromisoformat(at).timestamp() - run.ended_ms / 1000))
     seen = ", acknowledged" if run.acknowledged else ""
-    report = f"; report {run.report} on {run.host}" if run.report else ""
+    report = f"; report {run.report} on {run.host}" if run.report and not linked else ""
     return f"RECONCILIATION  {run.verdict}{seen}, {late} ago, {counted(run.messages, 'message')}{report}"
 
 

@@ -133,6 +133,8 @@ async def test_in_a_browser(tmp_path: Path) -> None:
             await shown.open(url)
             assert await overflow(shown) <= 0, width
             backgrounds.add(await shown.run("getComputedStyle(document.body).backgroundColor"))
+            lines = "[...document.querySelectorAll('code span')].map((each) => each.getClientRects().length)"
+            assert set(await shown.run(lines)) == {1}, "an option of a command is in two lines"
         assert len(backgrounds) == 2
         assert await shown.run("!document.getElementById('pause').hidden")  # its script may run, and ...
         assert [
