@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from reconcile import show, show_all
+from reconcile.listing import Shown
 from reconcile.page.report_data import FINDINGS_MAX
 from reconcile.run.frames.distributions import first_of
 from reconcile.run.history.history import Run, RunHistory
@@ -34,7 +35,7 @@ SCHEMA: Final = StructType(
 
 
 def _rows() -> list[dict[str, Any]]:
-    """Parts of envelopes: those of one have the same place, so that only their number tells them apart."""
+    """Parts of envelopes: those of one have the same place, and differ in their number alone."""
     empty: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     return [
         empty | {"address": "orders", "topic": "orders", "anomaly": anomaly, "partition": 0, "offset": offset,
@@ -49,7 +50,9 @@ def test_each_anomaly_is_on_one_page(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pages have all anomalies in order, also where Spark continues the ones of ``figures.json``, and reads other files first."""
-    settings = Settings(app={"id": "shop", "data_dir": str(tmp_path)}, addresses=[{"name": "orders"}])
+    settings = Settings.model_validate(
+        {"app": {"id": "shop", "data_dir": str(tmp_path)}, "addresses": [{"name": "orders"}]}
+    )
     files = LocalFiles(settings.runs_dir)
     RunHistory(files).commit(Run(1, None, "2026-11-21", "anomalies", app="shop"))
     rows, chance = _rows(), random.Random(1)
@@ -59,7 +62,7 @@ def test_each_anomaly_is_on_one_page(
         frame = small(spark, [tuple(row[name] for name in SCHEMA.names) for row in seed_rows], SCHEMA)
         frame.repartition(2).write.mode("overwrite").parquet(files.at(results_folder(1), "anomalies"))
 
-    def read(_: object, number: int, anomaly: str, most: int, *__: object) -> list[show.Shown]:
+    def read(_: object, number: int, anomaly: str, most: int, *__: object) -> list[Shown]:
         write(chance.sample(rows, len(rows)))  # a file may be read before another, each time
         return show_all.read(spark, files, number, anomaly, most)
 

@@ -14,6 +14,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from app.commands.status import formatting, model
 from app.commands.status.formatting import number, rate
 from app.commands.status.model import Finding, Status
+from ringfence_client.handlers import group_names
 from ringfence_kafka.escaping import printable, shortened
 from ringfence_kafka.page import SCRIPT, STYLE, charts
 from ringfence_kafka.page.charts import Format, Html
@@ -111,6 +112,11 @@ def _text(value: bytes | None) -> str:
     return f"{text[:VALUE_MAX]} … ({more:,} more characters)" if more > 0 else text
 
 
+def _group(key: bytes | None) -> str:
+    """Return the group of a message; an empty one is not a missing one."""
+    return "(none)" if key is None else _text(key) or group_names.in_table(key)
+
+
 def _visible(value: Any) -> Any:
     """Return a value as a page prints it: control characters of other programs' texts are escaped."""
     return printable(value, "\n\t") if isinstance(value, str) and not hasattr(value, "__html__") else value
@@ -126,6 +132,7 @@ _ENVIRONMENT.filters |= {
     "age": age,
     "bytes": mebibytes,
     "consumer_charts": lambda shown, group: _charts(shown, ("consumers", group.consumer_group, group.address), _CONSUMER_CHARTS),
+    "group": _group,
     "lanes_open": formatting.lanes_open,
     "memory": formatting.memory,
     "moment": _moment,

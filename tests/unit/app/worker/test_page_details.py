@@ -72,6 +72,17 @@ def test_names_are_escaped(name: str) -> None:
     assert "&lt;script&gt;alert(1)" in PAGES[name]
 
 
+@pytest.mark.parametrize(("key", "group"), [(None, "(none)"), (b"", "text:"), (b"a", "a")])
+def test_the_group_of_a_dead_letter(key: bytes | None, group: str) -> None:
+    """An empty group has another name than no group."""
+    letter = replace(LETTER, key=key, headers=[("", b"a")])
+
+    assert f'<td class="text">{group}</td>' in _shown("letters", letters=[letter], LETTERS_MAX=200)
+    of_one = _shown("letter", letter=letter, place="1/101", values=True)
+    assert f"<dt>group</dt><dd>{group}</dd>" in of_one
+    assert '<th scope="row">(no name)</th>' in of_one
+
+
 def test_why_a_group_waits() -> None:
     """Each group that waits has its reason; the time of a retry has its zone."""
     html = PAGES["consumers"]
