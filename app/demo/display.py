@@ -1,5 +1,6 @@
 """Display of the running demo: a live panel on a terminal, a line now and then elsewhere."""
 
+import threading
 import time
 from collections import deque
 from types import TracebackType
@@ -12,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 PLAIN_EVERY_S: Final = 2.0
+QUIET_LIMIT_S: Final = 15.0
+"""After so long without a line the display says that the phase still runs."""
 REFRESHES_PER_S: Final = 8
 SPEED_WINDOW_S: Final = 2.0
 _BAR_WIDTH: Final = 60
@@ -30,6 +33,8 @@ class Display:
         self._samples: deque[tuple[float, int]] = deque()
         self._printed = 0.0
         self._live: Live | None = None
+        self._ended = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="display", daemon=True)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -37,12 +42,15 @@ class Display:
                 get_renderable=self._panel, console=self.console, refresh_per_second=REFRESHES_PER_S
             )
             self._live.start()
+        self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        self._ended.set()
+        self._ticker.join()
 
     def close(self) -> None:
         """Leave the last picture on the screen. May be repeated."""
@@ -53,7 +61,7 @@ class Display:
     def phase(self, name: str) -> None:
         """Begin a new phase."""
         self._phases.append((name, time.monotonic()))
-        if self._live is None and not self.console.is_terminal:
+        if self._live is None:
             self._print(name)
 
     def say(self, text: str) -> None:
@@ -83,6 +91,13 @@ class Display:
             f"sent {self._sent:,}, consumed {self._consumed:,} of {self._total:,}: accepted {self._accepted:,}, "
             f"duplicates {self._duplicates:,}; {self.speed:,.0f} messages/s"
         )
+
+    def _tick(self) -> None:
+        """Say that the phase still runs, whenever nothing was printed for a while."""
+        while not self._ended.wait(QUIET_LIMIT_S / 10):
+            if self._live is None and self._phases and time.monotonic() - self._printed >= QUIET_LIMIT_S:
+                name, began = self._phases[-1]
+                self._print(f"{name}: {time.monotonic() - began:.0f} s so far")
 
     def _print(self, text: str) -> None:
         self._printed = time.monotonic()

@@ -1,6 +1,8 @@
 """The demo's display, and the configuration that it writes."""
 
 import io
+import re
+import time
 import tomllib
 from pathlib import Path
 
@@ -44,6 +46,22 @@ def test_plain_lines_are_few() -> None:
         "producing",
         "worker killed",
     ]
+
+
+def test_a_long_phase_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that prints nothing itself shows that it still runs, also on a terminal after the last picture."""
+    monkeypatch.setattr(display, "QUIET_LIMIT_S", 0.05)
+    for terminal in (False, True):
+        output = io.StringIO()
+        with Display(1_000, Console(file=output, force_terminal=terminal, width=100)) as shown:
+            shown.phase("check")
+            shown.close()
+            deadline = time.monotonic() + 30.0
+            while (
+                len(re.findall(r"check: \d+ s so far", output.getvalue())) < 2 and time.monotonic() < deadline
+            ):
+                time.sleep(0.01)
+        assert len(re.findall(r"check: \d+ s so far", output.getvalue())) >= 2
 
 
 def test_terminal() -> None:
