@@ -43,7 +43,7 @@ def _limits(status: Status, address: Address) -> Iterator[Finding]:
             f"address {address.address}",
             f"live workers do not agree on what its rings remember: {'; '.join(said)}; each ring keeps its recorded limits",
             "give all workers the same file, and restart those that have another one",
-            "ringfence status",
+            "",
             stands=False,
         )
 
