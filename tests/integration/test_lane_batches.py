@@ -215,4 +215,4 @@ def test_memory_stays_bounded(bootstrap: str, tmp_path: Path) -> None:
 
     assert max(peaks.values()) < PEAK_BYTES_MAX, peaks
     assert {json.loads(item.value or b"")["bytes"] for item in refused} == {OVERSIZED}
-    assert all(b"is not read whole" in (dict(item.headers)["_RF_REASON"] or b"") for item in refused)
+    assert all(b"is not read completely" in (dict(item.headers)["_RF_REASON"] or b"") for item in refused)

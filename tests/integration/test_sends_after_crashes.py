@@ -112,8 +112,11 @@ def test_one_copy_after_a_lost_lease(bootstrap: str, tmp_path: Path) -> None:
     sleeper, heir = relay.processes
     # Of one partition: a partition that comes back later has not reached it yet.
     lane = f"{relay.name}-group/{relay.name}.accepted/0"
-    sleeper.start(RINGFENCE_FAILPOINTS=f"before-commit:{lane}=stop@5")
-    with consumers(heir, later=[sleeper]):
+    with consumers(later=[sleeper, heir]):
+        sleeper.start(RINGFENCE_FAILPOINTS=f"before-commit:{lane}=stop@5")
+        # The first of two members keeps partition 0.
+        wait_for(lambda: len(sleeper.held) == PARTITIONS, sleeper.log)
+        heir.start()
         wait_shared(sleeper, heir, partitions=PARTITIONS)
         relay.send()
         wait_for(lambda: sleeper.frozen, sleeper.log)
