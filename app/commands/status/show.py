@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,8 @@ from ringfence_kafka.page.formats import age, mebibytes
 from ringfence_kafka.page.history import Charts
 from ringfence_kafka.wording import counted
 
+WIDE: Final = 100
+"""Columns of a terminal that has room for the groups of each consumer group; `groups show` has them anyway."""
 LANES_MAX: Final = 8
 """Open lanes; the others are all shown."""
 CHART_WIDTH: Final = 12
@@ -128,21 +130,35 @@ def _workers(workers: Iterable[Worker]) -> Table:
     return table
 
 
-def _consumers(consumers: Iterable[Consumers]) -> Table:
-    table = _table(
-        "CONSUMERS",
-        "<group at address|members|waiting|oldest|<its\ngroup|<most\nwait in|dead\nletters|under\nway",
-    )
+class _ByWidth:
+    """The narrow table where the wide one would cut the names of its rows."""
+
+    def __init__(self, wide: Table, narrow: Table) -> None:
+        self._wide = wide
+        self._narrow = narrow
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._wide if options.max_width >= WIDE else self._narrow
+
+
+def _consumers(consumers: Sequence[Consumers]) -> RenderableType:
+    return _ByWidth(_consumer_table(consumers, wide=True), _consumer_table(consumers, wide=False))
+
+
+def _consumer_table(consumers: Iterable[Consumers], *, wide: bool) -> Table:
+    groups = "<its\ngroup|<most\nwait in|" if wide else ""
+    table = _table("CONSUMERS", f"<group at address|members|waiting|oldest|{groups}dead\nletters|under\nway")
     for consumer in consumers:
         oldest, hot = consumer.oldest, consumer.hottest
+        first = (oldest.head_group or "(none)") if oldest else ""
+        most = f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else ""
         _add(
             table,
             f"{consumer.consumer_group} at {consumer.address}",
             str(len(consumer.members)),
             number(consumer.waiting),
             age(oldest.head_age_seconds) if oldest else "",
-            (oldest.head_group or "(none)") if oldest else "",
-            f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
+            *([first, most] if wide else []),
             _count(consumer.dead_letters),
             mebibytes(consumer.buffered_bytes),
         )

@@ -224,6 +224,26 @@ def test_tables_fit(width: int) -> None:
     assert any("…" in line for line in tables) == (width < 200)
 
 
+def test_consumer_groups_are_named_at_80_columns() -> None:
+    """A terminal of 80 columns shows consumer group and address whole; a wider one also shows which groups wait."""
+    status = with_share(
+        {"consumer_group": "billing-north", "address": "orders-europe", "dead_letters": OPEN},
+        lag=7_654,
+        hot_group="customer-2",
+        hot_depth=1_234,
+        head_group="customer-3",
+        head_age_seconds=900.0,
+    )
+    narrow, wide = (
+        next(line for line in _printed(status, width) if line.startswith("billing-north at orders-europe "))
+        for width in (80, 140)
+    )
+
+    assert "customer" not in narrow
+    assert "customer-3" in wide
+    assert "customer-2: 1,234" in wide
+
+
 def test_a_consumer_group_shows_what_is_unfinished() -> None:
     """The table counts messages that wait: those that were finished out of order are in the lag, and do not wait."""
     row = next(line for line in _printed(with_share(lag=106, waiting=1), 100) if line.startswith("billing"))
