@@ -75,7 +75,7 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert sorted(line.split()[1] for line in faults) == sorted(names)
     assert topics.create(settings) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"created  {name}  {1 if name.endswith('journal') else 4} partitions" for name in names
+        f"created  {name}  {'1 partition' if name.endswith('journal') else '4 partitions'}" for name in names
     ]
     assert topics.check(settings) == 0
     assert capsys.readouterr().out == "ok     6 topics\n"
