@@ -68,6 +68,11 @@ class Display:
         """Print a remark that stays."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    def hand_over(self, text: str) -> None:
+        """Print a remark, and nothing by itself from now on: another program shows its own progress."""
+        self._ended.set()
+        self.say(text)
+
     def update(self, sent: int, consumed: int, accepted: int, duplicates: int) -> None:
         """Show new counts."""
         self._sent, self._consumed, self._accepted, self._duplicates = sent, consumed, accepted, duplicates

@@ -118,7 +118,7 @@ class Demo:
         self._show_outage(seconds)
         code = max(code, self._check_chain())
         if code == 0:
-            self._display.phase("reconciliation run on Spark")
+            self._display.hand_over("The reconciliation run on Spark:")
             code = self._reconcile()
         if code == 1:
             self._display.say(f"the last lines of the worker's log:\n{log_of(self._worker)}")

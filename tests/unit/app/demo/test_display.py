@@ -82,3 +82,15 @@ def test_configuration(tmp_path: Path) -> None:
     assert {address.id_cache_size for address in settings.addresses} == {30_000}
     assert settings.state_dir == tmp_path / 'a "b"' / "state" / "worker"
     assert settings.app.web_port == 7
+
+
+def test_another_program_has_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the display has handed over, its thread ends and prints nothing."""
+    monkeypatch.setattr(display, "QUIET_LIMIT_S", 0.01)
+    output = io.StringIO()
+    with Display(1_000, Console(file=output, width=100)) as shown:
+        shown.phase("check")
+        shown.hand_over("The run:")
+        shown._ticker.join()
+
+    assert output.getvalue().splitlines()[-1] == "The run:"
