@@ -37,7 +37,7 @@ class StoredIndex:
         return self._times([sequence])[0]
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """Return the slots that leave; see :func:`tables.promise.leaving`."""
+        """Return the younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
         return leaving(self._times, low, gone, until, before, _LOOKED_UP_AT_ONCE)
 
     def _times(self, sequences: Sequence[int]) -> list[int]:

@@ -73,7 +73,7 @@ class Index(Protocol):
         ...
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """Return the slots that leave; see :func:`tables.promise.leaving`."""
+        """Return the younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
         ...
 
     def add(self, checked: Checked, low: int) -> None:
@@ -131,7 +131,7 @@ class ResidentIndex:
         return self._times[sequence % len(self._times)]
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """Return the slots that leave; see :func:`tables.promise.leaving`."""
+        """Return the younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
         times = self._times
         return leaving(
             lambda some: [times[sequence % len(times)] for sequence in some], low, gone, until, before, STEP

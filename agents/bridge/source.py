@@ -152,7 +152,7 @@ class SourceConsumer:
             self._seek(tp, 0)
 
     def go_on(self, partition: int, offset: int) -> None:
-        """Continue to read at these offsets."""
+        """Continue to read a partition at an offset."""
         tp = TopicPartition(self._topic, partition)
         if tp in self._consumer.assignment():
             self._seek(tp, offset)

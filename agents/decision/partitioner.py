@@ -65,5 +65,5 @@ class HomeLanes(Partitioner):
         self._layout = layout
 
     def find(self, key: bytes) -> int:
-        """Return the partition by the hash."""
+        """Return the lane by the hash."""
         return self._layout.lane_of(super().find(key))

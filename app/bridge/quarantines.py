@@ -32,7 +32,7 @@ class BridgeQuarantines:
     """The quarantines of bridges, kept from look to look."""
 
     def __init__(self) -> None:
-        """Create a watch that has not asked yet."""
+        """Start without a count."""
         self._counts: list[tuple[KafkaSettings, OpenRecordCounts]] = []
         """By target."""
 

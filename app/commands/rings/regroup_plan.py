@@ -102,8 +102,8 @@ def _require_homes(address: AddressSettings, partitions: int, before: int, metas
         recorded = meta.partition_counts.get(address.input_topic, partitions)
         if not now.keeps_homes(LaneLayout.of(before, recorded)):
             raise RegroupError(
-                f"{address.input_topic} has {counted(partitions, 'partition')}, it had {recorded} when the lanes of {address.name} began: IDs are no "
-                "longer where their groups are. Run 'ringfence topics check', do what it names, and run this again"
+                f"{address.input_topic} has {counted(partitions, 'partition')}, it had {recorded} when the lanes of {address.name} began: groups have "
+                "left the lanes with their IDs. Run 'ringfence topics check', do what it names, and run this again"
             )
 
 

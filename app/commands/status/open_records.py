@@ -16,7 +16,7 @@ class Counts:
     """Open records, kept from look to look."""
 
     def __init__(self, settings: Settings) -> None:
-        """Create a watch that has not asked yet."""
+        """Start without a count."""
         self.addresses = OpenRecordCounts(settings.kafka)
         self.bridges = BridgeQuarantines()
 

@@ -34,7 +34,7 @@ def document(status: Status, found: Sequence[Finding], past: Charts | None = Non
     if status.workers:
         parts += ["", _workers(status.workers)]
     if status.consumers:
-        parts += ["", _consumers(status.consumers)]
+        parts += ["", _ConsumerTable(status.consumers)]
     if status.bridges:
         parts += ["", _bridges(status)]
     if status.addresses:
@@ -130,19 +130,14 @@ def _workers(workers: Iterable[Worker]) -> Table:
     return table
 
 
-class _ByWidth:
-    """The narrow table where the wide one would cut the names of its rows."""
+class _ConsumerTable:
+    """Table of consumer groups. A narrow terminal gets fewer columns, so that names are whole."""
 
-    def __init__(self, wide: Table, narrow: Table) -> None:
-        self._wide = wide
-        self._narrow = narrow
+    def __init__(self, consumers: Sequence[Consumers]) -> None:
+        self._consumers = consumers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self._wide if options.max_width >= WIDE else self._narrow
-
-
-def _consumers(consumers: Sequence[Consumers]) -> RenderableType:
-    return _ByWidth(_consumer_table(consumers, wide=True), _consumer_table(consumers, wide=False))
+        yield _consumer_table(self._consumers, wide=options.max_width >= WIDE)
 
 
 def _consumer_table(consumers: Iterable[Consumers], *, wide: bool) -> Table:

@@ -1,7 +1,7 @@
 """IDs that were accepted more than once: on small frames, without Kafka."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,11 +30,9 @@ class Case(NamedTuple):
     rings: Rings = Rings.of(0, 1)
 
 
-def _ids(names: str, **last: Any) -> list[dict[str, Any]]:
-    """IDs of one letter in their order; ``last``: fields of the last."""
-    rows: list[dict[str, Any]] = [{"id": name.encode()} for name in names]
-    rows[-1] |= last
-    return rows
+def _ids(names: str) -> list[dict[str, Any]]:
+    """IDs of one letter in their order."""
+    return [{"id": name.encode()} for name in names]
 
 
 def test_distance(frames: Frames) -> None:
@@ -348,16 +346,8 @@ def test_what_former_lanes_accepted_apart(frames: Frames) -> None:
 
 def _check(frames: Frames, *cases: Case, promised: bool = False) -> None:
     """Judge the cases together, and compare what is found in each."""
-    events = [
-        {"address": at, "number": n, **row}
-        for at, case in enumerate(cases)
-        for n, row in enumerate(case.events)
-    ]
-    grown = [
-        {"address": at, "number": n, **row}
-        for at, case in enumerate(cases)
-        for n, row in enumerate(case.grown)
-    ]
+    events = _numbered(case.events for case in cases)
+    grown = _numbered(case.grown for case in cases)
     capacities = F.array(*(F.lit(case.capacity) for case in cases))
     found = judged(
         _frame(frames, cases),
@@ -369,6 +359,13 @@ def _check(frames: Frames, *cases: Case, promised: bool = False) -> None:
         promised=promised,
     )
     assert _by_case(found, cases) == [case.expected for case in cases]
+
+
+def _numbered(events: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the events of all cases: each case is an address."""
+    return [
+        {"address": at, "number": n, **row} for at, rows in enumerate(events) for n, row in enumerate(rows)
+    ]
 
 
 def _cross_lane(frames: Frames, *cases: Case, run: int = 1) -> list[list[tuple[str, int]]]:
