@@ -119,6 +119,25 @@ async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -
         assert lanes.accepted_ids() == [b"%d" % index for index in [*range(10), *range(6, 10)]]
 
 
+async def test_after_the_input_was_created_again(bootstrap: str, tmp_path: Path) -> None:
+    """IDs of the earlier input are kept, although their offsets are larger than those of the new one."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        await _filled(lanes)
+        kafka.delete_topics(bootstrap, [lanes.name])
+        kafka.create_topics(bootstrap, {lanes.name: (1, {})})
+        lane = await lanes.opened("disk")
+        await _resent(lanes, lane, 10, 12)
+        await lane.dispose()
+        _recreate(lanes)
+        lane = await lanes.opened("disk")
+
+        assert lane.next == 2
+        assert "12 IDs are kept" in lane.opening.note
+        assert "forgotten" not in lane.opening.note
+        await _resent(lanes, lane, 0, 12)
+        assert len(lanes.output()) == 12
+
+
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
     """The cluster was restored from a copy that is older than the lane, so the outputs are gone too: the lane begins at the start."""
     async with bench(bootstrap, tmp_path) as lanes:

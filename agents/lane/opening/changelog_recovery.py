@@ -6,6 +6,7 @@ It leaves out IDs whose origin the lane is going to read again: the outputs of t
 import asyncio
 import itertools
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -94,6 +95,21 @@ async def _newest_meta(changelog: Changelog, reader: LogReader) -> Meta | None:
     return found[0] if found else None
 
 
+def offsets_read_again(meta: Meta, topic: str, nexts: Mapping[int, int]) -> dict[int, range]:
+    """Return the offsets of each input partition that the lane has processed and is going to read again.
+
+    An ID with a larger offset came from an earlier input of this name: the lane never reached that offset in this one.
+
+    Args:
+        meta: The meta record of RocksDB.
+        topic: The input topic.
+        nexts: The first offset that the lane is going to read, by partition.
+    """
+    reached = {partition: meta.next_of(topic, partition) for partition in nexts}
+    ends = {partition: sys.maxsize if offset is None else offset for partition, offset in reached.items()}
+    return {partition: range(following, ends[partition]) for partition, following in nexts.items()}
+
+
 class Recovered(NamedTuple):
     """IDs that are in the new changelog, and IDs that are forgotten."""
 
@@ -103,7 +119,7 @@ class Recovered(NamedTuple):
 
 async def write_back(
     table: LaneTable, lost: Lost, changelog: Changelog, producer: TransactionalProducer, next_offsets: Mapping[str, int],
-    topic_ids: Mapping[str, str], inputs: Mapping[int, int], group: str,
+    topic_ids: Mapping[str, str], rereads: Mapping[int, range], group: str,
 ) -> Recovered:  # fmt: skip
     """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
 
@@ -116,12 +132,12 @@ async def write_back(
         producer: The lane's, fenced.
         next_offsets: The first offset of each input that the lane is going to read, as the meta record has it.
         topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
-        inputs: ``next_offsets`` of the input topic alone: each partition and its offset.
+        rereads: From :func:`offsets_read_again`.
         group: ID of the workers' group.
     """
     stored = lost.stored.meta
     whole = all(next_offsets[offset] >= stored.next_offsets.get(offset, 0) for offset in next_offsets)
-    choice = _Choice(stored, inputs, forwarded=whole)
+    choice = _Choice(stored, rereads, forwarded=whole)
     kept = 0
 
     async def write(entries: Entries) -> None:
@@ -144,13 +160,13 @@ async def write_back(
 class _Choice:
     """Chooses the slots that go into the new changelog, and counts those that do not."""
 
-    def __init__(self, meta: Meta, inputs: Mapping[int, int], *, forwarded: bool) -> None:
-        """Prepare a recovery. ``inputs``: offset of each input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
+    def __init__(self, meta: Meta, rereads: Mapping[int, range], *, forwarded: bool) -> None:
+        """Prepare a recovery. ``rereads``: as in :func:`write_back`; ``forwarded``: whether IDs of forwarded messages are kept."""
         self.forgotten = 0
         self._low = max(meta.floor, meta.head - meta.capacity)
         self._head = meta.head
         self._capacity = meta.capacity
-        self._inputs = inputs
+        self._rereads = rereads
         self._forwarded = forwarded
 
     def kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
@@ -175,8 +191,8 @@ class _Choice:
         yield from older.items()
 
     def _is_processed(self, origin: codec.Origin) -> bool:
-        following = self._inputs.get(origin.partition)
-        return self._forwarded if following is None else origin.offset < following
+        reread = self._rereads.get(origin.partition)
+        return self._forwarded if reread is None else origin.offset not in reread
 
 
 def describe(lane: str, changelog: Changelog, found: Recovered) -> str:

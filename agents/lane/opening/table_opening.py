@@ -12,6 +12,7 @@ from agents.lane.opening.changelog_recovery import (
     describe,
     describe_unusable,
     find_lost,
+    offsets_read_again,
     write_back,
 )
 from agents.lane.opening.identity import LaneIdentity
@@ -144,6 +145,7 @@ class TableOpening:
             return bounds  # the input is another one, too: somebody began anew
         self._checks.require_counts(facts, lost.stored.meta)
         cursors = await self.starts.cursors(facts, self.table.meta, lost)
+        nexts = {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic}
         found = await write_back(
             self.table,
             lost,
@@ -151,7 +153,7 @@ class TableOpening:
             producer,
             next_offsets(cursors, self._lane.address.lanes),
             facts.topic_ids,
-            {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic},
+            offsets_read_again(lost.stored.meta, topic, nexts),
             self._lane.app_id,
         )
         self._note(describe(self._lane.name, changelog, found))
