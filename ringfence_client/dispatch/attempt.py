@@ -87,6 +87,7 @@ class Attempts:
         self._clock = clock
         self._failure_log = FailureLog()
         self.recent_failures = self._failure_log.recent
+        self._stopping = False
         self._abandoned: set[Turn] = set()
         """Turns that go on without the run that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
@@ -94,6 +95,10 @@ class Attempts:
         self._batches = Batches(factory, runs, options.batch)
         self._burials = Burials(factory, resting, counts, self._failure_log)
         self._left_runs = LeftRuns(resting, self._finish)
+
+    def stop(self) -> None:
+        """Take no cancellation for a failure from now on."""
+        self._stopping = True
 
     # -- before it --------------------------------------------------------------------------------------------
 
@@ -198,6 +203,10 @@ class Attempts:
             if effects.are_asked_for:
                 found = turn.held.sends.resolve_at_once(effects)
                 sent = await turn.held.sends.resolve(effects) if found is None else found
+        except asyncio.CancelledError as raised:
+            is_ours = turn.cut_short or turn.held.draining or self._stopping
+            # Left cancelled, its turn would keep the group for ever.
+            error = raised if is_ours else RuntimeError("the handler cancelled its own task")
         except BaseException as raised:
             error = raised
         if turn in self._abandoned:

@@ -98,6 +98,7 @@ class Dispatcher:
     async def stop(self) -> None:
         """End all; what still runs is cancelled."""
         self._stopping = True
+        self._attempts.stop()
         everything = [*self._running, *self._left_behind, *self._ending]
         for task in everything:
             task.cancel()

@@ -8,6 +8,8 @@ import asyncio
 import concurrent.futures
 import contextlib
 import inspect
+import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -101,7 +103,7 @@ class HandlerRuns:
             HandlerError: it returned a generator, of which nothing has run.
             Exception: what the handler raised.
         """
-        began, run = time.monotonic(), object()
+        process, began, run = os.getpid(), time.monotonic(), object()
         self._begun[run] = messages[0], began
         argument: Any = messages if self._batches else messages[0]
         try:
@@ -117,6 +119,7 @@ class HandlerRuns:
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None
         finally:
+            _end_child(process)
             del self._begun[run]
             self.times.add(time.monotonic() - began)
 
@@ -208,10 +211,23 @@ def _called(handler: Handler, argument: Any) -> Any:
 
     asyncio takes no StopIteration: who waits would wait for ever. A GeneratorExit closes all coroutines up to the task's.
     """
+    process = os.getpid()
     try:
         return handler(argument)
     except (StopIteration, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+    finally:
+        _end_child(process)
+
+
+def _end_child(process: int) -> None:
+    """End this process if a handler forked it. It would use the connections of ``process`` as if they were its own."""
+    if os.getpid() != process:
+        sys.stderr.write(
+            "ringfence: a process that the handler forked returned from it, and ends here; end it with os._exit\n"
+        )
+        sys.stderr.flush()
+        os._exit(1)
 
 
 async def _to_its_end(thread: "asyncio.Future[Any]") -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import concurrent.futures
 import functools
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
@@ -277,3 +279,39 @@ async def test_left_thread_that_returns_a_coroutine() -> None:
     finally:
         go_on.set()
         runs.stop()
+
+
+FORKING = """
+import asyncio, os, types
+from ringfence_client.handlers.handler import HandlerRuns
+
+children = []
+
+{kind} handle(message):
+    if child := os.fork():
+        children.append(child)
+    else:
+        {child}
+
+async def run():
+    runs = HandlerRuns(handle, 1)
+    await runs.call([types.SimpleNamespace(partition=0)])
+    runs.stop()
+
+asyncio.run(run())
+_, status = os.waitpid(children[0], 0)
+print("parent", os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("child", ["return", "raise ValueError"])
+def test_a_forked_process_never_leaves_the_handler(kind: str, child: str) -> None:
+    """It has the same connections, and must not go on as a second consumer."""
+    script = FORKING.format(kind=kind, child=child)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout, done.returncode) == ("parent 1\n", 0), done.stderr
+    assert done.stderr.startswith("ringfence: a process that the handler forked")

@@ -46,6 +46,24 @@ async def test_a_handler_that_takes_too_long_is_ended() -> None:
         assert [record.value for record in bench.sent] == [b"5"]
 
 
+async def test_a_handler_that_cancels_its_own_task() -> None:
+    """It is a failed attempt: the group neither stops for ever, nor goes on without its message."""
+
+    async def handle(given: Message) -> None:
+        if given.value == b"5" and given.attempt == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(30)
+        await given.send("out", given.value)
+
+    async with AsyncHandlerBench(handle, ConsumerOptions(concurrency=1)) as bench:
+        await bench.deliver(message("5", group="alice"), message("6", group="alice"))
+
+        assert [run.message.attempt for run in bench.runs] == [1, 2, 1]
+        assert [record.value for record in bench.sent] == [b"5", b"6"]
+
+
 async def test_a_takeover_while_the_handler_runs() -> None:
     """The run is cancelled and sees why; the next process handles the message."""
     running, fenced = asyncio.Event(), list[bool]()
