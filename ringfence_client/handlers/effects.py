@@ -1,9 +1,11 @@
 """Requests of a handler's run: records to send, and a new state of its group. Both wait for the acknowledgement."""
 
+import re
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from ringfence_kafka.config.section import TOPIC_NAME_PATTERN
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
@@ -15,6 +17,9 @@ SENDS_BYTES_MAX: Final = 16 * 2**20
 """The same, of their keys, values and headers."""
 HEADER_BYTES: Final = 10
 """More than a header takes beside its name and value."""
+PARTITION_MAX: Final = 2**31 - 1
+TIMESTAMP_MAX: Final = 2**63 - 1
+_TOPIC: Final = re.compile(TOPIC_NAME_PATTERN)
 
 Headers = list[tuple[str, bytes | None]]
 Data = bytes | bytearray | memoryview | str | None
@@ -183,6 +188,11 @@ def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | 
             raise ValueError(
                 f"the header {name} begins with {wire_names.RESERVED_PREFIX}, which Ringfence itself writes: choose another name"
             )
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            # Found later, it would hold up all messages of the partition.
+            raise ValueError(f"the header {name!r} cannot be written in UTF-8: give another name") from error
         found.append((name, encoded(value, f"the header {name}")))
     return found
 
@@ -208,10 +218,14 @@ def new_send(
         raise TypeError(f"topic is of type {type(topic).__name__}: give the name of a topic")
     if not topic:
         raise ValueError("topic is empty: give the name of a topic")
+    if len(topic) > wire_names.TOPIC_CHARACTERS_MAX or _TOPIC.fullmatch(topic) is None:
+        raise ValueError(
+            f"{topic!r} cannot be the name of a topic: give up to {wire_names.TOPIC_CHARACTERS_MAX} of A-Z, a-z, 0-9, '.', '_' and '-'"
+        )
     if partition is not None:
-        _require_number("partition", partition)
+        _require_number("partition", partition, PARTITION_MAX)
     if timestamp is not None:
-        _require_number("timestamp", timestamp)
+        _require_number("timestamp", timestamp, TIMESTAMP_MAX)
     own_id = encoded(duplicate_id, "duplicate_id")
     if own_id == b"":
         raise ValueError("duplicate_id is empty: give at least one byte, or None")
@@ -222,8 +236,8 @@ def new_send(
     return Send(topic, partition, own_key, own_value, own_headers, own_id, timestamp, number, origin, size)
 
 
-def _require_number(name: str, found: Any) -> None:
+def _require_number(name: str, found: Any, most: int) -> None:
     if not isinstance(found, int) or isinstance(found, bool):
         raise TypeError(f"{name} is of type {type(found).__name__}: give an int")
-    if found < 0:
-        raise ValueError(f"{name} = {found}: 0 or more")
+    if not 0 <= found <= most:
+        raise ValueError(f"{name} = {found}: 0 to {most}")

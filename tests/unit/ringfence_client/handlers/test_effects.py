@@ -39,13 +39,18 @@ async def test_sends_are_buffered_in_order_and_numbered() -> None:
     [
         ({"topic": ""}, ValueError, "topic is empty"),
         ({"topic": b"x"}, TypeError, "topic is of type bytes"),
+        ({"topic": "a\ud800"}, ValueError, "cannot be the name of a topic"),
+        ({"topic": "a" * 250}, ValueError, "cannot be the name of a topic"),
         ({"value": 5}, TypeError, "value is of type int"),
         ({"key": object()}, TypeError, "key is of type object"),
         ({"partition": -1}, ValueError, "partition = -1"),
         ({"partition": True}, TypeError, "partition is of type bool"),
+        ({"partition": 2**31}, ValueError, "partition = 2147483648: 0 to"),
         ({"timestamp": 1.5}, TypeError, "timestamp is of type float"),
+        ({"timestamp": 2**63}, ValueError, "timestamp = 9223372036854775808: 0 to"),
         ({"duplicate_id": ""}, ValueError, "duplicate_id is empty"),
         ({"headers": ["ab"]}, TypeError, "headers hold 'ab'"),
+        ({"headers": {"a\ud800": b"x"}}, ValueError, "cannot be written in UTF-8"),
         ({"headers": {wire_names.HEADER_SOURCE: b"x"}}, ValueError, "Ringfence itself writes"),
     ],
 )
