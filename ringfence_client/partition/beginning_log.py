@@ -40,6 +40,13 @@ def log_beginning(lease: Lease, recorded: Progress | None, log_now: Log, found: 
             "them again, after 'ringfence rings clear', and set a longer retention.ms on %s",
             lease, log_now.start, lease.group, log_now.start, lease.topic,
         )  # fmt: skip
+    if recorded is None and log_now.committed is not None:
+        log.warning(
+            "%s: %s has an offset there, %d, but no progress record. For a group that is new to Ringfence "
+            "this is normal. Otherwise the record is lost: messages that were finished above the offset are "
+            "handled again, and fencing tokens begin at 1",
+            lease, lease.group, log_now.committed,
+        )  # fmt: skip
     if found.lost_tail:
         log.warning(
             "%s ends at %d, but %s has finished it up to %d: it was recreated, or lost its last records; "

@@ -30,8 +30,11 @@ def findings(consumers: Consumers) -> Iterator[Finding]:
         )
         return
     for fault in consumers.faults:
-        do = WAY_OUT if "foreign member" in fault else ""
-        yield Finding(where, fault, do, _who(consumers), stands=True)
+        do, command = WAY_OUT if "foreign member" in fault else "", _who(consumers)
+        if fault.startswith("nearly every attempt fails"):
+            do = "fix what the handler depends on; nothing becomes a dead letter meanwhile"
+            command = _groups("show", consumers)
+        yield Finding(where, fault, do, command, stands=True)
     if consumers.throttled:
         yield Finding(where, *quota(consumers.throttled), "", stands=False)
     if consumers.left_behind:

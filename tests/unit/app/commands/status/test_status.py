@@ -276,6 +276,7 @@ def test_consumer_says_faults() -> None:
         "2 handlers did not end when cancelled; their groups wait for them",
     ]
     assert all(finding.stands for finding in told)
+    assert told[0].command == "ringfence groups show orders --consumer-group billing"
 
 
 def test_bridge() -> None:
