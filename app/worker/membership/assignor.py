@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from agents.rules.member_statements import KEY, decode
+from agents.rules.member_statements import KEY, decode, is_worker
 from app.worker import faust_parts
 from app.worker.membership.lane_assignment import Joined, Partition, deal
 from ringfence_kafka.groups.static_members import Member
@@ -48,10 +48,13 @@ class LaneAssignor(faust_parts.Assignor):
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
     ) -> set[Partition]:
-        """Return the assignment of this worker as one more member; nothing while the group rebalances and does not report its members."""
+        """Return the assignment of this worker as one more member.
+
+        Nothing is foreseen while the group rebalances and does not report its members, or with a foreign member.
+        """
         joined: dict[str, Joined] = {_NEWCOMER: (self.own_url, topics, ())}
         for member in members:
-            if member.metadata is None:
+            if member.metadata is None or not is_worker(member.metadata.user_data):
                 return set()
             url = self.stated(member.metadata).url
             joined[member.member_id] = (url, member.metadata.subscription, member.assigned)

@@ -83,6 +83,14 @@ async def test_nothing_is_foreseen_of_a_group_that_rebalances(tmp_path: Path) ->
     assert newcomer.foresee([Member("one-1", None, None)], TOPICS, COUNTS) == set()
 
 
+@pytest.mark.parametrize("user_data", [b"", b"\xff\x00", b"[]", b"{}"])
+async def test_nothing_is_foreseen_with_a_foreign_member(tmp_path: Path, user_data: bytes) -> None:
+    """A worker joins although the group has a consumer of another program, whose data it cannot read."""
+    newcomer = await _assignor(tmp_path, "two")
+    said = SimpleNamespace(subscription=["orders"], user_data=user_data)
+    assert newcomer.foresee([Member("rdkafka-1", None, said)], TOPICS, COUNTS) == set()
+
+
 async def test_faust_s_own_assignor_understands_what_is_dealt(tmp_path: Path) -> None:
     """Workers of the first release may be in the group, and lead it."""
     ours = await _assignor(tmp_path, "one", 7001)
