@@ -138,6 +138,35 @@ async def test_after_the_input_was_created_again(bootstrap: str, tmp_path: Path)
         assert len(lanes.output()) == 12
 
 
+async def _judged(lanes: Bench, topic: str, record: kafka.Sent) -> str:
+    """Have a worker with the folder "disk" judge a record of lane 0, and end. Return what became of earlier IDs."""
+    lane = await lanes.opened("disk")
+    kafka.send(lanes.bootstrap, topic, [record], 0)
+    await lane.offer(await lanes.fetch(0, 1, topic=topic))
+    await until(lambda: lane.counts["accepted"] + lane.counts["duplicates"] == 1, lambda: str(lane.counts))
+    note = lane.opening.note
+    await lane.dispose()
+    return note
+
+
+async def test_the_forward_topic_was_created_again_too(bootstrap: str, tmp_path: Path) -> None:
+    """IDs of forwarded messages are kept: a new forward topic has none of the offsets that the lane has read."""
+    async with bench(bootstrap, tmp_path, partitions=2) as lanes:
+        group, origin = (
+            kafka.at_home(0, 2),
+            (("_RF_SOURCE", f"{lanes.name}/1/0".encode()), ("_RF_TIMESTAMP", bytes(8))),
+        )
+        await _judged(
+            lanes, lanes.forward, kafka.Sent(None, group, headers=(("_AMQ_DUPL_ID", b"A"), *origin))
+        )
+        kafka.delete_topics(bootstrap, [lanes.changelog, lanes.forward])
+        compacted = {"cleanup.policy": "compact"}
+        kafka.create_topics(bootstrap, {lanes.changelog: (2, compacted), lanes.forward: (2, {})})
+
+        assert "1 IDs are kept" in await _judged(lanes, lanes.name, kafka.Sent(b"A", group))
+        assert lanes.accepted_ids() == [b"A"]
+
+
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
     """The cluster was restored from a copy that is older than the lane, so the outputs are gone too: the lane begins at the start."""
     async with bench(bootstrap, tmp_path) as lanes:

@@ -6,10 +6,10 @@ It leaves out IDs whose origin the lane is going to read again: the outputs of t
 import asyncio
 import itertools
 import logging
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from agents.lane.assignment import Partition
 from agents.output.changelog import batches_of
 from ringfence_kafka.producer.transactional import TransactionalProducer
 from ringfence_kafka.readers.log_reader import LogReader
@@ -95,19 +95,25 @@ async def _newest_meta(changelog: Changelog, reader: LogReader) -> Meta | None:
     return found[0] if found else None
 
 
-def offsets_read_again(meta: Meta, topic: str, nexts: Mapping[int, int]) -> dict[int, range]:
-    """Return the offsets of each input partition that the lane has processed and is going to read again.
+def offsets_read_again(
+    meta: Meta, nexts: Mapping[Partition, int], topic_ids: Mapping[str, str]
+) -> dict[Partition, range]:
+    """Return the offsets of each input that the lane has processed and is going to read again.
 
-    An ID with a larger offset came from an earlier input of this name: the lane never reached that offset in this one.
+    An ID with a larger offset came from an earlier topic of this name: the lane never reached that offset in this one. A topic that was
+    created again since has none of them.
 
     Args:
         meta: The meta record of RocksDB.
-        topic: The input topic.
-        nexts: The first offset that the lane is going to read, by partition.
+        nexts: The first offset that the lane is going to read, by input.
+        topic_ids: Kafka's own IDs of the inputs.
     """
-    reached = {partition: meta.next_of(topic, partition) for partition in nexts}
-    ends = {partition: sys.maxsize if offset is None else offset for partition, offset in reached.items()}
-    return {partition: range(following, ends[partition]) for partition, following in nexts.items()}
+    ends = {
+        (topic, partition): meta.next_of(topic, partition) or 0
+        for topic, partition in nexts
+        if meta.topic_ids.get(topic, topic_ids[topic]) == topic_ids[topic]
+    }
+    return {place: range(following, ends.get(place, 0)) for place, following in nexts.items()}
 
 
 class Recovered(NamedTuple):
@@ -119,7 +125,7 @@ class Recovered(NamedTuple):
 
 async def write_back(
     table: LaneTable, lost: Lost, changelog: Changelog, producer: TransactionalProducer, next_offsets: Mapping[str, int],
-    topic_ids: Mapping[str, str], rereads: Mapping[int, range], group: str,
+    topic_ids: Mapping[str, str], topic: str, rereads: Mapping[Partition, range], group: str,
 ) -> Recovered:  # fmt: skip
     """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
 
@@ -132,12 +138,14 @@ async def write_back(
         producer: The lane's, fenced.
         next_offsets: The first offset of each input that the lane is going to read, as the meta record has it.
         topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
+        topic: The input topic.
         rereads: From :func:`offsets_read_again`.
         group: ID of the workers' group.
     """
     stored = lost.stored.meta
-    whole = all(next_offsets[offset] >= stored.next_offsets.get(offset, 0) for offset in next_offsets)
-    choice = _Choice(stored, rereads, forwarded=whole)
+    whole = not any(rereads.values())
+    inputs = {partition: reread for (name, partition), reread in rereads.items() if name == topic}
+    choice = _Choice(stored, inputs, forwarded=whole)
     kept = 0
 
     async def write(entries: Entries) -> None:
@@ -161,7 +169,7 @@ class _Choice:
     """Chooses the slots that go into the new changelog, and counts those that do not."""
 
     def __init__(self, meta: Meta, rereads: Mapping[int, range], *, forwarded: bool) -> None:
-        """Prepare a recovery. ``rereads``: as in :func:`write_back`; ``forwarded``: whether IDs of forwarded messages are kept."""
+        """Prepare a recovery. ``rereads``: by input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
         self.forgotten = 0
         self._low = max(meta.floor, meta.head - meta.capacity)
         self._head = meta.head

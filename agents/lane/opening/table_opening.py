@@ -145,7 +145,7 @@ class TableOpening:
             return bounds  # the input is another one, too: somebody began anew
         self._checks.require_counts(facts, lost.stored.meta)
         cursors = await self.starts.cursors(facts, self.table.meta, lost)
-        nexts = {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic}
+        nexts = {place: cursor.next for place, cursor in cursors.items()}
         found = await write_back(
             self.table,
             lost,
@@ -153,7 +153,8 @@ class TableOpening:
             producer,
             next_offsets(cursors, self._lane.address.lanes),
             facts.topic_ids,
-            offsets_read_again(lost.stored.meta, topic, nexts),
+            topic,
+            offsets_read_again(lost.stored.meta, nexts, facts.topic_ids),
             self._lane.app_id,
         )
         self._note(describe(self._lane.name, changelog, found))
