@@ -24,6 +24,7 @@ from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.reread import read_again
 from agents.lane.state_folder import StateFolder
 from agents.output.build import Emitter
+from agents.output.changelog import changelog_batches
 from agents.output.native_build import NativePath
 from agents.output.topic_batches import Outputs
 from agents.rules.agreement import Agreement
@@ -189,6 +190,7 @@ class Opening:
             cursors = await self._state.starts.cursors(facts, self.table.meta)
             await self._state.starts.set_back(producer, cursors)
             await self._tell_journal(producer, cursors, facts.topic_ids)
+            await self._record_new_inputs(producer, epoch, cursors, facts)
             await self._begin(cursors, ownership)
         except BaseException as error:
             await producer.discard()
@@ -205,8 +207,7 @@ class Opening:
         self, producer: TransactionalProducer, epoch: int, cursors: dict[Partition, Cursor], facts: TopicFacts
     ) -> Opened:
         targets, outputs = self._lane.targets, facts.outputs
-        topics = [self.address.input_topic, *(target.accepted_topic for target in (self.address, *targets))]
-        counts = {name: facts.counts[name] for name in topics}
+        counts = self._counts(facts)
         address = with_limits(self.address, self.limits)
         partitions, forward = counts[self.address.input_topic], self._lane.forward_topic
         emitter = Emitter(address, forward, outputs, targets, chained=self.chained)
@@ -226,6 +227,11 @@ class Opening:
             cluster=self._cluster,
             outputs=outputs,
         )
+
+    def _counts(self, facts: TopicFacts) -> dict[str, int]:
+        """Return the partition counts on which homes depend."""
+        accepted = [target.accepted_topic for target in (self.address, *self._lane.targets)]
+        return {name: facts.counts[name] for name in (self.address.input_topic, *accepted)}
 
     async def warm_up(self) -> Restored:
         """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
@@ -307,6 +313,28 @@ class Opening:
         )
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await producer.transact([told], {}, self.group_id)
+
+    async def _record_new_inputs(
+        self,
+        producer: TransactionalProducer,
+        epoch: int,
+        cursors: Mapping[Partition, Cursor],
+        facts: TopicFacts,
+    ) -> None:
+        """Record inputs that were created again. A regrouping, or a recovery of the changelog, goes by the records of all lanes."""
+        table, ids = self.table, facts.topic_ids
+        if table.meta is None or all(
+            table.meta.topic_ids.get(topic, ids[topic]) == ids[topic] for topic, _ in cursors
+        ):
+            return
+        checked = table.check([], [])
+        change = table.record(
+            checked, [], next_offsets(cursors, self.address.lanes), self._counts(facts), ids
+        )
+        state = changelog_batches(self.changelog, self.number, table, change, producer.builder)
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            bases = await producer.transact(state, {}, self.group_id)
+        table.apply(epoch, change, bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0)
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

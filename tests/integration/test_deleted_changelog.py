@@ -138,6 +138,22 @@ async def test_after_the_input_was_created_again(bootstrap: str, tmp_path: Path)
         assert len(lanes.output()) == 12
 
 
+async def test_after_a_start_without_messages(bootstrap: str, tmp_path: Path) -> None:
+    """The lane has recorded the new input at its start, so its IDs are not taken for those of another one."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        await _filled(lanes)
+        kafka.delete_topics(bootstrap, [lanes.name])
+        kafka.create_topics(bootstrap, {lanes.name: (1, {})})
+        lane = await lanes.opened("disk")
+        await lane.dispose()
+        _recreate(lanes)
+        lane = await lanes.opened("disk")
+
+        assert "10 IDs are kept" in lane.opening.note
+        await _resent(lanes, lane, 0, 12)
+        assert len(lanes.output()) == 12
+
+
 async def _judged(lanes: Bench, topic: str, record: kafka.Sent) -> str:
     """Have a worker with the folder "disk" judge a record of lane 0, and end. Return what became of earlier IDs."""
     lane = await lanes.opened("disk")
