@@ -13,6 +13,7 @@ kept messages is *wanted*. It is read again from the log before its handler has 
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from ringfence_client.window.memory_budget import (
@@ -26,6 +27,8 @@ from ringfence_client.window.memory_budget import (
 _GONE: Final = -1
 _EVICTED_MAX: Final = 64
 """Records that are parked for one that comes in."""
+_OFFERS_MAX: Final = 500
+"""Groups among which the next one to read is chosen. A hundred thousand may want to be read, and this is asked for each fetch."""
 
 
 class _Share:
@@ -56,7 +59,8 @@ class RecordCache:
         memory.join(self)
         self._closed = False
         self._shares: dict[bytes | None, _Share] = {}
-        self._wanting: set[bytes | None] = set()
+        self._wanting: dict[bytes | None, None] = {}
+        """Wanted groups, the longest first."""
         self._aside: dict[int, bytes | None] = {}
         """Offsets whose records are kept and not needed for a while, the longest first, and their groups."""
         self._aside_bytes = 0
@@ -194,8 +198,10 @@ class RecordCache:
 
     def wanted(self) -> int | None:
         """Return the parked offset to read from now, before somebody has to wait for it."""
+        if len(self._records) >= self._records_max or self.full:
+            return None
         offers = []
-        for group in self._wanting:
+        for group in islice(self._wanting, _OFFERS_MAX):
             share = self._shares[group]
             head = self._head(share)
             if head is not None and self._room(group, share):
@@ -270,6 +276,6 @@ class RecordCache:
 
     def _judge(self, group: bytes | None, share: _Share) -> None:
         if share.count <= share.mark and self._head(share) is not None:
-            self._wanting.add(group)
+            self._wanting[group] = None
         else:
-            self._wanting.discard(group)
+            self._wanting.pop(group, None)

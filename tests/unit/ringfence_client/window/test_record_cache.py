@@ -2,7 +2,7 @@
 
 import functools
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ringfence_client.window.memory_budget import MemoryBudget
 from ringfence_client.window.record_cache import RecordCache
@@ -66,6 +66,32 @@ def test_the_first_are_kept() -> None:
 
     assert _there(kept, range(7)) == [4]
     assert kept.parked == {5, 6}
+
+
+class CountingCache(RecordCache):
+    """Counts the groups that it looks at."""
+
+    looks = 0
+
+    def _head(self, share: Any) -> int | None:
+        self.looks += 1
+        return super()._head(share)
+
+
+def test_the_cost_of_many_groups() -> None:
+    """Each fetch asks for what is wanted. With 100,000 parked groups it must not look at all of them: nothing else would run."""
+    kept = CountingCache(10, _memory())
+    for offset in range(5_000):
+        kept.cache(Fetched(offset, b"%d" % offset))
+    kept.looks = 0
+
+    assert kept.wanted() is None  # there is no room
+    assert kept.looks == 0
+
+    kept.drop(0, b"0")
+    kept.looks = 0
+    assert kept.wanted() == 10
+    assert kept.looks < 1_000
 
 
 def test_wanted_at_half() -> None:
