@@ -86,7 +86,9 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
         # After a kill, the controller lets the broker register again when the session of the killed one has run
         # out: 3 s and not the default 9.
         "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
+        "broker.heartbeat.interval.ms": "1000",
+        # Only followers of the controller need its empty records, and one node has none.
+        "metadata.max.idle.interval.ms": "0",
         # A misspelt topic is an error, not a new topic.
         "auto.create.topics.enable": "false",
         "log.cleaner.enable": "true",

@@ -33,6 +33,8 @@ _PROPERTIES: Final = {
     **dict.fromkeys(("min.insync.replicas", "transaction.state.log.min.isr"), "2"),
     # A copy that does not follow holds up what is acknowledged for so long: 5 s and not the default 30.
     "replica.lag.time.max.ms": "5000",
+    # The followers of the controller need these records.
+    "metadata.max.idle.interval.ms": "500",
     # Leaders go home only when a test says so.
     "auto.leader.rebalance.enable": "false",
 }
