@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from reconcile.session.class_archive import ClassArchive, fetching_alone, ivy_folder
 from reconcile.session.executor_watch import TIMEOUT_S, served
+from reconcile.session.java_functions import find_functions
 from reconcile.session.jvm import Jvm, JvmError
 from reconcile.session.jvm_errors import not_started
 from reconcile.session.master import check
@@ -44,6 +45,8 @@ _PLANNING: Final = {
     # Spark would derive facts about hundreds of columns again and again, which saves nothing here.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
+    # PySpark would tell Java the line of Python behind each column, in a dozen calls.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 MANY: Final = 3_000_000
 """If a run may read fewer records, Java's second compiler takes longer than it saves: with two million it took 38 CPU seconds and saved
@@ -137,6 +140,7 @@ def _alone(quick: ClassArchive | None, environ: Mapping[str, str]) -> Iterator[c
 
 def _quiet(spark: SparkSession) -> SparkSession:
     spark.sparkContext.setLogLevel("ERROR")
+    find_functions(spark)
     return spark
 
 

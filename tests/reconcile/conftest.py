@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reconcile.session.class_archive import fetching_alone, ivy_folder
+from reconcile.session.java_functions import find_functions
 from reconcile.session.session import configured
 from tests.reconcile.rows import Frames
 
@@ -19,6 +20,7 @@ def spark() -> Iterator[SparkSession]:
     with fetching_alone(ivy_folder({})):
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    find_functions(session)
     yield session
     session.stop()
 
