@@ -197,6 +197,22 @@ async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path)
         assert len(lanes.output()) == 20
 
 
+async def test_the_offset_of_the_group_was_moved(bootstrap: str, tmp_path: Path) -> None:
+    """Status tells of skipped messages while the lane follows an operator's offset."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        await _filled(lanes)
+        lanes.send(*ids(10, 15))
+        kafka.commit(bootstrap, lanes.app_id, lanes.name, 13)
+        lane = await lanes.opened("disk")
+
+        assert lane.next == 13
+        assert (
+            f"the group has committed {lanes.name}/0 up to 13, its changelog only up to 10"
+            in lane.opening.note
+        )
+        assert "these messages are skipped" in lane.opening.note
+
+
 async def test_another_worker_began_anew(bootstrap: str, tmp_path: Path, caplog: Any) -> None:
     """A ring that another worker has begun is not mixed with an older one; the log counts the forgotten IDs."""
     async with bench(bootstrap, tmp_path) as lanes:

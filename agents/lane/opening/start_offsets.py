@@ -134,14 +134,27 @@ class StartOffsets:
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 await producer.transact([], offsets, self._lane.app_id)
 
-    def _note_empty(self, place: Partition, committed: int, meta: Meta | None) -> None:
-        """Note for status that the changelog knows nothing of a lane that has processed messages."""
+    def _note_behind(self, place: Partition, committed: int, recorded: int, meta: Meta | None) -> None:
+        """Tell log and status that the group is further than the changelog."""
         lane, (topic, partition) = self._lane, place
-        if meta is None and topic == lane.address.input_topic and self._is_persistent():
+        log.warning(
+            "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d: it lost its last records, and duplicates of "
+            "the messages between are accepted; or somebody moved the group's offset, and these messages are skipped",
+            lane.name, topic, partition, committed, lane.changelog, recorded,
+        )  # fmt: skip
+        if topic != lane.address.input_topic or not self._is_persistent():
+            return
+        if meta is None:
             self._note(
                 f"its changelog {lane.changelog}/{lane.number} is empty, and the lane has processed "
                 f"{topic}/{partition} up to {committed}. The earlier IDs are lost: their duplicates are "
                 "accepted"
+            )
+        else:
+            self._note(
+                f"the group has committed {topic}/{partition} up to {committed}, its changelog only up to {recorded}. Either the changelog "
+                "lost its last records, and duplicates of the messages between are accepted; or somebody moved the group's offset, and these "
+                "messages are skipped"
             )
 
     def _beyond_the_end(self, at: Partition, end: int, committed: int | None, recorded: int | None) -> str:
@@ -192,13 +205,7 @@ class StartOffsets:
             if next_offset > end:
                 raise LaneRefusedError(self._beyond_the_end(place, end, committed, recorded))
             if committed is not None and committed > (recorded or 0):
-                self._note_empty(place, committed, meta)
-                log.warning(
-                    "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d: it lost "
-                    "its last records, or somebody moved the group's offset. Duplicates of the messages "
-                    "between are accepted",
-                    self._lane.name, topic, partition, committed, self._lane.changelog, recorded or 0,
-                )  # fmt: skip
+                self._note_behind(place, committed, recorded or 0, meta)
             if committed is None and next_offset:
                 # The group's offsets have expired; the changelog's have not.
                 log.info(
