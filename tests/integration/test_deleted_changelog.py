@@ -183,6 +183,20 @@ async def test_the_forward_topic_was_created_again_too(bootstrap: str, tmp_path:
         assert lanes.accepted_ids() == [b"A"]
 
 
+async def test_with_an_older_folder(bootstrap: str, tmp_path: Path) -> None:
+    """A worker that had the lane before others says that it does not know their IDs."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        await _filled(lanes)
+        other = await lanes.opened("another disk")
+        await _resent(lanes, other, 10, 15)
+        await other.dispose()
+        _recreate(lanes)
+        lane = await lanes.opened("disk")
+
+        assert "10 IDs are kept" in lane.opening.note
+        assert "RocksDB was up to 5 messages behind" in lane.opening.note
+
+
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:
     """The cluster was restored from a copy that is older than the lane, so the outputs are gone too: the lane begins at the start."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -198,7 +212,7 @@ async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path)
 
 
 async def test_the_offset_of_the_group_was_moved(bootstrap: str, tmp_path: Path) -> None:
-    """Status tells of skipped messages while the lane follows an operator's offset."""
+    """Status names skipped messages while the lane follows an operator's offset."""
     async with bench(bootstrap, tmp_path) as lanes:
         await _filled(lanes)
         lanes.send(*ids(10, 15))

@@ -116,6 +116,17 @@ def offsets_read_again(
     return {place: range(following, ends.get(place, 0)) for place, following in nexts.items()}
 
 
+def messages_behind(meta: Meta, nexts: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> int:
+    """Return how many messages RocksDB is behind the lane: another worker judged them, and this one has no IDs of them.
+
+    The arguments are those of :func:`offsets_read_again`.
+    """
+    reached = {
+        place: meta.next_of(*place) for place in nexts if meta.topic_ids.get(place[0]) == topic_ids[place[0]]
+    }
+    return sum(max(0, nexts[place] - offset) for place, offset in reached.items() if offset is not None)
+
+
 class Recovered(NamedTuple):
     """IDs that are in the new changelog, and IDs that are forgotten."""
 
@@ -203,12 +214,17 @@ class _Choice:
         return self._forwarded if reread is None else origin.offset not in reread
 
 
-def describe(lane: str, changelog: Changelog, found: Recovered) -> str:
-    """Return what happened, for the log and status."""
+def describe(lane: str, changelog: Changelog, found: Recovered, behind: int) -> str:
+    """Return what happened, for the log and status. ``behind``: from :func:`messages_behind`."""
     place = f"{changelog.topic}/{changelog.partition}"
     text = f"its changelog {place} was deleted, or its records were. {found.kept:,} IDs are kept: RocksDB had them, and they are in the new changelog"
     if found.forgotten:
         text += f". {found.forgotten:,} IDs of messages that are read again are forgotten"
+    if behind:
+        text += (
+            f". RocksDB was up to {behind:,} messages behind: another worker had the lane later, or this one died in a transaction. The IDs "
+            "of these messages are lost: their duplicates are accepted"
+        )
     log.error("lane %s: %s", lane, text)
     return text
 

@@ -12,6 +12,7 @@ from agents.lane.opening.changelog_recovery import (
     describe,
     describe_unusable,
     find_lost,
+    messages_behind,
     offsets_read_again,
     write_back,
 )
@@ -157,7 +158,8 @@ class TableOpening:
             offsets_read_again(lost.stored.meta, nexts, facts.topic_ids),
             self._lane.app_id,
         )
-        self._note(describe(self._lane.name, changelog, found))
+        behind = messages_behind(lost.stored.meta, nexts, facts.topic_ids)
+        self._note(describe(self._lane.name, changelog, found, behind))
         return await self._changelog_bounds(facts.delete_retention_s)
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
