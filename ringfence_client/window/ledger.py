@@ -258,6 +258,11 @@ class GroupLedger(Generic[P]):
         message = self._messages.get(position)
         return None if message is None else (message[0].name, message[1])
 
+    def available(self, group: bytes) -> list[P]:
+        """Positions of a group that no consumer holds, in no order."""
+        found = self._groups.get(group)
+        return [] if found is None else list(found.waiting)
+
     def holds(self, consumer: Hashable) -> list[P]:
         """All that the consumer holds, in order."""
         holder = self._consumers.get(consumer)

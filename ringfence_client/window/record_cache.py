@@ -12,7 +12,7 @@ kept messages is *wanted*. It is read again from the log before its handler has 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from ringfence_client.window.memory_budget import (
 
 _GONE: Final = -1
 _EVICTED_MAX: Final = 64
-"""Records that are parked for one that comes in."""
+"""Records that are parked for one that comes in; and groups."""
 _OFFERS_MAX: Final = 500
 """Groups among which the next one to read is chosen. A hundred thousand may want to be read, and this is asked for each fetch."""
 
@@ -34,7 +34,7 @@ _OFFERS_MAX: Final = 500
 class _Share:
     """Kept and parked messages of one group, or of all messages without a group."""
 
-    __slots__ = ("bytes", "count", "mark", "parked")
+    __slots__ = ("bytes", "count", "mark", "parked", "stuck")
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,18 +43,32 @@ class _Share:
         """In order; what was dropped meanwhile is still in it."""
         self.mark = 0
         """With so few left, the next parked ones are wanted."""
+        self.stuck = False
+        """Its first message waits, and all others behind it."""
 
 
 class RecordCache:
     """The records of one partition."""
 
-    def __init__(self, records_max: int, memory: MemoryBudget) -> None:
-        """``memory``: of the process; :meth:`close` gives back what this has of it."""
+    def __init__(
+        self,
+        records_max: int,
+        memory: MemoryBudget,
+        available: Callable[[bytes], Iterable[int]] = lambda _: (),
+    ) -> None:
+        """Keep nothing yet.
+
+        Args:
+            records_max: Records that are kept.
+            memory: Of the process; :meth:`close` gives back what this has of it.
+            available: Offsets of a group that no handler holds.
+        """
         self.parked: set[int] = set()
         """Offsets."""
         self._records: dict[int, Any] = {}
         self.bytes = 0
         self._records_max = records_max
+        self._available = available
         self._memory = memory
         memory.join(self)
         self._closed = False
@@ -64,10 +78,14 @@ class RecordCache:
         self._aside: dict[int, bytes | None] = {}
         """Offsets whose records are kept and not needed for a while, the longest first, and their groups."""
         self._aside_bytes = 0
-        self._waiting: set[int] = set()
-        """Offsets that wait for something, kept or not."""
+        self._waiting: dict[int, bytes | None] = {}
+        """Offsets that wait for something, kept or not, and their groups."""
         self._evicted: set[int] = set()
         """Offsets that are parked because they wait."""
+        self._stuck: dict[bytes, None] = {}
+        """Groups that may have kept records behind a message that waits, the longest first."""
+        self._behind: set[int] = set()
+        """Offsets that are parked because they are behind one that waits."""
 
     def __len__(self) -> int:
         """Return the number of records that are kept."""
@@ -88,13 +106,16 @@ class RecordCache:
     @property
     def backlog(self) -> int:
         """Messages that are parked because there was no room, and not because they wait for something."""
-        return len(self.parked) - len(self._evicted)
+        return len(self.parked) - len(self._evicted) - len(self._behind)
 
     def set_aside(self, offset: int, group: bytes | None) -> None:
         """Note that a message waits, for its next attempt or for an operator: its record may be parked to make room for others."""
         if offset not in self._waiting:
-            self._waiting.add(offset)
+            self._waiting[offset] = group
             self._use(WAITING_BYTES)
+        if group is not None:
+            self._shares[group].stuck = True
+            self._stuck[group] = None
         record = self._records.get(offset)
         if record is not None and offset not in self._aside:
             self._aside[offset] = group
@@ -106,9 +127,12 @@ class RecordCache:
     def recall(self, offset: int) -> None:
         """Note that a message waits no longer."""
         if offset in self._waiting:
-            self._waiting.discard(offset)
+            group = self._waiting.pop(offset)
             self._use(-WAITING_BYTES)
             self._unset_aside(offset)
+            if group is not None:
+                self._shares[group].stuck = False
+                self._stuck.pop(group, None)
 
     def _unset_aside(self, offset: int) -> None:
         if offset in self._aside:
@@ -141,6 +165,8 @@ class RecordCache:
         first = self._head(share) is None
         if first and (self._room(group, share) or self._make_room(group, share)):
             self._use(used + self._keep(share, record))
+            if share.stuck and group is not None:
+                self._stuck[group] = None
             return
         self._use(used)
         if first:
@@ -160,11 +186,13 @@ class RecordCache:
             group = record.key
             share = self._shares[group]
             # A group's first come first; the ungrouped have no order.
-            due = self._room(group, share) and (group is None or self._head(share) == record.offset)
-            if not due and not (always and record is records[0]):
-                continue
+            if not (always and record is records[0]):
+                due = not share.stuck and (group is None or self._head(share) == record.offset)
+                if not (due and (self._room(group, share) or self._make_room(group, share))):
+                    continue
             self.parked.discard(record.offset)
             self._evicted.discard(record.offset)
+            self._behind.discard(record.offset)
             self._use(self._keep(share, record))
             touched.add(group)
         for group in touched:
@@ -184,6 +212,7 @@ class RecordCache:
         if record is None:
             self.parked.discard(offset)
             self._evicted.discard(offset)
+            self._behind.discard(offset)
         else:
             bytes_kept = size(record)
             share.bytes -= bytes_kept
@@ -238,12 +267,16 @@ class RecordCache:
         return share.count < free and share.bytes < free_bytes
 
     def _make_room(self, group: bytes | None, share: _Share) -> bool:
-        """Park records that are set aside, to make room for the first record of a fresh group."""
+        """Park records that wait, then those behind them, to make room for the first record of a fresh group."""
         if share.count:
             return False
         for _ in range(min(_EVICTED_MAX, len(self._aside))):
             offset, owner = next(iter(self._aside.items()))
             self._evict(offset, owner)
+            if self._room(group, share):
+                return True
+        for _ in range(min(_EVICTED_MAX, len(self._stuck))):
+            self._evict_behind(next(iter(self._stuck)))
             if self._room(group, share):
                 return True
         return False
@@ -258,6 +291,25 @@ class RecordCache:
         share.mark = _GONE  # it is read again when it is needed, and not before
         self.parked.add(offset)
         self._evicted.add(offset)
+        self._judge(group, share)
+        self._use(-used)
+
+    def _evict_behind(self, group: bytes) -> None:
+        """Park the kept records of a group whose first message waits: thousands of such groups would leave no room for the others."""
+        del self._stuck[group]
+        share, used = self._shares[group], 0
+        first = share.parked.popleft() if self._head(share) in self._evicted else None
+        for offset in sorted(self._available(group), reverse=True):
+            if offset in self._records and offset not in self._waiting:
+                used += size(self._records.pop(offset))
+                share.count -= 1
+                share.parked.appendleft(offset)
+                self.parked.add(offset)
+                self._behind.add(offset)
+        if first is not None:
+            share.parked.appendleft(first)
+        share.bytes -= used
+        share.mark = _GONE
         self._judge(group, share)
         self._use(-used)
 

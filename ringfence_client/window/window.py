@@ -74,7 +74,7 @@ class Window:
         self.attempts = AttemptLog(
             progress, lambda offset: offset in self.redrives.owed or not self.watermark.is_finished(offset)
         )
-        self.cache = RecordCache(records_max, memory)
+        self.cache = RecordCache(records_max, memory, self.ledger.available)
         self.gap_records = gap
         self._given_then = progress.next
         """Everything that handlers had been given lay below it when progress was written last."""

@@ -352,3 +352,33 @@ def test_what_is_set_aside_does_not_count_as_backlog() -> None:
     for index in range(10):
         kept.set_aside(index, b"g%d" % index)
     assert kept.takes(2)
+
+
+def test_groups_that_wait_leave_room() -> None:
+    """Records behind messages that wait make room for fresh groups, and are read again in order when their turn comes."""
+    sick = {b"%d" % index: [3 * index, 3 * index + 1, 3 * index + 2] for index in range(10)}
+    kept = RecordCache(50, _memory(), lambda group: sick[group][1:])
+    for group, offsets in sick.items():
+        for record in _of(group, *offsets):
+            kept.cache(record)
+    for group, offsets in sick.items():
+        kept.set_aside(offsets[0], group)
+    healthy = [Fetched(100 + index, b"h%d" % index) for index in range(50)]
+    for record in healthy:
+        kept.cache(record)
+
+    assert len(_there(kept, range(100, 150))) == 50
+    assert kept.backlog == 0
+    assert kept.wanted() is None
+
+    for record in healthy:
+        kept.drop(record.offset, record.key)
+    kept.unpark(_of(b"0", 0, 1, 2), always=False)
+    assert _there(kept, range(3)) == []  # they still wait
+
+    kept.recall(0)
+    kept.unpark(_of(b"0", 0, 1, 2), always=True)
+    assert _there(kept, range(3)) == [0, 1, 2]
+    for offset in range(3):
+        kept.drop(offset, b"0")
+    assert _there(kept, range(30)) == []
