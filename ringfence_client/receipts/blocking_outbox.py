@@ -2,10 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringfence_client.receipts.outgoing import Content
+from ringfence_client.receipts.outgoing import Content, GivenHeaders
 from ringfence_client.receipts.receipt import OutboxError, Receipt
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class BlockingOutbox:
         *,
         duplicate_id: Content | None = None,
         key: Content | None = None,
-        headers: Sequence[tuple[str, Content]] = (),
+        headers: GivenHeaders = (),
     ) -> Receipt:
         """Send a message, and wait until a worker has judged it. As :meth:`Outbox.send`."""
         if self._loop.is_closed():

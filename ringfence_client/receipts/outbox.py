@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,7 +17,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from ringfence_client.receipts.changelog_follower import ChangelogFollower
 from ringfence_client.receipts.changelog_records import Place
-from ringfence_client.receipts.outgoing import Composer, Content, OutgoingMessage
+from ringfence_client.receipts.outgoing import Composer, Content, GivenHeaders, OutgoingMessage
 from ringfence_client.receipts.receipt import OutboxError, Receipt, ReceiptTimeoutError
 from ringfence_client.receipts.verdict_reader import VerdictReader
 from ringfence_kafka.admin.cluster import Cluster
@@ -131,7 +130,7 @@ class Outbox:
         *,
         duplicate_id: Content | None = None,
         key: Content | None = None,
-        headers: Sequence[tuple[str, Content]] = (),
+        headers: GivenHeaders = (),
     ) -> Receipt:
         """Send a message, and wait until a worker has judged it.
 

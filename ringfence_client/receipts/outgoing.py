@@ -1,7 +1,7 @@
 """The record of a message as an outbox sends it: its headers, its ID and its home."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ringfence_kafka.config.settings import AddressSettings
@@ -12,6 +12,8 @@ from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
 Content = bytes | str
 """Bytes, or a text that stands for its UTF-8 bytes."""
+GivenHeaders = Mapping[str, Content] | Sequence[tuple[str, Content]]
+"""A dict, or pairs of name and value."""
 _PRODUCERS: Final = frozenset({wire_names.HEADER_TRANSACTION})
 """Headers of Ringfence that producers set."""
 
@@ -47,14 +49,19 @@ class Composer:
         value: Content | None,
         duplicate_id: Content | None,
         key: Content | None,
-        headers: Sequence[tuple[str, Content]],
+        headers: GivenHeaders,
     ) -> OutgoingMessage:
         """Return the record of a message.
 
         Raises:
-            ValueError: its verdict could not be found; the text has the way out.
+            ValueError: it cannot be sent, or its verdict could not be found; the text has the way out.
         """
-        written = [(name, _bytes(content)) for name, content in headers]
+        if value is None and key is None:
+            raise ValueError(
+                "the message has neither a value nor a key, so it cannot be sent: give one of them"
+            )
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        written = [(name, _bytes(content)) for name, content in pairs]
         for name, _ in written:
             if name.startswith(wire_names.RESERVED_PREFIX) and name not in _PRODUCERS:
                 raise ValueError(

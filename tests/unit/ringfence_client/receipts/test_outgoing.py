@@ -69,6 +69,7 @@ def test_headers() -> None:
 
     assert message.headers == [("h", b"1"), ("h", b"2"), ("_AMQ_DUPL_ID", b"a"), ("_RF_SENDER", b"shop")]
     assert Composer(address(), "").compose("v", None, None, ()).headers == []
+    assert compose({}, headers={"ab": "1"}).headers[0] == ("ab", b"1")
 
 
 def test_transaction() -> None:
@@ -94,10 +95,11 @@ def test_transaction() -> None:
             {"duplicate_id": "a"},
             "from the header:a, key of a message: leave duplicate_id out",
         ),
+        ({}, {"value": None, "duplicate_id": "a"}, "neither a value nor a key"),
         ({}, {"headers": [("_RF_SOURCE", "a")]}, "Ringfence's own: rename it"),
         ({}, dict(zip(("value", "headers"), envelope([Part("v")]), strict=True)), "no ID of its own"),
     ],
-    ids=["id", "parts", "reserved", "transaction"],
+    ids=["id", "parts", "nothing", "reserved", "transaction"],
 )
 def test_refused(keys: dict[str, Any], given: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
