@@ -1,5 +1,6 @@
 """A changelog that somebody deletes: RocksDB has the IDs, and each of them was accepted once."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,23 @@ async def test_with_an_older_folder(bootstrap: str, tmp_path: Path) -> None:
 
         assert "10 IDs are kept" in lane.opening.note
         assert "RocksDB was up to 5 messages behind" in lane.opening.note
+
+
+async def test_with_a_folder_of_other_lanes(bootstrap: str, tmp_path: Path) -> None:
+    """A lane whose folder is older than a regrouping names the folder: rings regroup sees an empty changelog, and does nothing."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        await _filled(lanes)
+        _recreate(lanes)
+        lane = lanes.lane("disk", lanes=1)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert f"its folder {lane.opening.table.path} is older than a change of lanes" in lane.reason
+        await lane.dispose()
+        shutil.rmtree(lane.opening.table.path)
+        lane = lanes.lane("disk", lanes=1)
+        await _opened(lane)
+        assert "earlier IDs are lost" in lane.opening.note
 
 
 async def test_offsets_of_the_group_are_gone_too(bootstrap: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from agents.lane.assignment import Partition
@@ -238,3 +239,12 @@ def describe_unusable(lane: str, changelog: Changelog, lost: Lost) -> str:
     )
     log.error("lane %s: %s", lane, text)
     return text
+
+
+def describe_unlike(changelog: Changelog, folder: Path, error: Exception) -> str:
+    """Return why IDs of RocksDB are not written back: its lane had other partitions. Commands do not see its records."""
+    return (
+        f"its changelog {changelog.topic}/{changelog.partition} was deleted, and its folder {folder} is older than a change of lanes or "
+        f"partitions: {error}. If these are right now, stop this worker, and start the one that had the lane last. If there is none, delete the "
+        "folder: all earlier IDs are lost then"
+    )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from agents.lane.cursor import next_offsets
-from agents.lane.errors import QUESTION_LIMIT_S
+from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
 from agents.lane.opening.changelog_recovery import (
     Changelog,
     describe,
+    describe_unlike,
     describe_unusable,
     find_lost,
     messages_behind,
@@ -144,7 +145,10 @@ class TableOpening:
         topic = self._lane.address.input_topic
         if ids.get(topic, "") not in {"", facts.topic_ids[topic]}:
             return bounds  # the input is another one, too: somebody began anew
-        self._checks.require_counts(facts, lost.stored.meta)
+        try:
+            self._checks.require_counts(facts, lost.stored.meta)
+        except LaneRefusedError as error:
+            raise LaneRefusedError(describe_unlike(changelog, self.table.path, error)) from error
         cursors = await self.starts.cursors(facts, self.table.meta, lost)
         nexts = {place: cursor.next for place, cursor in cursors.items()}
         found = await write_back(
