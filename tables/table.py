@@ -175,7 +175,8 @@ class LaneTable:
         if len(ring) < 2:
             return None
         oldest, newest = map(self._timestamp, (ring.low, ring.head - 1))
-        return None if oldest is None or newest is None else (newest - oldest) / 1000
+        # A forwarded message keeps its older timestamp.
+        return None if oldest is None or newest is None else max(0, newest - oldest) / 1000
 
     def coverage(self) -> Coverage | None:
         """Return whether the ring holds its promise; None = it has none, or RocksDB is unreadable."""

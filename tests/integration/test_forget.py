@@ -68,7 +68,7 @@ async def test_a_new_group_begins_at_the_end(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, lanes: int) -> None:
-    """Status names a removed address with its topics, and the messages that still come for it. One of one lane has no forward topic."""
+    """Status names a removed address with its topics and its messages, or its new name. One of one lane has no forward topic."""
     app = kafka.unique("removed")
     kept, gone = f"{app}-kept", f"{app}-gone"
     addresses = [{"name": kept, "partitions": 1}, {"name": gone, "partitions": 1, "lanes": lanes}]
@@ -87,6 +87,10 @@ def test_an_address_that_was_removed_is_named(bootstrap: str, tmp_path: Path, la
     done = CliRunner().invoke(cli, ["topics", "check", "--config", str(config)])
     assert f"note   address {gone} is not in the configuration" in done.stdout
     assert f"3 messages in {gone} are not processed" in done.stdout
+    with config.open("a") as file:
+        file.write(f'[[addresses]]\nname = "{app}-new"\ninput_topic = "{gone}"\nlanes = {lanes}\n')
+    (found,) = asyncio.run(removed_addresses(load(config)))
+    assert f"address {gone} is named {app}-new now" in found.note
     assert topics.check(settings) == 0
 
 

@@ -14,7 +14,6 @@ from agents.lane.errors import QUESTION_LIMIT_S, LaneRefusedError
 from agents.lane.opening.changelog_recovery import Lost
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.topic_facts import TopicFacts
-from agents.topic_checks.topics import BEGIN_ANEW
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.groups.committed_offsets import Committed
@@ -44,6 +43,8 @@ class StartOffsets:
         self._held: Mapping[Partition, Cursor] = {}
         self._leaderless: dict[Partition, KafkaTimeoutError] = {}
         """Partitions of the opening under way whose first and next offset nobody knows."""
+        self._short: dict[Partition, int] = {}
+        """Ends of logs that were below the lane's position, while it waits for somebody."""
 
     async def cursors(
         self, facts: TopicFacts, meta: Meta | None, lost: Lost | None = None
@@ -157,6 +158,18 @@ class StartOffsets:
                 "messages are skipped"
             )
 
+    def _report_skipped(self, place: Partition, end: int, following: int) -> None:
+        """Report that a log without its tail has grown beyond the lane's position: nobody can tell new messages from the former ones there."""
+        topic, partition = place
+        log.error(
+            "lane %s: %s/%d ended at %d, and the lane continues at %d: new messages between them are not judged",
+            self._lane.name, topic, partition, end, following,
+        )  # fmt: skip
+        self._note(
+            f"{topic}/{partition} ended at {end}, and the lane continues at {following}: it does not judge new messages between them. "
+            "Send them again"
+        )
+
     def _beyond_the_end(self, at: Partition, end: int, committed: int | None, recorded: int | None) -> str:
         """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
         topic, partition = at
@@ -169,8 +182,9 @@ class StartOffsets:
             )
         return (
             f"{place} ends at {end}, but this lane has processed up to "
-            f"{max(committed or 0, recorded or 0)}: it lost its last records. New messages at those offsets "
-            f"would count as processed: restore the topic, or {BEGIN_ANEW}"
+            f"{max(committed or 0, recorded or 0)}: it lost its last records. Stop its producers: new messages at those offsets "
+            f"would count as processed. Restore the newest copy; or delete {topic}, run 'ringfence topics create', and have the lost "
+            "messages sent again: the lane begins at the start, and known IDs stay known"
         )
 
     async def _next(
@@ -194,6 +208,7 @@ class StartOffsets:
                 self._leaderless[place] = error
                 return max(known)
             if recreated:
+                self._short.pop(place, None)
                 log.warning(
                     "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
                     self._lane.name, topic, start,
@@ -203,7 +218,10 @@ class StartOffsets:
                 return start
             next_offset = max(known)
             if next_offset > end:
+                self._short[place] = min(end, self._short.get(place, end))
                 raise LaneRefusedError(self._beyond_the_end(place, end, committed, recorded))
+            if place in self._short:
+                self._report_skipped(place, self._short.pop(place), next_offset)
             if committed is not None and committed > (recorded or 0):
                 self._note_behind(place, committed, recorded or 0, meta)
             if committed is None and next_offset:

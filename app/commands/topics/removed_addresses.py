@@ -30,10 +30,17 @@ class RemovedAddress:
     """Input topic → unprocessed messages; None = this user may not ask."""
     readers: str = ""
     """A sentence about configured addresses that read its accepted topic."""
+    renamed: str = ""
+    """The configured address that reads its input topic now; empty = none does."""
 
     @property
     def note(self) -> str:
         """One line for a person."""
+        if self.renamed:
+            return (
+                f"address {self.address} is named {self.renamed} now, and topics of its former name are still there ({', '.join(self.topics)}): "
+                f"delete them when you do not need the former IDs. Its dead letters of before stay in {wire_names.dead_letter_topic(self.address)}"
+            )
         waiting = [
             f"{'an unknown number of' if count is None else f'up to {count:,}'} messages in {topic} are not processed"
             for topic, count in self.inputs.items()
@@ -76,7 +83,8 @@ async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
                 for address in settings.addresses
                 if address.input_topic == wire_names.accepted_topic(name)
             )
-            found.append(RemovedAddress(name, own, inputs, readers))
+            renamed = next((item.name for item in settings.addresses if item.input_topic in inputs), "")
+            found.append(RemovedAddress(name, own, inputs, readers, renamed))
     return found
 
 

@@ -827,6 +827,24 @@ async def test_damage_heals(
     assert afterwards.reused
 
 
+async def test_covered_seconds_are_not_negative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest ID of a ring may have an older timestamp than the oldest: its message came late, from another partition."""
+
+    def late(capacity: int, sequence: int, encoded_id: bytes) -> tuple[bytes, bytes]:
+        origin = Origin(0, sequence, 9_000 - 1_000 * sequence)
+        return codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded_id, origin)
+
+    monkeypatch.setitem(globals(), "_slot", late)
+    log = Log(8)
+    log.transact("AB")
+    open_table = _served(log, monkeypatch)
+    table = LaneTable(tmp_path / "orders-0", TableOptions(8, 8))
+    await open_table(table)
+
+    assert table.seconds_covered() == 0
+    table.close()
+
+
 class Counting(Store):
     """Counts how often all slots are read."""
 

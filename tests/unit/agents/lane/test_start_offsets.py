@@ -1,4 +1,4 @@
-"""Start offsets of a lane in partitions without a leader."""
+"""Start offsets of a lane in partitions without a leader, and in one that lost its tail."""
 
 from collections.abc import Collection
 from typing import Any, cast
@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaTimeoutError
 
+from agents.lane.errors import LaneRefusedError
 from agents.lane.opening.identity import LaneIdentity
 from agents.lane.opening.start_offsets import StartOffsets
 from agents.lane.opening.topic_facts import TopicFacts
@@ -25,12 +26,13 @@ class Offsets(ClusterDouble):
     def __init__(self, leaderless: Collection[int], committed: dict[int, int]) -> None:
         self._leaderless = leaderless
         self._committed = committed
+        self.end = END
 
     async def log_start(self, _topic: str, partition: int) -> int:
         return self._told(partition, START)
 
     async def high_watermark(self, _topic: str, partition: int) -> int:
-        return self._told(partition, END)
+        return self._told(partition, self.end)
 
     async def committed(self, _topic: str, partition: int) -> Committed | None:
         return Committed(self._committed[partition], "") if partition in self._committed else None
@@ -41,8 +43,7 @@ class Offsets(ClusterDouble):
         return offset
 
 
-async def _begin(lanes: int, leaderless: Collection[int], committed: dict[int, int]) -> dict[int, int] | None:
-    """Return the first offset of each partition of lane 0; None = it waits for an answer."""
+def _starts(lanes: int, offsets: Offsets, notes: list[str]) -> tuple[StartOffsets, TopicFacts]:
     settings = validate({"addresses": [{"name": "orders", "lanes": lanes}]})
     address = settings.addresses[0]
     topics = address.topics(settings.app.id).values()
@@ -54,11 +55,17 @@ async def _begin(lanes: int, leaderless: Collection[int], committed: dict[int, i
     )
     starts = StartOffsets(
         LaneIdentity.of(settings, address, 0),
-        cast("Any", Offsets(leaderless, committed)),
+        cast("Any", offsets),
         None,
         lambda: True,
-        lambda _: None,
+        notes.append,
     )
+    return starts, facts
+
+
+async def _begin(lanes: int, leaderless: Collection[int], committed: dict[int, int]) -> dict[int, int] | None:
+    """Return the first offset of each partition of lane 0; None = it waits for an answer."""
+    starts, facts = _starts(lanes, Offsets(leaderless, committed), [])
     try:
         cursors = await starts.cursors(facts, None)
     except KafkaTimeoutError:
@@ -82,3 +89,21 @@ async def test_other_partitions_go_on() -> None:
 async def test_lane_waits(lanes: int, leaderless: Collection[int], committed: dict[int, int]) -> None:
     """A lane waits if nobody knows an offset, or if nothing could flow."""
     assert await _begin(lanes, leaderless, committed) is None
+
+
+async def test_a_log_that_grew_again_beyond_the_position() -> None:
+    """A lane that waited for a log without its tail reports the offsets that it skips when the log has grown."""
+    notes: list[str] = []
+    offsets = Offsets([], {0: END + 10})
+    starts, facts = _starts(0, offsets, notes)
+    for _ in range(2):
+        with pytest.raises(LaneRefusedError, match="delete orders, run 'ringfence topics create'"):
+            await starts.cursors(facts, None)
+    offsets.end = END + 20
+    cursors = await starts.cursors(facts, None)
+    await starts.cursors(facts, None)
+
+    assert cursors["orders", 0].next == END + 10
+    assert [note for note in notes if note.startswith("orders/0 ended")] == [
+        "orders/0 ended at 90, and the lane continues at 100: it does not judge new messages between them. Send them again"
+    ]
