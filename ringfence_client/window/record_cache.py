@@ -67,6 +67,8 @@ class RecordCache:
         """Offsets."""
         self._records: dict[int, Any] = {}
         self.bytes = 0
+        self._record_bytes = 0
+        """The part that can be parked."""
         self._records_max = records_max
         self._available = available
         self._memory = memory
@@ -148,6 +150,11 @@ class RecordCache:
         """Whether not even the offset of another message has room."""
         return self.bytes >= self._bytes_max
 
+    @property
+    def crowding(self) -> float:
+        """Share of the memory that messages need even if all of them are parked; at 1 no other has room."""
+        return (self.bytes - self._record_bytes) / self._bytes_max
+
     def close(self) -> None:
         """Drop everything."""
         self._closed = True
@@ -216,6 +223,7 @@ class RecordCache:
         else:
             bytes_kept = size(record)
             share.bytes -= bytes_kept
+            self._record_bytes -= bytes_kept
             share.count -= 1
             freed += bytes_kept
         if share.parked:
@@ -286,6 +294,7 @@ class RecordCache:
         share, record = self._shares[group], self._records.pop(offset)
         used = size(record)
         share.bytes -= used
+        self._record_bytes -= used
         share.count -= 1
         share.parked.appendleft(offset)
         share.mark = _GONE  # it is read again when it is needed, and not before
@@ -309,6 +318,7 @@ class RecordCache:
         if first is not None:
             share.parked.appendleft(first)
         share.bytes -= used
+        self._record_bytes -= used
         share.mark = _GONE
         self._judge(group, share)
         self._use(-used)
@@ -318,6 +328,7 @@ class RecordCache:
         self._records[record.offset] = record
         used = size(record)
         share.bytes += used
+        self._record_bytes += used
         share.count += 1
         return used
 

@@ -298,8 +298,8 @@ class Window:
 
     @property
     def crowding(self) -> float:
-        """Share of :data:`PARKED_MAX` that is used up; at 1 nothing more is fetched."""
-        return len(self.cache.parked) / PARKED_MAX
+        """Share of :data:`PARKED_MAX`, or of the memory, that is used up; at 1 nothing more is fetched."""
+        return max(len(self.cache.parked) / PARKED_MAX, self.cache.crowding)
 
     @property
     def _given(self) -> int:

@@ -382,3 +382,19 @@ def test_groups_that_wait_leave_room() -> None:
     for offset in range(3):
         kept.drop(offset, b"0")
     assert _there(kept, range(30)) == []
+
+
+def test_crowding_counts_what_cannot_be_parked() -> None:
+    """With little memory, groups that wait fill it long before their number is large, and somebody must know."""
+    kept = _kept(1_000, *(Fetched(index, b"%d" % index, b"v" * 10_000) for index in range(60)))
+
+    assert kept.crowding < 0.05  # records alone crowd nothing
+
+    before = kept.crowding
+    for index in range(60):
+        kept.set_aside(index, b"%d" % index)
+
+    assert kept.crowding > 1.5 * before
+    for index in range(60):
+        kept.drop(index, b"%d" % index)
+    assert kept.crowding == 0
