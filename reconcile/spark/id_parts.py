@@ -17,6 +17,11 @@ _JSON: Final = {
     "allowSingleQuotes": "false",
     "maxStringLen": str(2**31 - 1),
 }
+_LONE: Final = (
+    r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+"""Half of a surrogate pair, behind backslashes that stand for themselves. A text with it has no UTF-8, and gives no ID."""
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _NESTED: Final = r"\A[\[{]"
 _NESTED_TYPES: Final = (MapType(StringType(), StringType()), ArrayType(StringType()))
@@ -68,8 +73,9 @@ def _leaf(tokens: Sequence[str], kind: DataType) -> Column:
 def _readings(tokens: Sequence[str], kind: DataType) -> Iterator[Column]:
     """One for each way to read a pointer: a number may be the index in a list, or a name in an object."""
     text = F.col("value").cast("string")
+    lone = F.lower(text).contains("\\ud") & text.rlike(_LONE)
     # In a list with one more element: Spark would not mind what stands behind a JSON text.
-    listed = F.when(F.is_valid_utf8(text), F.concat(F.lit("["), text, F.lit(",null]")))
+    listed = F.when(F.is_valid_utf8(text) & ~lone, F.concat(F.lit("["), text, F.lit(",null]")))
     for steps in itertools.product(*(_steps(token) for token in tokens)):
         schema = kind
         for step in reversed(steps):

@@ -18,6 +18,8 @@ VALUES: list[bytes | None] = [
     b'\xef\xbb\xbf{"id":"a"}', '{"id":"gr\u00f6\u00dfe \\ud83d\\ude00"}'.encode(), b'["id"]', b'"id"', b'[{"id":"a"}]',
     b'{"list":[{"id":"a"},{"id":"b"}]}', b'{"list":{"1":{"id":"c"}}}', b'{"list":[1,{"id":{}}]}', b'{"list":[1]}', b'{"list":"x"}',
     b'{"a/b":{"~":"x"}}', b'{"a/b":"x"}', b'{"x":[1,[2]],"id":"a"}',
+    b'{"id":"\\ud800"}', b'{"id":"a\\uDC00?"}', b'{"id":"\\\\ud800"}', b'{"id":"\\\\\\ud800"}', b'{"id":"a?","b":"\\ud83d\\ud83d\\ude00"}',
+    b'{"id":"\\ud83d\\ude00\\ude00"}', b'{"id":"\\ud83d\\ude00\\ud83d\\ude01?"}',
 ]  # fmt: skip
 FORMS: list[Any] = ["value:/id", "value:/list/1/id", "value:/a~1b/~0", "header:ce_id", "header:a", ["header:a", "header:ce_id", "value:/id"]]  # fmt: skip
 
