@@ -131,6 +131,30 @@ def reordered_across(
     )  # fmt: skip
 
 
+def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame) -> DataFrame:
+    """Return groups in another output partition than in the last run, a row each; the arguments are those of :func:`reordered_across`."""
+    line = ["out_address", "group_digest", "address", "partition"]
+    there = F.broadcast(outputs.select("out_address", "out_partition"))
+    now = (
+        _accepted(evidence)
+        .withColumn("group_digest", F.xxhash64("group"))
+        .join(there, on=["out_address", "out_partition"])
+    )
+    first = now.groupBy(*line, "out_partition").agg(
+        F.min(F.struct("offset", "part_number", "out_offset", "id", "group")).alias("first")
+    )
+    before = earlier.groupBy(*line).agg(F.collect_set("out_partition").alias("before"))
+    found = first.join(before, on=line, how="inner").where(
+        ~F.array_contains("before", F.col("out_partition"))
+    )
+    placed = found.select(*line, "out_partition", "before", "first.*")
+    text = F.concat(
+        F.lit("its group was in accepted partition "),
+        F.array_join(F.array_sort("before").cast("array<string>"), ", "),
+    )
+    return rows(placed, Anomaly.REORDERED, F.concat(text, F.lit(" in the last run")))
+
+
 def _accepted(evidence: DataFrame) -> DataFrame:
     """Return inputs in the accepted topic that have a group, each once."""
     came_out = F.col("parts").isNull() | (F.col("part_number") > 0)

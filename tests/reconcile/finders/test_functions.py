@@ -93,6 +93,23 @@ def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     ]
 
 
+def test_a_group_in_another_output_partition_than_in_the_last_run(
+    frames: Frames, spark: SparkSession
+) -> None:
+    """A group that moved is named once for each new partition; one of another input partition, or without a group, may be anywhere."""
+    g = spark.range(1).select(F.xxhash64(F.lit(b"g"))).collect()[0][0]
+    earlier = frames.ids({"group_digest": g}, {"group_digest": g, "out_partition": 3}, {"group_digest": 42})
+    moved = {"out_partition": 1}
+    evidence = frames.evidence(
+        {}, moved, moved, {**moved, "partition": 1}, {**moved, "group": None}, {**moved, "group": b"h"}, {"out_partition": 2}
+    )  # fmt: skip
+    found = order.scattered_across(evidence, earlier, small(spark, [(0, 0, 9), (0, 1, 9)], ACCEPTED_SPANS))
+
+    assert [(row["offset"], row["out_partition"], row["detail"]) for row in found.collect()] == [
+        (1, 1, "its group was in accepted partition 0, 3 in the last run")
+    ]
+
+
 def test_doubts(frames: Frames) -> None:
     """An uncertain finding becomes a GAP that names the suspected anomaly, for the doubted address and anomalies only."""
     evidence = frames.evidence({"nth": 2}, {"value_changed": True}, {"value_changed": True, "address": 1})
