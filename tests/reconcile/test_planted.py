@@ -179,10 +179,33 @@ def _corrupted(world: World, at: str) -> None:
     world.accept(five, timestamp=five.timestamp + 1)
 
 
+def _corrupted_in_quarantine(world: World, at: str) -> None:
+    """Change the key of one record and the value of another; a record that is named by its size may have neither."""
+    world.quarantine(world.arrive(at, b"1"), key=b"other")
+    world.quarantine(world.arrive(at, b"2"), value=b"other")
+    world.quarantine(world.arrive(at, b"3"))
+
+
+def _conflict_not_diverted(world: World, at: str) -> None:
+    """Divert one conflict, and leave another out; a resend with the value of its original may be left out."""
+    one = world.arrive(at, b"1")
+    world.accept(one)
+    world.arrive(at, b"1")
+    world.divert(world.arrive(at, b"1", value=b"another"), one)
+    world.arrive(at, b"1", value=b"a third")
+
+
 def _gap(world: World, at: str) -> None:
     records = [world.arrive(at, b"%d" % index) for index in range(3)]
     world.accept(*records)
     world.delete_before(world.names[at], 0, 1)
+
+
+def _gap_and_doubled(world: World, at: str) -> None:
+    """Accept a record twice and delete it: the two outputs are still there."""
+    records = [world.arrive(at, b"%d" % index) for index in range(3)]
+    world.accept(*records, records[0])
+    world.delete_before(world.names[at], 0, 2)
 
 
 def _gap_in_the_output(world: World, at: str) -> None:
@@ -273,6 +296,14 @@ def _lost_in_one_lane(world: World, at: str) -> None:
     world.arrive(at, partition=1)
 
 
+def _lost_beyond_one_ring(world: World, at: str) -> None:
+    """Lose an ID that the ring of two had forgotten, in the partition that its original did not come by."""
+    world.accept(*(world.arrive(at, name) for name in (b"1", b"2", b"3")))
+    world.accept(world.arrive(at, b"4", b"h", partition=1))
+    world.arrive(at, b"1", b"h", partition=1)
+    world.arrive(at, b"3", b"h", partition=1)
+
+
 def _wrong_verdict_in_one_lane(world: World, at: str) -> None:
     """Name an original in the other partition, which is right under any group."""
     one = world.arrive(at, b"1")
@@ -316,7 +347,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
     "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
     "observed": (_observed, {"mode": "observe"}, {}),
-    "observed-before": (_observed, {}, {}),
+    "observed-before": (_observed, {}, {"GAP": 2}),
     "observed-wrongly": (
         _observed_wrongly,
         {"mode": "observe", "duplicates": "divert"},
@@ -325,9 +356,12 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "observed-and-missing": (_observed_and_missing, {"mode": "observe"}, {"LOST": 1}),
     "observed-out-of-order": (_observed_out_of_order, {"mode": "observe"}, {"REORDERED": 1}),
     "observed-at-times": (_observed_at_times, {"mode": "observe"}, {}),
-    "enforced-at-times": (_observed_at_times, {}, {}),
+    "enforced-at-times": (_observed_at_times, {}, {"GAP": 2}),
+    "conflict-not-diverted": (_conflict_not_diverted, {"on_conflict": "divert"}, {"LOST": 1}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 5}),
+    "corrupted-in-quarantine": (_corrupted_in_quarantine, {}, {"CORRUPTED": 2}),
     "gap": (_gap, {}, {"GAP": 1}),
+    "gap-and-doubled": (_gap_and_doubled, {}, {"GAP": 1, "DOUBLED": 1}),
     "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),
     "aborted": (_aborted, {}, {}),
     "redriven": (_redriven, {}, {}),
@@ -337,6 +371,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "one-lane-overrun": (_overrun_in_one_lane, {"lanes": 1, "id_cache_size": 2}, {"OVERRUN": 1}),
     "one-lane-told": (_told_in_one_lane, {"lanes": 1}, {"OVERRUN": 1, "FORGOTTEN": 1}),
     "one-lane-lost": (_lost_in_one_lane, {"lanes": 1}, {"LOST": 2}),
+    "one-lane-lost-beyond-its-ring": (_lost_beyond_one_ring, {"lanes": 1, "id_cache_size": 2}, {"LOST": 1}),
     "one-lane-wrong-verdict": (
         _wrong_verdict_in_one_lane,
         {"lanes": 1, "duplicates": "divert"},

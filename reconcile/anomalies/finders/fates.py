@@ -27,12 +27,21 @@ def doubled(evidence: DataFrame) -> DataFrame:
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return new outputs of inputs that an earlier run has judged. ``spans``: :data:`reconcile.spark.schemas.SPANS`."""
-    strays = _without_input(evidence, spans)
+    """Return new outputs of inputs that an earlier run has judged, and second ones of inputs that retention deleted.
+
+    ``spans``: :data:`reconcile.spark.schemas.SPANS`.
+    """
+    strays = _without_input(evidence, spans).where(f"fate != {FORWARDED}")
+    judged = (F.col("offset") >= F.col("origin")) & (F.col("offset") < F.col("begin"))
+    second = (
+        (F.col("offset") >= F.col("begin")) & (F.col("offset") < F.col("read_from")) & (F.col("nth") == 2)
+    )
     return rows(
-        strays.where("fate != 0 and offset >= origin and offset < begin"),
+        strays.where(judged | second),
         Anomaly.DOUBLED,
-        F.lit("judged by an earlier run, and now there is an output again"),
+        F.when(judged, "judged by an earlier run, and now there is an output again").otherwise(
+            "two outputs name this input, which is deleted"
+        ),
     )
 
 

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from reconcile.anomalies.names import Anomaly, rows
-from reconcile.run.frames.evidence import ONCE
+from reconcile.run.frames.evidence import ONCE, PLACE
 from reconcile.spark.hops import MALFORMED
-from reconcile.spark.schemas import REPEATS
+from reconcile.spark.schemas import OBSERVED, REPEATS
 
 # Which rows of the evidence are looked at here, beside orphans.
 UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
@@ -46,10 +46,33 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     )
 
 
+def let_pass(evidence: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
+    """GAP: duplicates in the accepted topic of an address that enforces. Its workers observed meanwhile, or a fault marked them.
+
+    ``orphans`` repeat nothing, and have another name.
+    """
+    enforcing = F.broadcast(rules.where("enforces").select("address"))
+    passed = evidence.where(f"{ONCE} and fate = {OBSERVED}").join(enforcing, on="address", how="inner")
+    why = (
+        'FORGOTTEN or not, a duplicate was accepted: _RF_VERDICT says that its lane only observed, and mode = "enforce" '
+        "in this file"
+    )
+    return rows(
+        passed.join(orphans.select(*PLACE), on=PLACE, how="left_anti"),
+        Anomaly.GAP,
+        F.lit(why),
+        suspected=F.lit(Anomaly.FORGOTTEN.value),
+    )
+
+
 def _unknown() -> Column:
     """Return the text that the ring of the lane knew no other of the ID."""
     ring = (
-        F.when(F.col("ids") > 1, "the ring of its lane knew no earlier message with one of its IDs")
+        F.when(
+            F.col("value_changed") & F.col("fate").isNull(),
+            "the duplicates topic does not have it, although its value is not that of an earlier message with its ID",
+        )
+        .when(F.col("ids") > 1, "the ring of its lane knew no earlier message with one of its IDs")
         .when(F.col("ids") > 0, "the ring of its lane knew no earlier message with its ID")
         .otherwise("it has no ID that is checked")
     )

@@ -20,16 +20,18 @@ _CLASS: Final = [*SAME, "key", "lane", "route", "emptied", "partition", "before"
 def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     """Return the candidates, with ``first``: the place of the nearest young original by the same route; null = there is none.
 
+    ``first_sequence`` is its sequence number.
+
     A younger original may stand before one that is too old. Then ``first`` is the place of the youngest, and it is ``ambiguous``:
     another may stand between.
 
     Args:
         candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was before), at (offset in its route), timestamp,
-            max_age_ms, on (the ring was not off), and more.
-        originals: The same but for the last two, and ``before``: an earlier run accepted it.
+            max_age_ms, on (the ring was not off), largest (ring), head (see sequence_numbers), and more.
+        originals: The same but for the last four, ``before``: an earlier run accepted it, and sequence.
     """
     of_route = originals.select(
-        *SAME, "lane", "route", "emptied", "at", "timestamp", F.col("before").alias("earlier")
+        *SAME, "lane", "route", "emptied", "at", "timestamp", "sequence", F.col("before").alias("earlier")
     )
     of_route = of_route.withColumn("original", F.lit(True))
     asking = candidates.withColumns({"earlier": F.lit(False), "original": F.lit(False)})
@@ -38,8 +40,8 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     until = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     both = asking.unionByName(of_route, allowMissingColumns=True).withColumns(
         {
-            "last": F.max(F.when(F.col("original"), F.struct("at", "timestamp"))).over(until),
-            "youngest": F.max(F.when(F.col("original"), F.struct("timestamp", "at"))).over(until),
+            "last": F.max(F.when(F.col("original"), F.struct("at", "timestamp", "sequence"))).over(until),
+            "youngest": F.max(F.when(F.col("original"), F.struct("timestamp", "at", "sequence"))).over(until),
         }
     )
     last, any_one = (_young("timestamp", f"{name}.timestamp") & F.col("on") for name in ("last", "youngest"))
@@ -48,6 +50,9 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
         .withColumns(
             {
                 "first": F.when(last, F.col("last.at")).when(any_one, F.col("youngest.at")),
+                "first_sequence": F.when(last, F.col("last.sequence")).when(
+                    any_one, F.col("youngest.sequence")
+                ),
                 "ambiguous": F.coalesce(any_one & ~last, F.lit(False)),
             }
         )
@@ -66,6 +71,7 @@ def by_other_routes(candidates: DataFrame, originals: DataFrame) -> DataFrame:
     same = [F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in (*SAME, "key")]
     lane, kind = F.col("c.lane") == F.col("o.lane"), F.col("c.key.kind")
     in_lane = lane & (F.col("c.route") != F.col("o.route")) & (F.col("c.emptied") == F.col("o.emptied"))
+    in_lane &= ~overrun("c.", "o.sequence")
     handed_on = ~lane & (F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"))
     home = F.when(kind == "lane", in_lane).when(kind == "heirs", handed_on).otherwise(~lane)
     apart = F.col("o.before") | (F.col("c.partition") != F.col("o.partition"))
@@ -91,8 +97,18 @@ def classes(originals: DataFrame) -> DataFrame:
     return (
         offered.withColumn("heirs", handed_on)
         .groupBy(*_CLASS)
-        .agg(F.max("timestamp").alias("timestamp"), F.min("offset").alias("offset"))
+        .agg(
+            F.max("timestamp").alias("timestamp"),
+            F.min("offset").alias("offset"),
+            F.max("sequence").alias("sequence"),
+        )
     )
+
+
+def overrun(candidate: str, sequence: str) -> Column:
+    """Whether sequence numbers prove that a ring had forgotten an ID before it judged the candidate."""
+    since = F.col(f"{candidate}head") - F.col(sequence)
+    return F.coalesce(since >= F.col(f"{candidate}largest"), F.lit(False))
 
 
 def _keys(heirs: Column) -> Column:

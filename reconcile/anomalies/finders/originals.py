@@ -14,7 +14,7 @@ from reconcile.run.frames.journal import (
     size_between,
     with_events,
 )
-from reconcile.spark.schemas import REPEATS
+from reconcile.spark.schemas import EVIDENCE, REPEATS
 
 REPEATING: Final = (
     f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole in {REPEATS})"
@@ -23,7 +23,9 @@ REPEATING: Final = (
 _ROUTE: Final = ["address", "lane", "route"]
 _BLOCK: Final = 10  # bits of an offset within its block
 _KNOWING: Final = "knowing"
-_OURS: Final = ("max_age_ms", "largest", "emptied", "on", "named", "route", "at", "first", "ambiguous")
+_OURS: Final = (
+    "max_age_ms", "largest", "emptied", "on", "named", "route", "at", "first", "first_sequence", "ambiguous", "head",
+)  # fmt: skip
 
 
 def without_near(
@@ -37,7 +39,7 @@ def without_near(
     has no other.
 
     Args:
-        candidates: :data:`reconcile.spark.schemas.EVIDENCE`.
+        candidates: :data:`reconcile.spark.schemas.EVIDENCE`, with ``head`` if rings gave sequence numbers.
         originals: :data:`reconcile.spark.schemas.IDS` of this run and the runs before, with :func:`with_heirs`.
         rules: :data:`reconcile.spark.schemas.RULES`.
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
@@ -45,6 +47,8 @@ def without_near(
     """
     limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
     mine = _with_ring(candidates.join(limits, on="address", how="left"), events)
+    if "head" not in mine.columns:
+        mine = mine.withColumn("head", F.lit(None).cast("bigint"))
     named = F.struct(F.col("original_partition").alias("partition"), F.col("original_offset").alias("offset"))
     placed = mine.withColumns(
         {
@@ -58,7 +62,7 @@ def without_near(
         placed.withColumnRenamed("original", "said"), offered(originals, events, run)
     )
     near = F.coalesce(F.col("at") - F.col("first") <= F.col("largest"), F.lit(False))
-    return found.where(~near).withColumnRenamed("said", "original")
+    return found.where(~near | nearest.overrun("", "first_sequence")).withColumnRenamed("said", "original")
 
 
 def without_original(found: DataFrame, originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
@@ -87,11 +91,12 @@ def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFra
             {
                 "emptied": F.when(F.col("ring") == F.col("lane"), F.col("emptied")).otherwise(0),
                 "lane": F.col("ring"),
+                "sequence": F.when(F.col("ring") == F.col("lane"), F.col("sequence")),
             }
         )
     return rows.select(
         "address", F.col("id_address").alias("part_address"), "id", "lane", "partition", "offset", "timestamp", "home_digest", "heirs",
-        "emptied", (F.col("run") < run).alias("before"), route().alias("route"),
+        "emptied", (F.col("run") < run).alias("before"), route().alias("route"), "sequence",
         F.coalesce("forward_offset", "offset").alias("at"),
         F.explode(F.array(F.when(F.lit(False), place), place)).alias("named"),
     )  # fmt: skip
@@ -102,15 +107,16 @@ def orphans(
 ) -> DataFrame:
     """Rows of :func:`without_original` whose ring had forgotten every original.
 
-    Between the two the lane accepted at least what came in between by the same route. As many IDs as the
-    largest ring holds push the first one out. ``accepted`` are all :data:`reconcile.spark.schemas.IDS`.
+    Between the two the lane accepted at least what came in between by the same route, or what their sequence numbers
+    prove. As many IDs as the largest ring holds push the first one out. ``accepted`` are all :data:`reconcile.spark.schemas.IDS`.
     """
     of_candidate = [*PLACE, "lane", "largest", "route", "at"]
     c, o = found.where("ambiguous").alias("c"), offered(originals, events, run).alias("o")
     unsure = c.join(o, on=_is_original(), how="inner").select(
         *(F.col(f"c.{name}").alias(name) for name in of_candidate), F.col("o.at").alias("first")
     )
-    sure = found.where("not ambiguous and first is not null").select(*of_candidate, "first")
+    within = ~nearest.overrun("", "first_sequence")
+    sure = found.where("not ambiguous and first is not null").where(within).select(*of_candidate, "first")
     far = sure.unionByName(unsure)
     last = far.groupBy(*of_candidate).agg(F.max("first").alias("first"))
     pair = F.array(
@@ -171,6 +177,29 @@ def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None =
     return with_events(ids, grown).withColumn("heirs", F.array_min(counts)).drop("events")
 
 
+def conflicts(candidates: DataFrame, originals: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
+    """Candidates without an output that repeat an ID with another value, where the duplicates topic has all such.
+
+    ``value_changed`` marks them. Rings know no values of envelopes and their parts, and take null for an empty value.
+    """
+    diverting = F.broadcast(rules.where("diverts_conflicts and not divert").select("address"))
+    nothing = F.xxhash64(F.lit(b"")), F.xxhash64(F.lit(None).cast("binary"))
+    plain = candidates.where("fate is null and parts is null").where(~F.col("value_digest").isin(*nothing))
+    of_unit = (F.col("part_number") > 0) | F.col("group_digest").isNull()
+    same = F.col("c.address") == F.col("o.address"), F.col("c.id") == F.col("o.id")
+    several = originals.groupBy("address", "id").agg(
+        F.collect_set("value_digest").alias("values"), F.max(of_unit | F.col("value_digest").isNull()).alias("unsure")
+    )  # fmt: skip
+    found = (
+        plain.join(diverting, on="address", how="left_semi").alias("c")
+        .join(several.where("not unsure").alias("o"), on=[*same], how="inner")
+        .where(~F.array_contains("o.values", F.col("c.value_digest")))
+        .select("c.*")
+    )  # fmt: skip
+    alone = found.join(orphans.select(*PLACE), on=PLACE, how="left_anti")
+    return alone.withColumn("value_changed", F.lit(True)).select(*EVIDENCE.names)
+
+
 def of_units(found: DataFrame) -> DataFrame:
     """Return records as they are, and each envelope once if no ring knew any of its IDs. One known ID makes it a duplicate."""
     plain, several = found.where("parts is null"), found.where("parts is not null")
@@ -200,7 +229,8 @@ def _is_original() -> Column:
     young = (F.col("c.max_age_ms") == 0) | (
         F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
     )
-    kept = (F.col("c.lane") != F.col("o.lane")) | (F.col("c.emptied") == F.col("o.emptied"))
+    same_ring = (F.col("c.emptied") == F.col("o.emptied")) & ~nearest.overrun("c.", "o.sequence")
+    kept = (F.col("c.lane") != F.col("o.lane")) | same_ring
     return address & part_address & same_id & named & home & before & young & kept & F.col("c.on")
 
 

@@ -122,10 +122,15 @@ def _columns() -> list[Column]:
     stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
     passed_changed = accepted & ~F.col("passed_digest").eqNullSafe(F.col("out_passed_digest"))
+    # Workers keep the key with the whole value and the headers. What they cannot write has none of the three.
+    key_kept = ~quarantined | (
+        (F.col("value_digest") == F.col("out_value_digest"))
+        & (F.col("headers_digest") == F.col("out_headers_digest"))
+    )
     headers_changed = (F.col("headers_digest") != F.col("out_headers_digest")) | passed_changed
     somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
     changed = {
-        "key": both & key_changed & ~quarantined,
+        "key": both & key_changed & key_kept,
         "value": both & value_changed,
         "headers": both & headers_changed & ~quarantined,
         "address": of_part & (F.col("part_address") != F.col("out_address")),

@@ -69,6 +69,8 @@ class Rule(NamedTuple):
     largest: int
     divert: bool
     observes: bool
+    enforces: bool
+    diverts_conflicts: bool
     detects: bool
     outputs_gone: bool
     targets_gone: bool
@@ -151,6 +153,22 @@ def observes(address: AddressSettings, base: Run | None) -> bool:
     return address.observes and (not before or before.get("mode") == address.mode)
 
 
+def observed(address: AddressSettings, base: Run | None) -> bool:
+    """Whether the configuration let duplicates pass in the last run."""
+    return bool(_before(address, base).get("mode") == "observe")
+
+
+def enforces(address: AddressSettings, base: Run | None) -> bool:
+    """Whether no duplicate may pass: the address enforces, and has not just changed to that."""
+    return not address.observes and not observed(address, base)
+
+
+def diverts_conflicts(address: AddressSettings, base: Run | None) -> bool:
+    """Whether the duplicates topic has all duplicates with another value than their original's since the last run."""
+    known = not _before(address, base) or (base is not None and address.duplicates_topic in base.positions)
+    return address.on_conflict == "divert" and known
+
+
 def detects(addresses: Sequence[AddressSettings], events: Collection[int], base: Run | None) -> set[int]:
     """Numbers of the addresses that detect duplicates, or did.
 
@@ -196,6 +214,8 @@ def of(
             largest=largest[n],
             divert=diverts(address, base) and n not in observing and n not in dropping,
             observes=n in observing,
+            enforces=enforces(address, base),
+            diverts_conflicts=diverts_conflicts(address, base) and n not in observing,
             detects=n in detects,
             outputs_gone=any(
                 topic.lost for role, topic in cuts[address.name].topics().items() if role != "input"
@@ -278,6 +298,12 @@ def doubts(
         found += _doubts_of_lanes(number, address, cuts[address.name], addresses, rings[number])
         found += _doubts_of_transactions(number, address, addresses, base)
     return found
+
+
+def doubts_of_modes(partly: Collection[int]) -> list[Doubt]:
+    """Doubts of addresses that observe, where not all accepted records say so."""
+    why = "accepted records without _RF_VERDICT show that a lane did not observe all the time"
+    return [Doubt(number, frozenset({Anomaly.LOST}), why) for number in sorted(partly)]
 
 
 def _doubts_of_lanes(

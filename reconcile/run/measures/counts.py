@@ -45,6 +45,8 @@ class Judgement:
     """Numbers of addresses that detect duplicates and drop them: an input with an ID and no output is a duplicate or lost."""
     observing: frozenset[int] = frozenset()
     """Numbers of addresses that detect duplicates and let all of them pass: an input without an output is lost."""
+    partly: frozenset[int] = frozenset()
+    """Observing addresses with accepted records that name no verdict: some worker may have dropped duplicates."""
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First and last timestamp of the inputs, ms, without those far from most others."""
     suspects: Counter[str] = field(default_factory=Counter)
@@ -61,14 +63,18 @@ class Judgement:
         """The number of anomalies of all kinds."""
         return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
 
-    def note_modes(self, names: Mapping[int, str], configured: Collection[int]) -> None:
+    def note_modes(
+        self, names: Mapping[int, str], configured: Collection[int], settled: Collection[int] = ()
+    ) -> None:
         """Choose :attr:`observing`: each accepted record names its verdict, and the address is ``configured`` so.
 
-        An address that observed at times may have dropped duplicates at other times. ``names``: those that detect duplicates.
+        An address that observed at times may have dropped duplicates at other times. ``names``: those that detect duplicates. ``settled``:
+        those that the last run saw observe, which have to observe all the time.
         """
         marked = {number for number, name in names.items() if self.counts[name]["marked"]}
         whole = {number for number in marked if self._all_marked(names[number])}
-        self.observing = frozenset(whole.intersection(configured))
+        self.observing = frozenset((whole | marked.intersection(settled)).intersection(configured))
+        self.partly = self.observing - whole
         self.dropping = (self.dropping | marked) - self.observing
         for number in self.observing:
             for counts in (self.counts[names[number]], *self.lanes[names[number]].values()):

@@ -53,6 +53,11 @@ class AnomalyContext:
         """Whether records of this run are transactions."""
         return self.judgement.total("parts") > 0
 
+    @property
+    def diverts_conflicts(self) -> bool:
+        """Whether an address writes duplicates with another value to its duplicates topic."""
+        return any(address.on_conflict == "divert" for address in self.workspace.frames.addresses)
+
 
 _Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # takes the context and the result of orphans
 
@@ -72,6 +77,7 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
     by_original: tuple[tuple[object, _Finder], ...] = (
         (counts[candidate.UNMATCHED], _lost),
         (counts[candidate.SAID_TO_REPEAT] or counts[candidate.REPEATING], _wrong_verdict),
+        (counts[candidate.SAID_TO_REPEAT], _let_pass),
     )
     of_hops = _of_hops(context, followed)
     frames = [] if of_hops is None else [of_hops]
@@ -82,14 +88,26 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
 
 
 def orphans(context: AnomalyContext) -> DataFrame:
-    """Return inputs that were not accepted and repeat nothing, although they have an ID."""
+    """Return inputs with an ID that were not accepted and repeat nothing, or that are missing among the conflicts."""
     if not context.judgement.suspects[candidate.REPEATING]:
         return context.evidence.where(F.lit(False))
+    found = _of_nothing(context)
+    if not context.diverts_conflicts or not context.judgement.suspects[candidate.UNMATCHED]:
+        return found
+    repeating = context.evidence.where(originals.REPEATING)
+    missing = originals.conflicts(repeating, context.recurring, found, context.rules)
+    return context.workspace.scratch("orphans_and_conflicts", found.unionByName(missing))
+
+
+def _of_nothing(context: AnomalyContext) -> DataFrame:
+    """Return inputs with an ID that were not accepted and repeat nothing."""
     workspace, events, number = context.workspace, context.events, context.workspace.number
     rings = workspace.frames.ring_numbers()
     knowing = ring_numbers.knowing(rings) if any(item.regroups for item in rings) else None
     heirs = originals.with_heirs(context.recurring, context.grown, knowing)
     candidates = context.evidence.where(originals.REPEATING)
+    if any(item.fixed for item in rings):
+        candidates = sequence_numbers.with_heads(candidates, context.ids, events, number)
     alone = originals.without_near(candidates, heirs, context.rules, events, number)
     alone = workspace.scratch("without_near", alone)
     if not alone.isEmpty():
@@ -155,6 +173,10 @@ def _lost(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
     return lost_inputs.lost(lost_inputs.unmatched(context.evidence), orphans, context.rules)
 
 
+def _let_pass(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
+    return lost_inputs.let_pass(context.evidence, orphans, context.rules)
+
+
 def _wrong_verdict(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
     return lost_inputs.wrong_verdict(orphans, context.evidence, context.rules)
 
@@ -184,9 +206,11 @@ def _reordered(context: AnomalyContext) -> list[DataFrame]:
         and not order.looked_for(evidence, blocks)
     )
     found = [] if in_order else [order.reordered(evidence, transactions=context.transactions)]
+    left = frames.left()
+    last = frames.ids([run for run in context.chain if run.number in left])
+    if left:
+        found.append(order.scattered_across(evidence, last, frames.accepted_spans()))
     if frames.carries():
-        left = frames.left()
-        last = frames.ids([run for run in context.chain if run.number in left])
         found.append(order.reordered_across(evidence, last, frames.spans(), frames.accepted_spans()))
     return found
 

@@ -115,6 +115,7 @@ class Judge:
         self._found.note_modes(
             {n: addresses[n].name for n in self._detects},
             [n for n, address in enumerate(addresses) if kept_rules.observes(address, base)],
+            [n for n, address in enumerate(addresses) if kept_rules.observed(address, base)],
         )
         return summary.by_address(self._found.counts)
 
@@ -175,7 +176,10 @@ class Judge:
         frames = anomaly_search.anomalies(context, self._orphans, self._followed)
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
-        doubts = kept_rules.doubts(addresses, cuts, self.base, rings)
+        doubts = [
+            *kept_rules.doubts(addresses, cuts, self.base, rings),
+            *kept_rules.doubts_of_modes(found.partly),
+        ]
         # One after the other: each plan stays small, and each gets all of the memory.
         for frame in frames:
             named = self._frames.topics_named(doubted(frame, doubts))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from reconcile.anomalies.finders import lost_inputs, nearest, originals
+from reconcile.anomalies.finders import lost_inputs, nearest, originals, sequence_numbers
 from reconcile.run.frames import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, cut, named, offsets
@@ -80,6 +80,33 @@ def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
 
     assert offsets(_orphans(dropped, ids, frames.rules(largest=2))) == [8]
     assert offsets(_orphans(dropped, ids, frames.rules(largest=3))) == []
+
+
+def test_sequence_numbers_show_what_a_ring_had_forgotten(frames: Frames) -> None:
+    """A ring of two has forgotten an ID two numbers later, by whatever partitions they came; numbers that fall prove nothing."""
+    candidates = frames.evidence(
+        {"id": b"a", "partition": 1, "offset": 2, "fate": None},
+        {"id": b"a", "partition": 1, "offset": 9, "fate": None},
+        {"id": b"a", "offset": 9, "fate": None},
+        {"id": b"e", "partition": 1, "offset": 10, "fate": None},
+    )
+    numbered = [
+        {"id": b"a", "sequence": 1, "run": 0},
+        {"id": b"b", "partition": 1, "offset": 1, "sequence": 2},
+        {"id": b"c", "partition": 1, "offset": 3, "sequence": 3},
+        {"id": b"d", "partition": 1, "offset": 5, "sequence": 4},
+        {"id": b"e", "offset": 7, "sequence": 5, "out_offset": 8},
+    ]
+
+    def lost(*ids: dict[str, Any]) -> list[tuple[int, int]]:
+        given = frames.ids(*ids)
+        asking = cut(sequence_numbers.with_heads(candidates, given, None, 1))
+        found = _orphans(asking, given, frames.rules(largest=2))
+        return sorted((row["partition"], row["offset"]) for row in found.collect())
+
+    assert lost(*numbered) == [(0, 9), (1, 9)]
+    assert lost(*numbered[:-1], {**numbered[-1], "out_offset": 0}) == []
+    assert lost({**numbered[0], "sequence": 2}, *numbered[1:]) == []
 
 
 def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconcile.anomalies.names import Anomaly, Doubt
 from reconcile.run.history import rules
-from reconcile.run.history.cut import AddressCut, Lost, Recorded, Span, TopicCut
+from reconcile.run.history.cut import AddressCut, Lost, Position, Recorded, Span, TopicCut
 from reconcile.run.history.history import Run
 from reconcile.run.history.rings import Regrouped, Rings, regroups
 from ringfence_kafka.config.load import validate
@@ -210,6 +210,25 @@ def test_duplicates_have_a_topic_if_they_had_one_before() -> None:
     assert rules.diverts(divert, _run(1, {}, duplicates="divert"))
     assert not rules.diverts(divert, _run(1, {}))
     assert not rules.diverts(drop, _run(1, {}, duplicates="divert"))
+
+
+def test_a_mode_and_a_topic_of_conflicts_hold_from_the_run_on_that_saw_them() -> None:
+    """A duplicate that passed before an address enforced breaks no rule, nor does a conflict from before its topic."""
+    enforcing, conflicts = _address(), _address(on_conflict="divert")
+    with_topic = replace(_run(1, {}), positions={"a.duplicates": Position("t", (0,), (0,))})
+
+    assert [rules.enforces(enforcing, base) for base in (None, _run(1, {}), _run(1, {}, mode="observe"))] == [
+        True,
+        True,
+        False,
+    ]
+    assert not rules.enforces(_address(mode="observe"), None)
+    assert [rules.diverts_conflicts(conflicts, base) for base in (None, with_topic, _run(1, {}))] == [
+        True,
+        True,
+        False,
+    ]
+    assert not rules.diverts_conflicts(enforcing, with_topic)
 
 
 def test_from_where_on_no_id_is_missing() -> None:

@@ -29,6 +29,17 @@ def test_modes(
     assert (found.counts["a"]["dropped"], found.lanes["a"][0]["dropped"]) == (dropped, dropped)
 
 
+def test_an_address_that_observed_before_has_to_observe_all_the_time() -> None:
+    """One accepted record without a verdict does not make missing duplicates dropped ones; but it is in doubt what they are."""
+    counts = {"accepted": 3, "observed": 2, "marked": 4, "dropped": 2}
+    found = Judgement(counts={"a": counts, "b": {**counts, "marked": 0}}, lanes={"a": {}, "b": {}})
+
+    found.note_modes({0: "a", 1: "b"}, [0, 1], [0, 1])
+
+    assert (set(found.observing), set(found.partly)) == ({0}, {0})
+    assert found.counts["a"]["dropped"] == 0
+
+
 def test_diverted_before() -> None:
     """An address that diverts, and observed at times, drops copies of hops. Missing messages may be such copies."""
     counts = {"accepted": 3, "observed": 2, "marked": 1, "dropped": 0}
