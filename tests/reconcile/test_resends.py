@@ -41,6 +41,13 @@ def _earlier(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def _apart(
+    evidence: DataFrame, earlier: DataFrame, started: int = 0, **more: Any
+) -> list[tuple[int, int, int]]:
+    found = _distances(evidence, earlier, started, **more)
+    return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())
+
+
+def _distances(
     evidence: DataFrame,
     earlier: DataFrame,
     started: int = 0,
@@ -48,13 +55,12 @@ def _apart(
     forwarded: Collection[int] = (),
     max_age_ms: int = 0,
     capacity: int = 2**62,
-) -> list[tuple[int, int, int]]:
+) -> DataFrame:
     seen = resend_distance.seen(evidence, {0}, {0})
     placed = resend_distance.placed(seen, F.lit(started), [forwarded])
     digests = _digests(evidence, earlier)
     chosen = repeated_ids.among(resend_distance.beside(placed, earlier), digests, 1)
-    found = resend_distance.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
-    return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())
+    return resend_distance.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
 
 
 def _digests(evidence: DataFrame, earlier: DataFrame) -> DataFrame:
@@ -83,6 +89,18 @@ def test_distances(spark: SparkSession) -> None:
     )  # fmt: skip
 
     assert _apart(evidence, _earlier(spark)) == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 2, 8), (0, 3, 8)]
+
+
+def test_what_was_accepted_again_is_not_a_conflict(spark: SparkSession) -> None:
+    """Conflicts are among the duplicates: a message beyond the ring is not one, whatever its value."""
+    evidence = _evidence(
+        spark,
+        {"id": b"a", "value_digest": 1}, _dropped(b"a", value_digest=1), _dropped(b"a", value_digest=2),
+        {"id": b"a", "value_digest": 3}, _dropped(b"a", value_digest=3),
+    )  # fmt: skip
+    found = _distances(evidence, _earlier(spark)).collect()
+
+    assert (len(found), sum(row["conflict"] for row in found)) == (4, 1)
 
 
 def test_originals_of_earlier_runs(spark: SparkSession) -> None:

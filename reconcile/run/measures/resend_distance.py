@@ -154,7 +154,7 @@ def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
 
 
 def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
-    """address, lane, distance, age (s, a power of two), conflict of each resend of this run.
+    """address, lane, distance, age (s, a power of two), conflict (a duplicate with another value) of each resend of this run.
 
     A resend of an ID that no longer counted is left out: no ring would have caught it. A resend that was not
     accepted was caught: it was no further apart than the ring was large.
@@ -170,6 +170,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp", "value_digest"))
     age = F.col("timestamp") - F.col("original.timestamp")
     apart = F.col("latest") - F.col("original.earliest")
+    other = F.col("value_digest") != F.col("original.value_digest")
     caught = F.when(F.col("accepted"), apart).otherwise(F.least(apart, capacity))
     return (
         rows.withColumn("original", F.last(original, ignorenulls=True).over(_before(of_id)))
@@ -179,7 +180,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
             *_LANE,
             F.greatest(F.lit(1), caught).cast("bigint").alias("distance"),
             power_of_two(F.ceil(age / 1000).cast("bigint")).alias("age"),
-            F.coalesce(F.col("value_digest") != F.col("original.value_digest"), F.lit(False)).alias("conflict"),
+            F.coalesce(other & ~F.col("accepted"), F.lit(False)).alias("conflict"),
         )
     )  # fmt: skip
 
