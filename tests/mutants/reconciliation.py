@@ -210,8 +210,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "reconcile/run/measures/counts.py",
-                "self.observing = frozenset(whole.intersection(configured))",
-                "self.observing = frozenset(whole.difference(configured))",
+                "self.observing = frozenset((whole | marked.intersection(settled)).intersection(configured))",
+                "self.observing = frozenset((whole | marked.intersection(settled)).difference(configured))",
             ),
         ),
         "tests/unit/reconcile/run/measures/test_counts.py::test_modes",
