@@ -38,7 +38,7 @@ OPERATIONS: Final = {
     "Delete": AclOperation.DELETE,
 }
 VERBS: Final[list[tuple[str, str, str]]] = [
-    ("`status`, the page of a worker", "status", "late"),
+    ("`status`, the page of a worker", "status --json", "late"),
     ("`rings show`, `find`", "rings show", "20,000"),
     ("`rings show`, `find`", "rings find ADDRESS 1", "known"),
     ("`verdict`", "verdict ADDRESS 1", "ACCEPTED"),

@@ -347,7 +347,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
     "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
     "observed": (_observed, {"mode": "observe"}, {}),
-    "observed-before": (_observed, {}, {"GAP": 2}),
+    "observed-before": (_observed, {}, {}),
     "observed-wrongly": (
         _observed_wrongly,
         {"mode": "observe", "duplicates": "divert"},
@@ -356,7 +356,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "observed-and-missing": (_observed_and_missing, {"mode": "observe"}, {"LOST": 1}),
     "observed-out-of-order": (_observed_out_of_order, {"mode": "observe"}, {"REORDERED": 1}),
     "observed-at-times": (_observed_at_times, {"mode": "observe"}, {}),
-    "enforced-at-times": (_observed_at_times, {}, {"GAP": 2}),
+    "enforced-at-times": (_observed_at_times, {}, {}),
     "conflict-not-diverted": (_conflict_not_diverted, {"on_conflict": "divert"}, {"LOST": 1}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 5}),
     "corrupted-in-quarantine": (_corrupted_in_quarantine, {}, {"CORRUPTED": 2}),

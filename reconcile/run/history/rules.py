@@ -159,8 +159,8 @@ def observed(address: AddressSettings, base: Run | None) -> bool:
 
 
 def enforces(address: AddressSettings, base: Run | None) -> bool:
-    """Whether no duplicate may pass: the address enforces, and has not just changed to that."""
-    return not address.observes and not observed(address, base)
+    """Whether no duplicate may pass: the address enforces, and did so in the last run. Before a first run it may have observed."""
+    return not address.observes and bool(_before(address, base)) and not observed(address, base)
 
 
 def diverts_conflicts(address: AddressSettings, base: Run | None) -> bool:

@@ -218,11 +218,11 @@ def test_a_mode_and_a_topic_of_conflicts_hold_from_the_run_on_that_saw_them() ->
     with_topic = replace(_run(1, {}), positions={"a.duplicates": Position("t", (0,), (0,))})
 
     assert [rules.enforces(enforcing, base) for base in (None, _run(1, {}), _run(1, {}, mode="observe"))] == [
-        True,
+        False,
         True,
         False,
     ]
-    assert not rules.enforces(_address(mode="observe"), None)
+    assert not rules.enforces(_address(mode="observe"), _run(1, {}))
     assert [rules.diverts_conflicts(conflicts, base) for base in (None, with_topic, _run(1, {}))] == [
         True,
         True,
