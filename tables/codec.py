@@ -132,6 +132,10 @@ class Meta(NamedTuple):
         """Return the first offset of an input that is not yet processed; None = the lane has not read it."""
         return self.next_offsets.get(next_key(topic, partition, self.lanes))
 
+    def is_recreated(self, topic: str, topic_id: str) -> bool:
+        """Whether a topic with this ID was created again since the record."""
+        return self.topic_ids.get(topic, topic_id) != topic_id
+
 
 _LANES: Final = frozenset({"lanes", "bridged"})
 """Keys that only format 3 has."""

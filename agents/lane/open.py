@@ -24,7 +24,7 @@ from agents.lane.opening_limiter import OpeningLimiter
 from agents.lane.reread import read_again
 from agents.lane.state_folder import StateFolder
 from agents.output.build import Emitter
-from agents.output.changelog import changelog_batches
+from agents.output.changelog import changelog_batches, position_behind
 from agents.output.native_build import NativePath
 from agents.output.topic_batches import Outputs
 from agents.rules.agreement import Agreement
@@ -323,9 +323,7 @@ class Opening:
     ) -> None:
         """Record inputs that were created again. A regrouping, or a recovery of the changelog, goes by the records of all lanes."""
         table, ids = self.table, facts.topic_ids
-        if table.meta is None or all(
-            table.meta.topic_ids.get(topic, ids[topic]) == ids[topic] for topic, _ in cursors
-        ):
+        if table.meta is None or not any(table.meta.is_recreated(topic, ids[topic]) for topic, _ in cursors):
             return
         checked = table.check([], [])
         change = table.record(
@@ -334,7 +332,7 @@ class Opening:
         state = changelog_batches(self.changelog, self.number, table, change, producer.builder)
         async with asyncio.timeout(QUESTION_LIMIT_S):
             bases = await producer.transact(state, {}, self.group_id)
-        table.apply(epoch, change, bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0)
+        table.apply(epoch, change, position_behind(state, bases))
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -25,7 +25,7 @@ from agents.lane.errors import QUESTION_LIMIT_S, TopicChangedError, require_size
 from agents.lane.open import Opened, Opening
 from agents.lane.outcome_counts import CoverageLog, Observe, OutcomeCounts
 from agents.lane.tracing import batch_span
-from agents.output.changelog import changelog_batches
+from agents.output.changelog import changelog_batches, position_behind
 from agents.output.topic_batches import TooLargeError
 from ringfence_kafka.ownership.partition_state import NotOwnerError
 from ringfence_kafka.process.failpoints import reach
@@ -187,10 +187,9 @@ class Transactions:
             ((output.topic, output.partition) for output in outputs), time.monotonic()
         )
         await reach("after-commit", self._name)
-        position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
         await reach("before-store", self._name)
         promise = table.ring.promise
-        table.apply(opened.epoch, change, position)
+        table.apply(opened.epoch, change, position_behind(state, bases))
         self._coverage.note(promise, table)
         await reach("after-store", self._name)
         for partition, end in ends.items():

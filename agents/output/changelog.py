@@ -1,6 +1,6 @@
 """Builds the record batches of a lane's changelog."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 from tables.change import Change
@@ -17,6 +17,11 @@ def changelog_batches(
     """
     entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
     return batches_of(topic, partition, entries, new_builder)
+
+
+def position_behind(state: Sequence[Outgoing], bases: Sequence[int]) -> int:
+    """Return the changelog offset behind its written batches; 0 = the broker did not say. ``bases``: base offsets, those of ``state`` last."""
+    return bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
 
 
 def batches_of(

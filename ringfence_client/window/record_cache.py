@@ -291,14 +291,9 @@ class RecordCache:
 
     def _evict(self, offset: int, group: bytes | None) -> None:
         self._unset_aside(offset)
-        share, record = self._shares[group], self._records.pop(offset)
-        used = size(record)
-        share.bytes -= used
-        self._record_bytes -= used
-        share.count -= 1
-        share.parked.appendleft(offset)
+        share = self._shares[group]
+        used = self._park(share, offset)
         share.mark = _GONE  # it is read again when it is needed, and not before
-        self.parked.add(offset)
         self._evicted.add(offset)
         self._judge(group, share)
         self._use(-used)
@@ -310,18 +305,23 @@ class RecordCache:
         first = share.parked.popleft() if self._head(share) in self._evicted else None
         for offset in sorted(self._available(group), reverse=True):
             if offset in self._records and offset not in self._waiting:
-                used += size(self._records.pop(offset))
-                share.count -= 1
-                share.parked.appendleft(offset)
-                self.parked.add(offset)
+                used += self._park(share, offset)
                 self._behind.add(offset)
         if first is not None:
             share.parked.appendleft(first)
-        share.bytes -= used
-        self._record_bytes -= used
         share.mark = _GONE
         self._judge(group, share)
         self._use(-used)
+
+    def _park(self, share: _Share, offset: int) -> int:
+        """Park a kept record, before all parked ones of its group; return the bytes that it used."""
+        used = size(self._records.pop(offset))
+        share.bytes -= used
+        self._record_bytes -= used
+        share.count -= 1
+        share.parked.appendleft(offset)
+        self.parked.add(offset)
+        return used
 
     def _keep(self, share: _Share, record: Any) -> int:
         """Keep a record; return the bytes that it uses."""

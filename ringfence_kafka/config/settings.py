@@ -63,7 +63,7 @@ class AppSettings(Section):
     """The application, and this worker."""
 
     id: TopicName = "ringfence"
-    """Name of the application, and of its group, transactional IDs and topics; another one accepts all input again."""
+    """Name of the application, its group and its topics; another one accepts all input again."""
     data_dir: str = Field(default="data", min_length=1)
     """Folder of the state, ``<data_dir>/<instance>/<address>-<p>``, relative to the working directory."""
     instance: Annotated[str, StringConstraints(pattern=INSTANCE_PATTERN, max_length=TOPIC_NAME_MAX)] = ""

@@ -120,13 +120,18 @@ async def test_what_is_read_again_is_forgotten(bootstrap: str, tmp_path: Path) -
         assert lanes.accepted_ids() == [b"%d" % index for index in [*range(10), *range(6, 10)]]
 
 
+async def _with_new_input(lanes: Bench) -> Lane:
+    """Have a worker accept ten IDs, create the input again, and return the lane that it opens then."""
+    await _filled(lanes)
+    kafka.delete_topics(lanes.bootstrap, [lanes.name])
+    kafka.create_topics(lanes.bootstrap, {lanes.name: (1, {})})
+    return await lanes.opened("disk")
+
+
 async def test_after_the_input_was_created_again(bootstrap: str, tmp_path: Path) -> None:
     """IDs of the earlier input are kept, although their offsets are larger than those of the new one."""
     async with bench(bootstrap, tmp_path) as lanes:
-        await _filled(lanes)
-        kafka.delete_topics(bootstrap, [lanes.name])
-        kafka.create_topics(bootstrap, {lanes.name: (1, {})})
-        lane = await lanes.opened("disk")
+        lane = await _with_new_input(lanes)
         await _resent(lanes, lane, 10, 12)
         await lane.dispose()
         _recreate(lanes)
@@ -142,10 +147,7 @@ async def test_after_the_input_was_created_again(bootstrap: str, tmp_path: Path)
 async def test_after_a_start_without_messages(bootstrap: str, tmp_path: Path) -> None:
     """The lane has recorded the new input at its start, so its IDs are not taken for those of another one."""
     async with bench(bootstrap, tmp_path) as lanes:
-        await _filled(lanes)
-        kafka.delete_topics(bootstrap, [lanes.name])
-        kafka.create_topics(bootstrap, {lanes.name: (1, {})})
-        lane = await lanes.opened("disk")
+        lane = await _with_new_input(lanes)
         await lane.dispose()
         _recreate(lanes)
         lane = await lanes.opened("disk")

@@ -182,8 +182,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _STARTS,
-                "recreated = meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]",
-                'recreated = meta and meta.topic_ids.get(topic) == ""',
+                "recreated = meta is not None and meta.is_recreated(topic, facts.topic_ids[topic])",
+                'recreated = meta is not None and meta.topic_ids.get(topic) == ""',
             ),
         ),
         f"{_LANE_OPENING_TESTS}::test_recreated_input_begins_anew",

@@ -17,7 +17,7 @@ _ROCKSDB_FIRST: Final = (
         "        table.apply(opened.epoch, change, 0)\n"
         "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
     ),
-    Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position)\n", ""),
+    Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position_behind(state, bases))\n", ""),
 )
 _ONE_TRANSACTION: Final = f"{_LANE_PATH_TESTS}::test_a_batch_is_one_transaction"
 _OFFSETS: Final = "{TopicPartition(topic, partition): end for partition, end in ends.items()}"

@@ -112,7 +112,7 @@ def offsets_read_again(
     ends = {
         (topic, partition): meta.next_of(topic, partition) or 0
         for topic, partition in nexts
-        if meta.topic_ids.get(topic, topic_ids[topic]) == topic_ids[topic]
+        if not meta.is_recreated(topic, topic_ids[topic])
     }
     return {place: range(following, ends.get(place, 0)) for place, following in nexts.items()}
 

@@ -139,8 +139,8 @@ class StartOffsets:
         """Tell log and status that the group is further than the changelog."""
         lane, (topic, partition) = self._lane, place
         log.warning(
-            "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d: it lost its last records, and duplicates of "
-            "the messages between are accepted; or somebody moved the group's offset, and these messages are skipped",
+            "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d. If it lost its last records, duplicates of the "
+            "messages between are accepted. If somebody moved the group's offset, these messages are skipped",
             lane.name, topic, partition, committed, lane.changelog, recorded,
         )  # fmt: skip
         if topic != lane.address.input_topic or not self._is_persistent():
@@ -153,9 +153,8 @@ class StartOffsets:
             )
         else:
             self._note(
-                f"the group has committed {topic}/{partition} up to {committed}, its changelog only up to {recorded}. Either the changelog "
-                "lost its last records, and duplicates of the messages between are accepted; or somebody moved the group's offset, and these "
-                "messages are skipped"
+                f"the group has committed {topic}/{partition} up to {committed}, its changelog only up to {recorded}. If the changelog lost its "
+                "last records, duplicates of the messages between are accepted. If somebody moved the group's offset, these messages are skipped"
             )
 
     def _report_skipped(self, place: Partition, end: int, following: int) -> None:
@@ -195,7 +194,7 @@ class StartOffsets:
         recorded = meta.next_of(topic, partition) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
             known = [item for item in (committed, recorded) if item is not None]
-            recreated = meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]
+            recreated = meta is not None and meta.is_recreated(topic, facts.topic_ids[topic])
             try:
                 start, end = await asyncio.gather(
                     self._cluster.offsets.log_start(topic, partition),

@@ -115,7 +115,7 @@ def unjudged_from(
     """
     if meta is None:
         return max(committed or 0, start)
-    if meta.topic_ids.get(place[0], topic_id) != topic_id:
+    if meta.is_recreated(place[0], topic_id):
         return start
     return max(meta.next_of(*place) or 0, committed or 0, start)
 
