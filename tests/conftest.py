@@ -12,13 +12,13 @@ from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
 from tests.support import kafka
-from tests.support.brokers import features
+from tests.support.brokers import features, shared
 
 _SPARK: Final = "tests/reconcile/"
 
 
-def pytest_configure() -> None:
-    """Install the patches of aiokafka, and heed signals.
+def pytest_configure(config: pytest.Config) -> None:
+    """Install the patches of aiokafka, heed signals, and share a broker if several processes run the tests.
 
     Tests that are started in the background ignore signals, and every program that they start would inherit that.
     """
@@ -26,19 +26,23 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    if getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(shared.SharedBroker())
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedBroker]:
     """One broker for all tests of a run, of the version that ``RINGFENCE_KAFKA_VERSION`` names.
 
     Do not stop, kill or pause it: a test that does makes an EmbeddedBroker of its own. Topics and groups are
     shared, so name them after the test.
     """
-    # Some tests send records of long ago, which retention would delete from under them.
-    forever = {"log.retention.ms": "-1"}
-    short_sessions = {"group.min.session.timeout.ms": "1000"}  # for tests that outlast one
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=forever | short_sessions) as running:
+    if found := shared.shared_broker(request.config):
+        yield found
+        return
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=shared.PROPERTIES) as running:
         kafka.settle(running.bootstrap_servers)
         yield running
 
