@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-_numbers = itertools.count(1)
+# Each process of a test run counts in its own thousands: all of them share a broker.
+_numbers = itertools.count(1 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
 WAIT_S = 90.0
 
 
