@@ -1,1 +1,1 @@
-"""The messages of one partition that are fetched and not finished. No I/O."""
+"""Fetched, unfinished messages of one partition. No I/O."""

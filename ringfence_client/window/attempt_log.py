@@ -7,21 +7,27 @@ from ringfence_client.progress.progress_record import Progress
 
 
 class AttemptLog:
-    """Messages that handlers began, failed at, or have now."""
+    """Counts of attempts and failures, and the messages that handlers have."""
 
     def __init__(self, progress: Progress, is_due: Callable[[int], bool]) -> None:
-        """``is_due``: whether a message is unfinished. Attempts at a finished one would be carried on for ever."""
+        """Load the counts of the last progress record.
+
+        ``is_due`` returns whether a message is unfinished. Counts of finished messages would stay in the progress record for ever.
+        """
         self.counts = {offset: count for offset, count in progress.attempts.items() if is_due(offset)}
-        """Attempts by offset."""
+        """Number of attempts by offset."""
         self.failures = {offset: failed for offset, failed in progress.failures.items() if is_due(offset)}
-        """Attempts in which a handler failed, by offset."""
+        """Failed attempts by offset."""
         self.delivered = progress.delivered
-        """Everything that a handler was ever given lies below this offset."""
+        """Every message that a handler ever received has a lower offset."""
         self.running: set[int] = set()
-        """Messages that handlers have, or get again before others of their groups."""
+        """Messages that handlers have, and messages whose next attempt precedes the rest of their groups."""
 
     def begin_attempt(self, offset: int, *, counted: bool = True) -> int:
-        """Note that a handler gets a message, and return which attempt this is. An uncounted one does not count as a death."""
+        """Record that a handler receives a message, and return the number of the attempt.
+
+        An uncounted attempt is not a suspected cause if the process dies.
+        """
         self.delivered = max(self.delivered, offset + 1)
         self.running.add(offset)
         attempt = self.counts.get(offset, 0) + 1
@@ -30,11 +36,11 @@ class AttemptLog:
         return attempt
 
     def count_attempt(self, offset: int) -> None:
-        """Count an attempt that began uncounted."""
+        """Count an attempt that started uncounted."""
         self.counts[offset] = self.counts.get(offset, 0) + 1
 
     def take_back(self, offset: int, *, counted: bool = True) -> None:
-        """Forget the last attempt: it was released, or ended by us."""
+        """Undo the last attempt: the message was released, or the consumer stopped the attempt."""
         self.running.discard(offset)
         if not counted:
             return
@@ -44,7 +50,7 @@ class AttemptLog:
             self.counts.pop(offset, None)
 
     def rest(self, offsets: Iterable[int]) -> None:
-        """Note that none of these runs before it is begun again: nobody has to wait for this holder because of them."""
+        """Mark messages as not running until their next attempt. A successor does not wait for this holder because of them."""
         self.running.difference_update(offsets)
 
     def fail(self, offset: int, now_ms: int) -> None:
@@ -53,12 +59,12 @@ class AttemptLog:
         self.failures[offset] = Failures(known.attempts + 1, known.since_ms)
 
     def start_over(self, offset: int) -> None:
-        """Forget how often a message was tried."""
+        """Reset the attempt and failure counts of a message."""
         self.counts.pop(offset, None)
         self.failures.pop(offset, None)
 
     def forget(self, offset: int) -> None:
-        """Forget a message that is finished."""
+        """Delete the entries of a finished message."""
         self.counts.pop(offset, None)
         self.failures.pop(offset, None)
         self.running.discard(offset)

@@ -1,13 +1,13 @@
-"""The ledger of a group-ordered consumer: who may take which message. Pure.
+"""Ledger of a group-ordered consumer: which consumer may take which message. Pure.
 
-Qpid's message groups: a consumer that acquires a message owns its group until all of it that it has is acknowledged, released or rejected.
-The owner may acquire more of it, up to its prefetch; all others skip it. A consumer gets the oldest available message whose group is free
-or its own, so groups never block one another. A release takes the later messages of that group back with it, so no message is ever
-processed before an earlier one of its group.
+The rules are those of Qpid's message groups. A consumer that acquires a message owns its group until it acknowledges, releases or rejects
+all messages of the group that it holds. The owner may acquire more messages of the group, up to its prefetch; other consumers skip them. A
+consumer gets the oldest available message whose group is free or its own, so groups never block one another. A release also puts back
+the later messages of the group. A message is therefore never processed before an earlier one of its group.
 
-For n messages, each call is O(log n), amortised; one that puts back or drops many messages pays for each of them. ``_free`` is a heap of the
-first waiting positions of the groups that nobody owns; each consumer has such a heap of its own groups that have room. Nothing is removed
-from the inside of these heaps. A stale entry is dropped at the top, or with all others when they are more than half.
+Each call costs O(log n) for n messages, amortised. Calls that put back or drop several messages pay for each of them. ``_free`` is a heap:
+the first waiting position of each group without an owner. Each consumer has such a heap for its own groups that have room. Entries inside a
+heap are never removed. A stale entry is dropped when it reaches the top, or when more than half of the entries are stale.
 
 An ungrouped message is a group of its own, without a name. Not thread-safe.
 """
@@ -20,11 +20,11 @@ from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 _STALE_MIN: Final = 64
-"""Heaps of heads are not swept for less."""
+"""Smallest number of surplus entries in a heap that starts a sweep."""
 
 
 class Position(Protocol):
-    """Position of a message: anything hashable with a total order."""
+    """Position of a message: a hashable value with a total order."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -35,17 +35,17 @@ P = TypeVar("P", bound=Position)
 
 
 class GroupInfo(NamedTuple):
-    """One group at one moment; all ungrouped messages together are one row without owner."""
+    """Snapshot of one group. All ungrouped messages together are one row without owner."""
 
     group: bytes | None
     depth: int
-    """Messages that are not finished, acquired ones included."""
+    """Unfinished messages, including acquired ones."""
     acquired: int
     owner: Hashable | None
     head: Any
-    """Position of its first unfinished message."""
+    """Position of the group's first unfinished message."""
     head_timestamp: int
-    """Timestamp of that message, in milliseconds since the epoch."""
+    """Timestamp of the first unfinished message, in milliseconds since the epoch."""
 
 
 class _Group(Generic[P]):
@@ -57,9 +57,9 @@ class _Group(Generic[P]):
         self.name = name
         self.owner: _Consumer[P] | None = None
         self.waiting: list[P] = []
-        """A heap."""
+        """Heap of positions that no consumer holds."""
         self.held: list[P] = []
-        """In order."""
+        """Positions that the owner holds, in ascending order."""
 
     @property
     def head(self) -> P:
@@ -70,23 +70,23 @@ class _Group(Generic[P]):
 
 
 class _Consumer(Generic[P]):
-    """A consumer that holds something."""
+    """A consumer that holds at least one message."""
 
     __slots__ = ("groups", "heads", "name")
 
     def __init__(self, name: Hashable) -> None:
         self.name = name
         self.groups: set[_Group[P]] = set()
-        """Those that it owns."""
+        """Groups that the consumer owns."""
         self.heads: list[P] = []
-        """A heap: what it may take next of them."""
+        """Heap of the first waiting positions of its groups."""
 
 
 class GroupLedger(Generic[P]):
-    """Messages by position, and which consumer may take which."""
+    """Messages by position, and the groups that consumers own."""
 
     def __init__(self, prefetch: int = 1) -> None:
-        """``prefetch``: how many messages of one group its owner may hold at once; at least 1."""
+        """``prefetch``: limit of messages of one group that its owner holds at once, at least 1."""
         if prefetch < 1:
             raise ValueError(f"a prefetch of {prefetch} lets nobody acquire anything: 1 or more")
         self._prefetch = prefetch
@@ -97,13 +97,19 @@ class GroupLedger(Generic[P]):
         self._free: list[P] = []
 
     def __len__(self) -> int:
-        """Messages that are not finished."""
+        """Return the number of unfinished messages."""
         return len(self._messages)
 
     def append(self, position: P, group: bytes | None, timestamp: int) -> None:
-        """Add a message, at its place: positions may come in any order.
+        """Add a message. Positions may come in any order.
 
-        ``group``: None = ungrouped; ``timestamp``: ms since the epoch. Raises ValueError if an unfinished message has this position.
+        Args:
+            position: Position of the message.
+            group: Its group; None = ungrouped.
+            timestamp: Milliseconds since the epoch.
+
+        Raises:
+            ValueError: An unfinished message has this position.
         """
         if position in self._messages:
             there = self._messages[position][0].name
@@ -121,7 +127,7 @@ class GroupLedger(Generic[P]):
             self._offer(found)
 
     def acquire(self, consumer: Hashable) -> P | None:
-        """Acquire the oldest available message whose group is free or the consumer's own; None = none."""
+        """Acquire the oldest available message whose group is free or the consumer's own; None = no such message."""
         holder = self._consumers.get(consumer)
         heads, group = self._free, self._first(self._free, None)
         if holder is not None:
@@ -142,7 +148,7 @@ class GroupLedger(Generic[P]):
         return position
 
     def acquire_more(self, consumer: Hashable) -> list[P]:
-        """Acquire what waits of the groups that the consumer owns already, up to its prefetch of each; a group in order."""
+        """Acquire waiting messages of the consumer's own groups, up to the prefetch of each. Each group's messages are in order."""
         holder = self._consumers.get(consumer)
         taken: list[P] = []
         for group in () if holder is None else holder.groups:
@@ -153,10 +159,10 @@ class GroupLedger(Generic[P]):
         return taken
 
     def acknowledge(self, consumer: Hashable, position: P) -> None:
-        """Take a message out that the consumer holds, and is done with.
+        """Remove a message that the consumer holds and has processed.
 
         Raises:
-            KeyError: it does not hold it; the text says who does.
+            KeyError: The consumer does not hold the message; the text names the holder.
         """
         group, index = self._held(consumer, position)
         del group.held[index]
@@ -164,14 +170,14 @@ class GroupLedger(Generic[P]):
         self._settle(group)
 
     def reject(self, consumer: Hashable, position: P) -> None:
-        """Take a message out that the consumer holds; the rest as :meth:`acknowledge`."""
+        """Remove a message that the consumer holds, as :meth:`acknowledge` does."""
         self.acknowledge(consumer, position)
 
     def release(self, consumer: Hashable, position: P) -> list[P]:
-        """Put a message back, and the later ones of its group that the consumer holds; return them in order.
+        """Put back a message and the later ones of its group that the consumer holds; return them in order.
 
         Raises:
-            KeyError: it does not hold it; the text says who does.
+            KeyError: The consumer does not hold the message; the text names the holder.
         """
         group, index = self._held(consumer, position)
         released = group.held[index:]
@@ -182,7 +188,7 @@ class GroupLedger(Generic[P]):
         return released
 
     def close(self, consumer: Hashable) -> list[P]:
-        """Put back all that the consumer holds, in order; its groups are free."""
+        """Put back all messages that the consumer holds, and free its groups; return the positions in order."""
         holder = self._consumers.get(consumer)
         if holder is None:
             return []
@@ -191,7 +197,7 @@ class GroupLedger(Generic[P]):
         )
 
     def purge(self, group: bytes | None) -> list[P]:
-        """Drop what nobody acquired of a group, or of the ungrouped; returns what was dropped, in order."""
+        """Drop the messages of a group that no consumer acquired, and return them in order. None = ungrouped messages."""
         if group is None:
             chosen: Iterable[_Group[P]] = [group for group in self._ungrouped if group.owner is None]
         else:
@@ -208,7 +214,7 @@ class GroupLedger(Generic[P]):
         return sorted(dropped)
 
     def skip(self, group: bytes) -> P | None:
-        """Drop the first message of a group, if nobody owns it; returns what was dropped."""
+        """Drop and return the first message of a group without an owner; None = nothing was dropped."""
         found = self._groups.get(group)
         if found is None or found.owner is not None:
             return None
@@ -221,9 +227,10 @@ class GroupLedger(Generic[P]):
         return position
 
     def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[P]:
-        """Acquire the waiting messages of a group that no other consumer owns, whatever the prefetch: all, or until ``count`` are held.
+        """Acquire the waiting messages of a group beyond the prefetch: all of them, or until the consumer holds ``count``.
 
-        Returns all that the consumer holds of it then, in order; nothing where another one owns it.
+        Returns:
+            All messages of the group that the consumer holds then, in order. Empty if another consumer owns the group.
         """
         found = self._groups.get(group)
         if found is None or (found.owner is not None and found.owner.name != consumer):
@@ -240,7 +247,7 @@ class GroupLedger(Generic[P]):
         return list(found.held)
 
     def groups(self) -> list[GroupInfo]:
-        """All groups with unfinished messages, by the position of the first; O(n log n) for n groups."""
+        """Return all groups with unfinished messages, in the order of their first messages. O(n log n) for n groups."""
         rows = [(group.head, group) for group in self._groups.values()]
         if self._ungrouped:
             rows.append(min(((group.head, group) for group in self._ungrouped), key=itemgetter(0)))
@@ -249,22 +256,22 @@ class GroupLedger(Generic[P]):
 
     @property
     def free(self) -> int:
-        """Groups with unfinished messages that nobody owns, an ungrouped message being one; O(n) for n consumers."""
+        """Number of unfinished groups without an owner. An ungrouped message counts as a group. O(n) for n consumers."""
         owned = sum(len(consumer.groups) for consumer in self._consumers.values())
         return len(self._groups) + len(self._ungrouped) - owned
 
     def find(self, position: P) -> tuple[bytes | None, int] | None:
-        """Group and timestamp of a message that is not finished."""
+        """Return the group and timestamp of an unfinished message."""
         message = self._messages.get(position)
         return None if message is None else (message[0].name, message[1])
 
     def available(self, group: bytes) -> list[P]:
-        """Positions of a group that no consumer holds, in no order."""
+        """Return the positions of a group that no consumer holds, unsorted."""
         found = self._groups.get(group)
         return [] if found is None else list(found.waiting)
 
     def holds(self, consumer: Hashable) -> list[P]:
-        """All that the consumer holds, in order."""
+        """Return all positions that the consumer holds, in order."""
         holder = self._consumers.get(consumer)
         return [] if holder is None else sorted(chain.from_iterable(group.held for group in holder.groups))
 
@@ -278,7 +285,7 @@ class GroupLedger(Generic[P]):
         return GroupInfo(group.name, depth, held, owner and owner.name, head, timestamp)
 
     def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
-        """Return the group of a message that this consumer holds, and its index among what is held."""
+        """Return the group of a message that this consumer holds, and its index in ``held``."""
         if position not in self._messages:
             raise KeyError(
                 f"{position!r} is held by no consumer: {consumer!r} acts on what is finished, purged or was "
@@ -295,7 +302,7 @@ class GroupLedger(Generic[P]):
         return group, index
 
     def _settle(self, group: _Group[P]) -> None:
-        """Less of a group is held: it may be free now, or gone, or its owner may take more."""
+        """Update the group's owner and heaps after a held message is removed or put back."""
         holder = group.owner
         if holder is not None and not group.held:
             group.owner = None
@@ -315,11 +322,11 @@ class GroupLedger(Generic[P]):
     # -- the heaps of heads -----------------------------------------------------------------------------------------
 
     def _takable(self, group: _Group[P], owner: _Consumer[P] | None) -> bool:
-        """Return whether this owner may take the first waiting message of this group; None = any consumer."""
+        """Return whether this owner may take the group's first waiting message. None as owner stands for any consumer."""
         return group.owner is owner and bool(group.waiting) and len(group.held) < self._prefetch
 
     def _offer(self, group: _Group[P]) -> None:
-        """Put a group where it is found, after a change of its head or of its owner."""
+        """Push the group's head onto the heap of its owner, or of free groups, if a consumer may take it."""
         owner = group.owner
         if self._takable(group, owner):
             heads = self._free if owner is None else owner.heads
@@ -327,7 +334,7 @@ class GroupLedger(Generic[P]):
             self._sweep(heads, owner)
 
     def _first(self, heads: list[P], owner: _Consumer[P] | None) -> _Group[P] | None:
-        """Return the group whose head this owner may take and which is the oldest of them."""
+        """Return the group with the oldest head that this owner may take, and drop stale entries above it."""
         while heads:
             message = self._messages.get(heads[0])
             if message is not None:
@@ -338,7 +345,7 @@ class GroupLedger(Generic[P]):
         return None
 
     def _sweep(self, heads: list[P], owner: _Consumer[P] | None) -> None:
-        """Drop what is stale once it is the larger part: what is pushed pays for it."""
+        """Rebuild a heap when most entries are stale. The pushes that made them stale pay for the rebuild."""
         groups = len(self._groups) + len(self._ungrouped) if owner is None else len(owner.groups)
         if len(heads) <= 2 * groups + _STALE_MIN:
             return

@@ -1,14 +1,15 @@
-"""Which records of a partition are kept in memory, and which are parked. No I/O.
+"""Choice of the records of a partition that stay in memory, and of those that are parked. No I/O.
 
-A *parked* message keeps only its offset in memory. It is read again from the log before its turn. Memory is shared by dynamic
-thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
-1998): a group may keep as much as is free. A group that grows without end gets half, and two such groups get a third each. The others
-always have room, and a lone group has no further limit.
+A *parked* message keeps only its offset in memory. The consumer reads it again from the log before its turn. Groups share the memory by
+dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998): a group may keep as
+much
+as is free. A group that grows without end gets half, and two such groups get a third each. Other groups always have room. A lone group
+has no further limit.
 
-The partition itself has no more than a part of what the process has (:mod:`ringfence_client.window.memory_budget`).
+A partition has only a part of the memory of the process (:mod:`ringfence_client.window.memory_budget`).
 
-The kept messages of a group are always its first ones: once a message is parked, all later ones are parked too. A group that has used up half of its
-kept messages is *wanted*. It is read again from the log before its handler has to wait.
+The kept messages of a group are always its first ones: once a message is parked, all later ones are parked too. A group that has used up
+half of its kept messages is *wanted*. It is read again from the log before its handler has to wait.
 """
 
 from collections import deque
@@ -26,9 +27,9 @@ from ringfence_client.window.memory_budget import (
 
 _GONE: Final = -1
 _EVICTED_MAX: Final = 64
-"""Records that are parked for one that comes in; and groups."""
+"""Limits of the records, and of the groups, that are parked to make room for one new record."""
 _OFFERS_MAX: Final = 500
-"""Groups among which the next one to read is chosen. A hundred thousand may want to be read, and this is asked for each fetch."""
+"""Number of wanted groups from which the next read is chosen. Each fetch chooses, and a hundred thousand groups may be wanted."""
 
 
 class _Share:
@@ -40,11 +41,11 @@ class _Share:
         self.count = 0
         self.bytes = 0
         self.parked: deque[int] = deque()
-        """In order; what was dropped meanwhile is still in it."""
+        """Parked offsets in ascending order. Offsets that were dropped meanwhile are still in it."""
         self.mark = 0
-        """With so few left, the next parked ones are wanted."""
+        """The group is wanted when its kept messages fall to this number."""
         self.stuck = False
-        """Its first message waits, and all others behind it."""
+        """The group's first message waits, and all others wait behind it."""
 
 
 class RecordCache:
@@ -56,19 +57,19 @@ class RecordCache:
         memory: MemoryBudget,
         available: Callable[[bytes], Iterable[int]] = lambda _: (),
     ) -> None:
-        """Keep nothing yet.
+        """Start with an empty cache.
 
         Args:
-            records_max: Records that are kept.
-            memory: Of the process; :meth:`close` gives back what this has of it.
-            available: Offsets of a group that no handler holds.
+            records_max: Limit of kept records.
+            memory: Memory of the process; :meth:`close` returns this partition's share.
+            available: Returns the offsets of a group that no handler holds.
         """
         self.parked: set[int] = set()
-        """Offsets."""
+        """Offsets of parked messages."""
         self._records: dict[int, Any] = {}
         self.bytes = 0
         self._record_bytes = 0
-        """The part that can be parked."""
+        """Bytes of kept records. Only these bytes can be parked."""
         self._records_max = records_max
         self._available = available
         self._memory = memory
@@ -76,29 +77,32 @@ class RecordCache:
         self._closed = False
         self._shares: dict[bytes | None, _Share] = {}
         self._wanting: dict[bytes | None, None] = {}
-        """Wanted groups, the longest first."""
+        """Wanted groups, the longest wanted first."""
         self._aside: dict[int, bytes | None] = {}
-        """Offsets whose records are kept and not needed for a while, the longest first, and their groups."""
+        """Kept records that are not needed for a while, the longest set aside first: groups by offset."""
         self._aside_bytes = 0
         self._waiting: dict[int, bytes | None] = {}
-        """Offsets that wait for something, kept or not, and their groups."""
+        """Messages that wait for an attempt or an operator, kept or not: groups by offset."""
         self._evicted: set[int] = set()
-        """Offsets that are parked because they wait."""
+        """Offsets that are parked because their messages wait."""
         self._stuck: dict[bytes, None] = {}
-        """Groups that may have kept records behind a message that waits, the longest first."""
+        """Groups that may have kept records behind a waiting message, the longest waiting first."""
         self._behind: set[int] = set()
-        """Offsets that are parked because they are behind one that waits."""
+        """Offsets that are parked because they are behind a waiting message."""
 
     def __len__(self) -> int:
-        """Return the number of records that are kept."""
+        """Return the number of kept records."""
         return len(self._records)
 
     def record(self, offset: int) -> Any | None:
-        """Return the record; None = it is parked."""
+        """Return a kept record; None = it is parked."""
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
-        """Whether so many more, as large as those that are kept, leave half of the room free. Records that are set aside make room."""
+        """Return whether ``count`` more records of the present average size leave half of the room free.
+
+        Records that are set aside do not count: they make room.
+        """
         there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
         if 2 * (there + count) > self._records_max:
             return False
@@ -107,11 +111,11 @@ class RecordCache:
 
     @property
     def backlog(self) -> int:
-        """Messages that are parked because there was no room, and not because they wait for something."""
+        """Number of messages that are parked for lack of room, and not because they wait."""
         return len(self.parked) - len(self._evicted) - len(self._behind)
 
     def set_aside(self, offset: int, group: bytes | None) -> None:
-        """Note that a message waits, for its next attempt or for an operator: its record may be parked to make room for others."""
+        """Mark a message as waiting for an attempt or an operator. Its record may be parked to make room for others."""
         if offset not in self._waiting:
             self._waiting[offset] = group
             self._use(WAITING_BYTES)
@@ -122,12 +126,12 @@ class RecordCache:
         if record is not None and offset not in self._aside:
             self._aside[offset] = group
             self._aside_bytes += size(record)
-        # A message that is read again for its turn is kept without room for it.
+        # A record that is read again for its turn is kept even without room.
         while self._aside and (len(self._records) > self._records_max or self.bytes > self._bytes_max):
             self._evict(*next(iter(self._aside.items())))
 
     def recall(self, offset: int) -> None:
-        """Note that a message waits no longer."""
+        """Mark a message as no longer waiting."""
         if offset in self._waiting:
             group = self._waiting.pop(offset)
             self._use(-WAITING_BYTES)
@@ -142,27 +146,27 @@ class RecordCache:
             self._aside_bytes -= size(self._records[offset])
 
     def is_evicted(self, offset: int) -> bool:
-        """Whether a message is parked because it waits for something."""
+        """Return whether a message is parked because it waits."""
         return offset in self._evicted
 
     @property
     def full(self) -> bool:
-        """Whether not even the offset of another message has room."""
+        """Whether even the offset of another message has no room."""
         return self.bytes >= self._bytes_max
 
     @property
     def crowding(self) -> float:
-        """Share of the memory that messages need even if all of them are parked; at 1 no other has room."""
+        """Share of the memory that messages need if all of them are parked, from 0 to 1."""
         return (self.bytes - self._record_bytes) / self._bytes_max
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all records, and return their memory."""
         self._closed = True
         self._memory.leave(self)
         self._records.clear()
 
     def cache(self, record: Any) -> None:
-        """Keep it, or park it. Records come in order."""
+        """Keep or park a record. Records come in order."""
         group = record.key
         share = self._shares.get(group)
         used = MESSAGE_BYTES
@@ -183,7 +187,7 @@ class RecordCache:
         self._judge(group, share)
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> None:
-        """Keep those of them that are parked, as far as there is room; with ``always`` the first in any case."""
+        """Keep the parked records among these while they have room; ``always`` keeps the first one even without room."""
         if self._closed:
             return
         touched = set()
@@ -192,7 +196,7 @@ class RecordCache:
                 continue
             group = record.key
             share = self._shares[group]
-            # A group's first come first; the ungrouped have no order.
+            # A group's records come back in order; ungrouped records have no order.
             if not (always and record is records[0]):
                 due = not share.stuck and (group is None or self._head(share) == record.offset)
                 if not (due and (self._room(group, share) or self._make_room(group, share))):
@@ -208,7 +212,7 @@ class RecordCache:
             self._judge(group, share)
 
     def drop(self, offset: int, group: bytes | None) -> None:
-        """Drop a message that is finished."""
+        """Drop a finished message."""
         if self._closed:
             return
         share = self._shares[group]
@@ -234,7 +238,7 @@ class RecordCache:
         self._use(-freed)
 
     def wanted(self) -> int | None:
-        """Return the parked offset to read from now, before somebody has to wait for it."""
+        """Return the parked offset from which to read ahead now; None = nothing is wanted, or nothing has room."""
         if len(self._records) >= self._records_max or self.full:
             return None
         offers = []
@@ -246,7 +250,7 @@ class RecordCache:
         return min(offers)[1] if offers else None
 
     def gone(self, offset: int) -> None:
-        """Want nothing of a group before its turn: the log does not have this parked message any more."""
+        """Stop reading ahead for the group of a parked message that the log has deleted."""
         for group in list(self._wanting):
             share = self._shares[group]
             if self._head(share) == offset:
@@ -255,12 +259,12 @@ class RecordCache:
 
     @property
     def room(self) -> int:
-        """Bytes that may come."""
+        """Free memory, in bytes."""
         return max(0, self._bytes_max - self.bytes)
 
     @property
     def _bytes_max(self) -> int:
-        """As it is at the moment: the less, the more other partitions keep."""
+        """Present limit in bytes. It falls when other partitions keep more."""
         return self._memory.limit(self.bytes)
 
     def _use(self, more: int) -> None:
@@ -275,7 +279,7 @@ class RecordCache:
         return share.count < free and share.bytes < free_bytes
 
     def _make_room(self, group: bytes | None, share: _Share) -> bool:
-        """Park records that wait, then those behind them, to make room for the first record of a fresh group."""
+        """Make room for the first record of a new group: park waiting records, then the records behind them."""
         if share.count:
             return False
         for _ in range(min(_EVICTED_MAX, len(self._aside))):
@@ -299,7 +303,7 @@ class RecordCache:
         self._use(-used)
 
     def _evict_behind(self, group: bytes) -> None:
-        """Park the kept records of a group whose first message waits: thousands of such groups would leave no room for the others."""
+        """Park the kept records of a group whose first message waits. Thousands of such groups would leave no room for others."""
         del self._stuck[group]
         share, used = self._shares[group], 0
         first = share.parked.popleft() if self._head(share) in self._evicted else None
@@ -314,7 +318,7 @@ class RecordCache:
         self._use(-used)
 
     def _park(self, share: _Share, offset: int) -> int:
-        """Park a kept record, before all parked ones of its group; return the bytes that it used."""
+        """Park a kept record before all parked ones of its group; return the bytes that it used."""
         used = size(self._records.pop(offset))
         share.bytes -= used
         self._record_bytes -= used

@@ -1,4 +1,4 @@
-"""Messages of one partition that are done again after their dead letters. Pure."""
+"""Dead-lettered messages of one partition that are processed again. Pure."""
 
 from collections.abc import Container
 from typing import Final
@@ -6,38 +6,39 @@ from typing import Final
 from ringfence_client.progress.progress_record import Progress
 
 AGAIN_MAX: Final = 10_000
-"""Redriven messages that wait; more have to come later."""
+"""Limit of redriven messages that wait. Later redrives are refused until some are finished."""
 REDRIVEN_MAX: Final = 1_000
-"""Redriven messages whose count is remembered, beside those that wait. They stand in every progress record.
+"""Redrive counts that are kept for finished messages. Every progress record contains them.
 
-A redrive notes what is settled before it asks for more than these."""
+A redrive command records the finished offsets before it redrives more messages than this.
+"""
 
 
 class RedriveQueue:
-    """Finished messages that are done once more, and messages that block their groups until they are redriven."""
+    """Finished messages that are processed again, and messages that block their groups until they are redriven."""
 
     def __init__(self, progress: Progress) -> None:
         self.counts: dict[int, int] = dict(progress.redriven)
-        """How often an offset was redriven."""
+        """Number of redrives by offset."""
         self.blocked: set[int] = set(progress.blocked)
         """Unfinished messages whose dead letters are written. They are not tried, and their groups wait."""
         self.owed: dict[int, bool] = dict.fromkeys(progress.again, False)
-        """Messages that count as finished and are done once more, and whether their records are here."""
+        """Messages that count as finished and are processed again; the value is whether the record is fetched."""
 
     def redrive(self, offset: int, number: int, *, finished: bool, undone: Container[int]) -> bool:
-        """Have a finished or blocked message done once more, for the ``number``-th time.
+        """Schedule a finished or blocked message to be processed again.
 
         Args:
-            offset: Its.
-            number: Which time this is.
-            finished: Whether the watermark calls it finished.
-            undone: Messages whose counts are kept.
+            offset: Offset of the message.
+            number: Number of this redrive of the message, from 1.
+            finished: Whether the watermark counts the message as finished.
+            undone: Unfinished messages. Their counts are kept.
 
         Returns:
-            False: this was asked for before, or it is done in any case.
+            False if this redrive was requested before, or if the message is unfinished in any case.
 
         Raises:
-            OverflowError: too many wait.
+            OverflowError: Too many redriven messages wait.
         """
         if self.counts.get(offset, 0) >= number:
             return False
@@ -57,17 +58,17 @@ class RedriveQueue:
         return True
 
     def missing(self) -> list[int]:
-        """Return the offsets of redriven messages whose records are not here, in order."""
+        """Return the offsets of redriven messages whose records are not fetched, in order."""
         return sorted(offset for offset, is_here in self.owed.items() if not is_here)
 
     def arrive(self, offset: int) -> bool:
-        """Note that a record is here; whether it was missing."""
+        """Record that a redriven record is fetched; return whether it was missing."""
         if self.owed.get(offset, True):
             return False
         self.owed[offset] = True
         return True
 
     def forget(self, offset: int) -> None:
-        """Forget a message that is finished; how often it was redriven is kept."""
+        """Delete the entries of a finished message, except its redrive count."""
         self.owed.pop(offset, None)
         self.blocked.discard(offset)

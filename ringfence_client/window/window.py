@@ -1,6 +1,7 @@
-"""Messages of one partition that were fetched and are not finished. No I/O.
+"""Fetched, unfinished messages of one partition. No I/O.
 
-The ledger knows every one of them. :mod:`ringfence_client.window.record_cache` keeps the records of a bounded number; the others are read
+The ledger contains all of them. :mod:`ringfence_client.window.record_cache` keeps a bounded number of records. The consumer reads the
+others
 again before their turn. One stuck group does not fill the window.
 """
 
@@ -19,16 +20,19 @@ from ringfence_client.window.redrive_queue import RedriveQueue
 _Known = TypeVar("_Known")
 
 RECORDS_MAX: Final = 10_000
-"""Records kept of a partition."""
+"""Limit of kept records of a partition."""
 PARKED_MAX: Final = 100_000
-"""Messages whose offset alone is kept."""
+"""Limit of messages of a partition of which memory has only the offset."""
 SLOW: Final = 1_000
-"""With fewer finished messages a second there is time to look for others."""
+"""Finished messages per second. Below this rate there is time to fetch in search of other groups."""
 TICK_S: Final = 0.1
 AHEAD_MIN: Final = 1_000
 AHEAD_MAX: Final = 20_000
-"""Offsets that are reserved ahead of what handlers were given. If the holder dies, its successor tries the unfinished ones of them with care,
-so they are not more than handlers are given in a few intervals."""
+"""Limits of the offsets that are reserved beyond those that handlers received.
+
+If the holder dies, its successor tries the unfinished offsets below the reserved end with care. The number of reserved offsets therefore
+follows the number that handlers receive in ``AHEAD_INTERVALS`` progress writes.
+"""
 AHEAD_INTERVALS: Final = 4
 
 
@@ -36,19 +40,19 @@ class End(Enum):
     """Result of a message."""
 
     ACK = auto()
-    """Its handler is done with it."""
+    """The handler acknowledged it."""
     REJECT = auto()
-    """Its holder takes it out: an operator dropped it, or its dead letter is committed."""
+    """Its holder removes it: an operator dropped it, or its dead letter is committed."""
     DEAD_LETTER = auto()
-    """Its dead letter is committed, in one transaction with progress that says so. Its group waits until it is rejected."""
+    """Its dead letter is committed, with progress that counts it as finished. Its group waits until it is rejected."""
     PURGE = auto()
-    """An operator dropped it, and the ledger has let go of it."""
+    """An operator dropped it, and the ledger has removed it."""
     GONE = auto()
-    """An operator dropped it before it was fetched; or it was redriven, and the log has no record of it."""
+    """An operator dropped it before it was fetched; or it was redriven and the log has deleted its record."""
 
 
 class Window:
-    """One partition, from its opening until it is given away."""
+    """Window of one partition, from its opening until another consumer takes it."""
 
     def __init__(
         self,
@@ -59,14 +63,14 @@ class Window:
         records_max: int = RECORDS_MAX,
         gap: int = 0,
     ) -> None:
-        """Continue where the last holder was.
+        """Continue from the last holder's progress.
 
         Args:
-            progress: The last holder's.
-            memory: The process's.
-            prefetch: Messages of one group that a handler holds.
-            records_max: Records that are kept.
-            gap: Offsets that retention deleted before anybody handled their messages.
+            progress: Progress record of the last holder.
+            memory: Memory budget of the process.
+            prefetch: Limit of messages of one group that a handler holds.
+            records_max: Limit of kept records.
+            gap: Number of offsets that retention deleted before a handler processed them.
         """
         self.ledger: GroupLedger[int] = GroupLedger(prefetch)
         self.watermark = Watermark(progress.next, progress.finished)
@@ -77,21 +81,21 @@ class Window:
         self.cache = RecordCache(records_max, memory, self.ledger.available)
         self.gap_records = gap
         self._given_then = progress.next
-        """Everything that handlers had been given lay below it when progress was written last."""
+        """Highest received end at the last progress write: handlers had received only lower offsets."""
         self.reserved = 0
-        """Nothing at or above it may be handed out: a successor would not suspect it."""
+        """Handlers receive only lower offsets. A successor would not suspect a message at or above this offset."""
         self.suspect_below = 0 if progress.released else progress.reserved
         """Unfinished messages below it may have been running when the last holder died."""
         self.closed = False
-        """It belongs to somebody else; nothing of it counts any more."""
+        """Another consumer holds the partition; the window has no effect any more."""
         self.end = progress.next
-        """Everything below was fetched."""
+        """Every lower offset was fetched."""
         self._groups: dict[int, bytes | None] = {}
         self._buried: set[int] = set()
-        """Messages that count as finished while their groups wait for the turn that holds them."""
+        """Messages that count as finished while their groups wait for the turns that hold them."""
         self._purged = dict(progress.purged)
         self._in_vain = False
-        """All that was fetched last belongs to groups that handlers have, or could have, already."""
+        """The last fetch brought only messages of groups that were available or owned before."""
         self._kept_then = 0
         self._finished = 0
         self._ticked = 0.0
@@ -100,12 +104,12 @@ class Window:
     # -- what comes in ---------------------------------------------------------------------------------------
 
     def feed(self, records: Sequence[Any]) -> None:
-        """Take what was fetched, in order."""
+        """Add fetched records, in order."""
         undone, free = 0, self.ledger.free
         for record in records:
             offset = record.offset
             if offset < self.end:
-                continue  # a fetch from before a seek
+                continue  # the fetch began before a seek
             self.end = offset + 1
             if not self.watermark.delivered(offset):
                 continue
@@ -123,13 +127,13 @@ class Window:
         return record.key is not None and begin <= record.offset < end
 
     def reached(self, offset: int) -> None:
-        """Note that the log was read up to here: no message lies between."""
+        """Record that the log was read up to an offset: no message lies between."""
         self.end = max(self.end, offset)
         self.watermark.reached(self.end)
 
     def bring(self, record: Any) -> bool:
-        """Take a redriven message, before all later ones of its group that nobody has acquired; whether it was missing."""
-        # It may be here until the turn that wrote its dead letter ends.
+        """Add a fetched redriven message, before later ones of its group that no handler has; return whether it was missing."""
+        # The message may be here until the turn that wrote its dead letter ends.
         if record.offset in self._groups or not self.redrives.arrive(record.offset):
             return False
         self._add(record)
@@ -141,11 +145,16 @@ class Window:
         self.cache.cache(record)
 
     def wants_more(self, idle: int, fetch_max: int = 0) -> bool:
-        """Whether to fetch on; ``idle`` = handlers that lack work, ``fetch_max`` = records that a fetch brings.
+        """Return whether to fetch more records.
 
-        Half of what may be kept is filled in any case. Beyond it, fetching only looks for work that handlers lack: what has to be parked
-        is read twice. After a look that brought nothing new, the next one waits until the window has moved on, or so little is finished that
-        there is time for it.
+        Half of the cache is always filled. Beyond it, a fetch only searches for work for idle handlers: the consumer reads parked records
+        twice.
+        After a fetch without new groups, the next one waits. It waits until a quarter of the kept records is used up, or few messages
+        finish.
+
+        Args:
+            idle: Number of handlers without work.
+            fetch_max: Limit of records in one fetch.
         """
         if not self._groups or (not self.cache.backlog and self.cache.takes(fetch_max)):
             return len(self.cache.parked) < PARKED_MAX and not self.cache.full
@@ -154,21 +163,21 @@ class Window:
         return not self._in_vain or self._slow or 4 * len(self.cache) <= 3 * self._kept_then
 
     def tick(self, now: float) -> None:
-        """Measure how fast messages are finished; ``now``: s."""
+        """Measure how fast messages finish; ``now``: seconds."""
         if now - self._ticked < TICK_S:
             return
         self._slow = self._finished < SLOW * (now - self._ticked)
         self._ticked, self._finished = now, 0
 
     def set_aside(self, offset: int) -> None:
-        """Note that a message waits for its next attempt, or for an operator: its record need not stay in memory."""
+        """Mark a message as waiting for an attempt or an operator. Its record need not stay in memory."""
         self.cache.set_aside(offset, self._groups[offset])
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
-        """Keep those that are parked, as far as there is room; with ``always`` the first in any case.
+        """Keep the parked records among these while they have room; ``always`` keeps the first one even without room.
 
         Returns:
-            False: another message has one of the offsets now, so the log is another one. Nothing of it is kept.
+            False if another message has one of the offsets: the topic was created again. No record is kept then.
         """
         known = ((record, self.ledger.find(record.offset)) for record in records)
         if any(found is not None and found != (item.key, item.timestamp) for item, found in known):
@@ -177,25 +186,25 @@ class Window:
         return True
 
     def offsets_of(self, group: bytes | None) -> list[int]:
-        """Return the undone messages of a group, in order; O(n)."""
+        """Return the unfinished messages of a group, in order; O(n)."""
         return sorted(offset for offset, item in self._groups.items() if item == group)
 
     def group_of(self, offset: int) -> bytes | None:
-        """Return the group of an undone message."""
+        """Return the group of an unfinished message."""
         return self._groups[offset]
 
     # -- what is finished ------------------------------------------------------------------------------------
 
     def finish(self, offset: int, how: End, holder: Hashable = None) -> None:
-        """End a message; its group goes on, except behind a dead letter.
+        """End a message. Its group continues, except behind a dead letter.
 
         Args:
-            offset: Its.
-            how: Its result.
-            holder: The turn that acknowledges or rejects it.
+            offset: Offset of the message.
+            how: Result of the message.
+            holder: The turn that acknowledges or rejects the message.
 
         Raises:
-            KeyError: the holder does not hold it.
+            KeyError: The holder does not hold the message.
         """
         if how is End.ACK:  # called for each message
             self.ledger.acknowledge(holder, offset)
@@ -222,17 +231,17 @@ class Window:
         self.attempts.forget(offset)
 
     def purge(self, group: bytes, below: int) -> int:
-        """Drop what nobody acquired of a group below an offset, fetched or not; returns how many were fetched."""
+        """Drop the messages of a group below an offset that no handler has; return the number of fetched ones."""
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self.finish(offset, End.PURGE)
-        # Its acquired messages lie below the end: a successor has to do that.
+        # Acquired messages of the group lie below the end, and stay.
         begin, known = self._purged.get(group, (0, 0))
         self._purged[group] = (begin, max(below, known)) if known > self.end else (self.end, below)
         return len(dropped)
 
     def skip(self, group: bytes) -> int:
-        """Drop the first message of a group, if nobody acquired any of it; returns how many went, 1 or 0."""
+        """Drop the first message of a group if no handler has any of the group; return the number dropped, 0 or 1."""
         offset = self.ledger.skip(group)
         if offset is None:
             return 0
@@ -240,18 +249,22 @@ class Window:
         return 1
 
     def unfetched(self, below: int) -> list[int]:
-        """Return the offsets below this one that the progress names and that are not here, in order.
+        """Return the offsets below this one that progress names and the window does not contain, in order.
 
-        Their groups are known to the log alone.
+        Only the log has their groups.
         """
         begun = {*self.redrives.blocked, *self.attempts.counts, *self.attempts.failures}
         unread = (number for number in begun if number >= self.end)
         return sorted(number for number in {*unread, *self.redrives.missing()} if number < below)
 
     def drop_unfetched(self, group: bytes, groups: Mapping[int, bytes | None]) -> list[int]:
-        """Finish what is unfetched of a group, by the groups of those offsets; returns which. Messages that were fetched meanwhile stay.
+        """Finish the unfetched messages of a group, and return their offsets. Messages that were fetched meanwhile stay.
 
-        A purge leaves unfetched messages to the fetch. A blocked one may be redriven before that, and would be dropped then.
+        A purge drops unfetched messages at their fetch. A blocked one may be redriven before that, and would be dropped then.
+
+        Args:
+            group: The group to drop.
+            groups: Groups of unfetched offsets, as the log has them.
         """
         found = [
             offset for offset in self.unfetched(max(groups, default=-1) + 1) if groups.get(offset) == group
@@ -261,7 +274,7 @@ class Window:
         return found
 
     def redrive(self, offset: int, number: int) -> bool:
-        """Have a finished or blocked message done once more. As :meth:`RedriveQueue.redrive`."""
+        """Schedule a finished or blocked message to be processed again, as :meth:`RedriveQueue.redrive` does."""
         is_finished = self.watermark.is_finished(offset)
         if not self.redrives.redrive(offset, number, finished=is_finished, undone=self._groups):
             return False
@@ -269,46 +282,46 @@ class Window:
         return True
 
     def written(self, progress: Progress) -> None:
-        """Note that this is committed: a successor would suspect what lies below its ``reserved``."""
+        """Record that a progress record is committed. A successor suspects unfinished messages below its ``reserved``."""
         self.reserved = max(self.reserved, progress.reserved)
         self._given_then = max(progress.delivered, progress.next)
 
     def close(self) -> None:
-        """Note that the partition belongs to somebody else."""
+        """Mark the partition as taken by another consumer."""
         self.closed = True
 
     # -- what others see -------------------------------------------------------------------------------------
 
     @property
     def next(self) -> int:
-        """Everything below is finished."""
+        """Every lower offset is finished."""
         return self.watermark.next
 
     @property
     def undone(self) -> int:
-        """Messages that were fetched and are not finished."""
+        """Number of fetched, unfinished messages."""
         return len(self._groups)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Messages that are undone; of these kept, parked and blocked."""
+        """Numbers of unfinished messages, and of the kept, parked and blocked ones among them."""
         found = {"undone": self.undone, "kept": len(self.cache), "parked": len(self.cache.parked)}
         blocked = len(self.redrives.blocked)
         return {**found, "blocked": blocked} if blocked else found
 
     @property
     def crowding(self) -> float:
-        """Share of :data:`PARKED_MAX`, or of the memory, that is used up; at 1 nothing more is fetched."""
+        """Used share of :data:`PARKED_MAX` or of the memory, whichever is larger. At 1 the fetch stops."""
         return max(len(self.cache.parked) / PARKED_MAX, self.cache.crowding)
 
     @property
     def _given(self) -> int:
-        """Everything that a handler was ever given lies below it."""
+        """Every message that a handler ever received has a lower offset."""
         return max(self.attempts.delivered, self.watermark.next)
 
     @property
     def _ahead(self) -> int:
-        """How many offsets handlers may be given until progress is written again."""
+        """Number of offsets to reserve for handlers until the next progress write."""
         return min(AHEAD_MAX, max(AHEAD_MIN, AHEAD_INTERVALS * (self._given - self._given_then)))
 
     def progress(
@@ -324,9 +337,18 @@ class Window:
         outlived: bool = False,
         topic_id: str = "",
     ) -> Progress:
-        """Return what a successor must know now; reserves ahead.
+        """Return the progress record for a successor. It reserves offsets ahead.
 
-        ``burying``: messages that count as finished in it already; ``blocking``: as blocked; ``outlived``: a run that nobody could end goes on.
+        Args:
+            holder: Identity of the holder.
+            web: Address of the holder's page.
+            state: State of the lease.
+            token: Fencing token.
+            beat: Counter that changes with each sign of life.
+            burying: Messages that the record counts as finished already.
+            blocking: Messages that the record counts as blocked already.
+            outlived: Whether a handler run continues that the consumer failed to stop.
+            topic_id: Kafka's ID of the topic.
         """
         watermark, redrives, attempts = self.watermark, self.redrives, self.attempts
         if finishing := [number for number in burying if number not in redrives.owed]:
@@ -339,7 +361,7 @@ class Window:
             max(self.reserved, self.suspect_below, self._given + self._ahead),
             holder,
             web,
-            # Below the end they have been dropped already.
+            # The fetch has applied purges below the end already.
             {group: run for group, run in self._purged.items() if run[1] > self.end},
             state,
             token,
@@ -357,7 +379,7 @@ class Window:
 
 
 def _without(known: Mapping[int, _Known], offsets: Iterable[int]) -> dict[int, _Known]:
-    """Return a copy without these offsets. It is made with each write: a hundred thousand entries take a millisecond."""
+    """Return a copy without these offsets. Each write makes it; a hundred thousand entries take a millisecond."""
     found = dict(known)
     for offset in offsets:
         found.pop(offset, None)
