@@ -1,4 +1,4 @@
-"""Attempts that ended without a word: their process died, or a holder of the same process could not write how they ended. Pure."""
+"""Attempts without a recorded outcome. Their process died, or their holder failed to write the outcome. Pure."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from ringfence_client.progress.progress_record import RELEASED, Progress
 
 
 def of(progress: Progress) -> dict[int, int]:
-    """Return the attempts that ended without a word, by offset."""
+    """Return the number of attempts without a recorded outcome, by offset."""
     failures = progress.failures
     found = {
         offset: count - (failures[offset].attempts if offset in failures else 0)
@@ -17,9 +17,9 @@ def of(progress: Progress) -> dict[int, int]:
 
 
 def survived(progress: Progress, before: Mapping[int, int]) -> Progress:
-    """Return the progress of a holder whose process did not die: attempts of its time ended, although their outcome was not written.
+    """Return the progress of a holder whose process survived: attempts of its time ended, although no outcome was written.
 
-    ``before``: those from before its time.
+    ``before``: attempts without an outcome from before its time, by offset.
     """
     counts = dict(progress.attempts)
     for offset, found in of(progress).items():

@@ -1,8 +1,8 @@
-"""The lease of a partition: who has it, under which token, and when a newcomer may take it. Pure.
+"""Lease of a partition: its holder, its token, and the time at which a newcomer may take it. Pure.
 
-DeFiBus lets a new consumer pull a queue when all that was delivered to the old one is acknowledged and nothing more is
-delivered, or its lock has timed out. Its broker counts how often it saw the same offsets; here the newcomer looks at the
-holder's record. Each write of a holder is a sign of life. A newcomer uses its own clock alone.
+In DeFiBus, a new consumer pulls a queue when the old one has acknowledged all deliveries and receives no more, or its lock has timed out.
+There the broker counts looks at unchanged offsets. Here the newcomer watches the holder's record: each write is a sign of life. A newcomer
+uses its own clock alone.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ringfence_client.progress.progress_record import Progress
 
 
 class LostError(Exception):
-    """Somebody else holds the partition now."""
+    """Another consumer holds the partition now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Lease:
     topic: str
     partition: int
     holder: str
-    """Each opening has a new one."""
+    """Name of the holder. Each opening has a new one."""
     web: str = ""
     token: int = 0
-    """The fencing token."""
+    """Fencing token."""
     topic_id: str = ""
-    """Kafka's own, of the topic that is read: its offsets mean nothing in another one of that name."""
+    """Kafka's ID of the topic. The offsets mean nothing in another topic of the same name."""
 
     @property
     def key(self) -> bytes:
@@ -40,29 +40,35 @@ class Lease:
 
 
 class LeaseWatch:
-    """One newcomer's view of one lease, however often it begins to wait: no two records are the same."""
+    """A newcomer's view of one lease. It lasts over repeated openings, because no two records are equal."""
 
     def __init__(self, timeout: float, idle: float) -> None:
-        """Seconds without a change after which a lease is free: in general, and where nothing is unacknowledged."""
+        """Set the times without a change after which the lease is free, in seconds.
+
+        Args:
+            timeout: While messages are unacknowledged.
+            idle: While no message is unacknowledged.
+        """
         self._timeout = timeout
         self._idle = idle
         self._seen: Progress | None = None
         self.since = 0.0
-        """When the present record was there at the latest."""
+        """Latest time at which the present record can have been written."""
 
     def look(self, recorded: Progress | None, begun: float, asked: float) -> float:
-        """Return the seconds for which the lease must stay as it is until it may be taken; 0 = now.
+        """Return the seconds for which the lease must stay unchanged before it is free; 0 = it is free now.
 
         Args:
-            recorded: The last record; None = there is none.
-            begun: When the reading began, by :func:`ringfence_kafka.clock.now`.
-            asked: When it was known up to where to read, by the same clock. The reading may take much longer: a holder that died within a
-                transaction holds it up until that is aborted.
+            recorded: The last record; None = no record.
+            begun: Start of the reading, by :func:`ringfence_kafka.clock.now`.
+            asked: Time at which the end of the reading was known, by the same clock. The reading may take much longer: an open transaction
+                of
+             a dead holder delays it until Kafka aborts that transaction.
         """
         if recorded is None or recorded.released:
             return 0.0
         if recorded != self._seen:
-            # It may have been written at any time until then.
+            # The record may have been written at any time up to then.
             self._seen, self.since = recorded, asked
         limit = self._timeout if recorded.running else self._idle
         return max(0.0, self.since + limit - begun)

@@ -1,4 +1,4 @@
-"""Looks at open records now and then, for metrics. It asks the progress topic itself which records are settled."""
+"""Periodic looks at open records, for metrics. The progress topic says which records are settled."""
 
 import asyncio
 import contextlib
@@ -16,15 +16,15 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 EVERY_S: Final = 30.0
-"""Interval of looks at the same topics: with open records a look reads the progress topic."""
+"""Interval of looks at the same topics, in seconds. With open records, a look reads the progress topic."""
 LOOK_LIMIT_S: Final = 20.0
 
 
 class OpenRecordWatch:
-    """The open records of some topics, as of the last look."""
+    """Open records of several topics, as of the last look."""
 
     def __init__(self, app_id: str, cluster: Cluster) -> None:
-        """Create a watch that has not asked yet."""
+        """Create a watch that has not looked yet."""
         self._app_id = app_id
         self._cluster = cluster
         self._counts = OpenRecordCounts(cluster.kafka)
@@ -34,15 +34,15 @@ class OpenRecordWatch:
         """Topics of the last look, and its time."""
 
     def of(self, topic: str, consumer_group: str = "") -> OpenRecords | None:
-        """Return the open records of a topic and a consumer group; None = there are none, or it is not known."""
+        """Return the open records of a topic and a consumer group; None = none, or unknown."""
         return self._found.get((topic, consumer_group))
 
     def knows(self, topic: str) -> bool:
-        """Return whether the last look could read a topic."""
+        """Return whether the last look was able to read a topic."""
         return topic in self._known
 
     async def look(self, topics: Collection[str]) -> None:
-        """Read on, if these are other topics or the last look is old. Without an answer nothing is known until the next look."""
+        """Look again if the topics differ or the last look is old. After a failed look, nothing is known until the next one."""
         wanted, now = frozenset(topics), clock.now()
         if self._asked[0] == wanted and now - self._asked[1] < EVERY_S:
             return
@@ -59,10 +59,10 @@ class OpenRecordWatch:
 
 
 async def look(cluster: Cluster, app_id: str, counts: OpenRecordCounts, topics: Collection[str]) -> Found:
-    """Look once, and ask the progress topic of the cluster which records are settled.
+    """Look once. Reads the settled records from the cluster's progress topic.
 
     Raises:
-        KafkaError: the cluster does not answer.
+        KafkaError: The cluster does not answer.
     """
     progress: ProgressTopic | None = None
     group = wire_names.repair_group(app_id)

@@ -1,6 +1,6 @@
-"""Counts the open records of dead-letter and quarantine topics: those that nobody redrove or dropped.
+"""Counts of the open records in dead-letter and quarantine topics: those that are neither redriven nor dropped.
 
-The progress of the group ``<app id>-repair`` says which records are settled. A topic is read forward from where the last look ended.
+The progress of the group ``<app id>-repair`` contains the settled records. Each look reads a topic from the end of the previous look.
 """
 
 import asyncio
@@ -24,29 +24,29 @@ from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 from ringfence_kafka.wording import counted
 
 RECORDS_MAX: Final = 20_000
-"""Open records that are kept of one topic: about 8 MB. Of n topics that have some, each keeps an nth of it. Beyond that the numbers are lower bounds."""
+"""Limit of open records that are kept, about 8 MB. Each of n topics with open records keeps 1/n. Larger counts are lower bounds."""
 LOOK_LIMIT_S: Final = 3.0
-"""For the reading of one look. The next look goes on where it ended."""
+"""Time limit of the reading in one look, in seconds. The next look continues there."""
 ASK_LIMIT_S: Final = 5.0
 REASON_MAX: Final = 200
 
 Place = tuple[str, int]
 """Topic and partition."""
 Settled = Callable[[str, int], Awaitable[Progress | None]]
-"""Returns the settled records of a partition; None = none is."""
+"""Returns the settled records of a partition; None = no record is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRecords:
-    """Open records of one topic that belong together."""
+    """Open records of one topic and one consumer group."""
 
     count: int
     at_least: bool
-    """There may be more: the topic was not read to its end."""
+    """The count is a lower bound: the topic was not read to its end."""
     oldest_seconds: float
-    """Age of the oldest, by its timestamp."""
+    """Age of the oldest record by its timestamp, in seconds."""
     oldest_place: str
-    """``PARTITION/OFFSET``, as ``dlq`` and ``quarantine`` take it."""
+    """``PARTITION/OFFSET``, as ``dlq`` and ``quarantine`` accept it."""
     oldest_reason: str
 
     def described(self, noun: str) -> str:
@@ -57,12 +57,12 @@ class OpenRecords:
 
 
 class Found(NamedTuple):
-    """The open records of some topics."""
+    """Open records of several topics."""
 
     records: Mapping[tuple[str, str], OpenRecords]
-    """By topic and consumer group. A quarantine has no consumer group, so that is empty."""
+    """Open records by topic and consumer group. The group of a quarantine is empty."""
     faults: Mapping[str, str]
-    """Topic that cannot be read → why."""
+    """Reasons by topic that cannot be read."""
 
 
 class _Record(NamedTuple):
@@ -74,7 +74,7 @@ class _Record(NamedTuple):
 
 
 class _Partition:
-    """The open records of one partition, as far as it was read."""
+    """Open records of one partition up to the read position."""
 
     def __init__(self, topic_id: str) -> None:
         self.topic_id = topic_id
@@ -83,7 +83,7 @@ class _Partition:
         self.records: dict[int, _Record] = {}
 
     def settle(self, start: int, end: int, progress: Progress | None) -> Watermark:
-        """Forget settled records, and those that retention deleted. Return what is settled."""
+        """Remove settled records, and those that retention deleted. Return the settled offsets."""
         if progress is None or progress.topic_id != self.topic_id:
             progress = Progress(start)
         watermark = Watermark(progress.next, progress.finished)
@@ -100,18 +100,21 @@ class _Partition:
 
 
 class _FullError(Exception):
-    """Ends a reading: no more records are kept."""
+    """Ends a reading, because the limit of kept records is reached."""
 
 
 class OpenRecordCounts:
-    """The open records of some topics of one cluster, kept from look to look."""
+    """Open records of several topics of one cluster, kept between looks."""
 
     def __init__(
         self, kafka: KafkaSettings, records_max: int = RECORDS_MAX, bridge_app: str | None = None
     ) -> None:
         """Create a reader that has read nothing yet.
 
-        ``records_max``: as :data:`RECORDS_MAX`. ``bridge_app``: the topics are quarantines of bridges, and only bridges of this application count.
+        Args:
+            kafka: Connection settings.
+            records_max: Limit of kept records, as :data:`RECORDS_MAX`.
+            bridge_app: The topics are quarantines of bridges, and only the records of this application's bridges count.
         """
         self._kafka = kafka
         self._bridge_app = None if bridge_app is None else bridge_app.encode()
@@ -120,10 +123,10 @@ class OpenRecordCounts:
         """Partitions of topics that exist."""
 
     async def look(self, cluster: Cluster, topics: Collection[str], settled: Settled) -> Found:
-        """Read on, and return the present open records of topics. A topic that does not exist has none.
+        """Read new records, and return the present open records of topics. A missing topic has no records.
 
         Raises:
-            KafkaError: the cluster does not answer.
+            KafkaError: The cluster does not answer.
         """
         faults = await self._find(cluster, topics)
         starts, ends = await asyncio.gather(
@@ -133,7 +136,7 @@ class OpenRecordCounts:
         watermarks = {}
         for place in sorted(starts.keys() & ends.keys()):
             partition, end = self._partitions[place], ends[place]
-            # Without open or new records nothing depends on what is settled.
+            # Without open or new records, the settled records do not matter.
             if partition.records or (end > starts[place] and end != partition.position):
                 watermarks[place] = partition.settle(starts[place], end, await settled(*place))
         reader = LogReader(self._kafka, resting_max=1)
@@ -161,7 +164,7 @@ class OpenRecordCounts:
         return {topic for (topic, _), part in self._partitions.items() if part.position < part.end}
 
     async def _find(self, cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
-        """Find the partitions of topics that exist. Return a fault for each topic that may not be seen."""
+        """Find the partitions of topics that exist. Return a problem for each topic that the user may not see."""
         faults: dict[str, str] = {}
         found: dict[Place, _Partition] = {}
         identities = await asyncio.gather(*map(cluster.topics.identity, topics), return_exceptions=True)
@@ -236,7 +239,7 @@ class OpenRecordCounts:
 
 
 def _parsed(record: Any, topic: str) -> _Record:
-    """Read what Ringfence wrote in the headers. A quarantined record may have been a dead letter elsewhere: no consumer group owns it."""
+    """Parse the headers that Ringfence wrote. The consumer group of a quarantined record does not count: it may be an old dead letter."""
     headers = dict(record.headers)
     group, reason = (
         (headers.get(name) or b"").decode(errors="backslashreplace")

@@ -1,8 +1,9 @@
-"""The progress record: how far a consumer group is in one partition, and whose it is: the lease. Pure.
+"""Progress record: the position of a consumer group in one partition, and its lease. Pure.
 
-One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for other programs. A
-large one has parts beside it (:mod:`ringfence_client.progress.record_parts`). It is JSON, so that any console consumer shows it; the finished
-offsets in it are packed.
+The compacted topic ``<app id>-progress`` has one record for each consumer group, topic and partition; docs/formats.md describes it for
+other
+programs. A large record has parts beside it (:mod:`ringfence_client.progress.record_parts`). Records are JSON, so that any console consumer
+shows them. Only the finished offsets are packed.
 """
 
 import base64
@@ -19,14 +20,14 @@ from ringfence_client.progress.record_parts import ByOffset, Change
 from ringfence_kafka.protocol import offset_ranges
 
 FORMAT: Final = 2
-"""Largest record without parts."""
+"""Format of a record without parts, the largest that has none."""
 FORMAT_WITH_PARTS: Final = 3
 
 HELD: Final = "held"
 DRAINING: Final = "draining"
-"""Its holder lost the assignment, or may have: it acknowledges what it was delivered, and delivers nothing new."""
+"""The holder lost the assignment, or may have lost it. It finishes delivered messages and delivers no new ones."""
 RELEASED: Final = "released"
-"""Everything that was begun has ended, so the next consumer that is assigned the partition takes it."""
+"""All runs have ended. The next consumer that is assigned the partition takes it."""
 _STATES: Final = frozenset({HELD, DRAINING, RELEASED})
 
 
@@ -35,7 +36,7 @@ class ProgressFormatError(ValueError):
 
 
 class MissingPartsError(ProgressFormatError):
-    """Parts of a record are not there, or another write has replaced them: to be read again."""
+    """Parts are missing, or another write has replaced them. The record must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +44,25 @@ class Progress:
     """Facts for a successor.
 
     Attributes:
-        next: Everything below is finished. It is the consumer group's committed offset too.
-        finished: Finished offsets above it: half-open runs, rising.
-        attempts: How often each begun and unfinished message was begun, by offset.
-        reserved: No message at or above this offset was ever handed to a handler.
-        holder: The holder that wrote it. Each opening of a partition has a new name.
-        web: Address of the holder's web server; empty = it has none.
-        purged: Groups whose messages an operator dropped, each with two offsets: the first dropped one that was not fetched, and the first
+        next: Every lower offset is finished. It is also the consumer group's committed offset.
+        finished: Finished offsets above ``next``: half-open ranges in ascending order.
+        attempts: Number of attempts at each started, unfinished message, by offset.
+        reserved: Handlers received only lower offsets.
+        holder: The holder that wrote the record. Each opening of a partition has a new name.
+        web: Address of the holder's web server; empty = the holder has no server.
+        purged: Groups whose messages an operator dropped. Each has two offsets: the first dropped one that was not fetched, and the first
             kept one.
         state: :data:`HELD`, :data:`DRAINING` or :data:`RELEASED`.
-        token: The fencing token: each holder's is greater than those of all before it.
-        delivered: Everything that a handler was ever given lies below.
-        running: How many messages handlers have now, or will be given again before others of their groups.
-        beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
-        failures: Attempts in which a handler failed, and the time of the first one, by offset. An attempt that is in neither ended with its
-        process.
-        topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known.
-        again: Offsets that are to be done once more, though they count as finished: their dead letters were redriven.
-        blocked: Offsets whose dead letters are written, and which are not finished: their groups wait until they are redriven.
-        redriven: How often an offset was redriven; of the last of them.
-        parts: Numbers of the parts that the record has beside it.
+        token: Fencing token, greater than those of all earlier holders.
+        delivered: Every message that a handler ever received has a lower offset.
+        running: Number of messages that handlers have now, or receive again before others of their groups.
+        beat: Counter of the holder's records. It makes a record differ from the previous one even if nothing else changed.
+        failures: Failed attempts and the time of the first one, by offset. An attempt without a recorded failure ended with its process.
+        topic_id: Kafka's ID of the topic that the offsets belong to; empty = unknown.
+        again: Finished offsets to process again, because their dead letters were redriven.
+        blocked: Unfinished offsets whose dead letters are written. Their groups wait until they are redriven.
+        redriven: Number of redrives by offset, for the last redriven offsets.
+        parts: Numbers of the record's parts.
     """
 
     next: int
@@ -85,7 +85,7 @@ class Progress:
     parts: Sequence[int] = field(default=(), compare=False)
 
     def by_offset(self) -> ByOffset:
-        """Return its facts by offset. This part grows."""
+        """Return the facts by offset. Only these grow."""
         return ByOffset(
             finished=self.finished,
             attempts=self.attempts,
@@ -97,7 +97,7 @@ class Progress:
 
     @property
     def released(self) -> bool:
-        """Whether it is nobody's."""
+        """Whether no consumer holds the partition."""
         return self.state == RELEASED
 
 
@@ -108,7 +108,7 @@ def encode_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def decode_key(key: bytes) -> tuple[str, str, int]:
-    """Return consumer group, topic and partition; raises ProgressFormatError for another key."""
+    """Return consumer group, topic and partition; raise ProgressFormatError for another key."""
     try:
         group, topic, partition = json.loads(key)
         return str(group), str(topic), int(partition)
@@ -117,7 +117,10 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
 
 
 def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> bytes:
-    """Return the record's value; ``checksums``: of the parts that say what is known by offset; None = the record says it."""
+    """Return the record's value.
+
+    ``checksums``: checksums of the parts that contain the facts by offset; None = the record itself contains them.
+    """
     document: dict[str, Any] = {
         "format": FORMAT if checksums is None else FORMAT_WITH_PARTS,
         "next": progress.next,
@@ -140,13 +143,13 @@ def encode(progress: Progress, checksums: Mapping[str, int] | None = None) -> by
 
 
 def records(key: bytes, progress: Progress, change: Change) -> list[tuple[bytes, bytes | None]]:
-    """Return keys and values of the records to write: parts first, so that readers of the record find them."""
+    """Return keys and values of the records to write. Parts come first, so that readers of the record find them."""
     parts = [(record_parts.key_of(key, number), value) for number, value in change.parts]
     return [*parts, (key, encode(progress, change.head))]
 
 
 def _encoded(progress: Progress) -> dict[str, Any]:
-    """Return what is known by offset, for a record that is whole."""
+    """Return the facts by offset for a record without parts."""
     document: dict[str, Any] = {
         "finished": base64.b64encode(offset_ranges.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
@@ -164,16 +167,16 @@ def _encoded(progress: Progress) -> dict[str, Any]:
 def decode(
     value: bytes, find: Callable[[int], bytes | None] | None = None, *, partial: bool = False
 ) -> Progress:
-    """Read what :func:`encode` wrote.
+    """Read a value that :func:`encode` wrote.
 
     Args:
-        value: The record's.
-        find: Returns the last value of a part, by its number; None = the caller has no parts.
-        partial: Leave out parts that are not there: what they said counts as not finished.
+        value: The record's value.
+        find: Returns the last value of a part by its number; None = the caller has no parts.
+        partial: Ignore missing parts. Their messages count as unfinished.
 
     Raises:
-        MissingPartsError: parts are not there, or are of another write.
-        ProgressFormatError: it is damaged, or of another version.
+        MissingPartsError: Parts are missing, or belong to another write.
+        ProgressFormatError: The record is damaged, or has another version.
     """
     try:
         document = json.loads(value)
@@ -197,8 +200,8 @@ def decode(
 
 
 def part_keys(key: bytes, value: bytes) -> list[bytes]:
-    """Return the keys of a record's parts; none where it has none, or cannot be read."""
-    if b'"parts"' not in value:  # most have none
+    """Return the keys of a record's parts; empty if it has no parts or cannot be read."""
+    if b'"parts"' not in value:  # most records have no parts
         return []
     try:
         numbers = [int(load) for load in json.loads(value)["parts"]]
@@ -214,7 +217,7 @@ def _reads(found: Any) -> bool:
 def _progress(
     document: dict[str, Any], find: Callable[[int], bytes | None]
 ) -> tuple[Progress, Sequence[int]]:
-    """Return what a record says, and the numbers of parts that are missing."""
+    """Return a record's content, and the numbers of missing parts."""
     following, state = int(document["next"]), str(document["state"])
     if state not in _STATES:
         raise ValueError(f"unknown state {state}")
@@ -249,7 +252,7 @@ def _progress(
 
 
 def _by_offset(following: int, document: dict[str, Any]) -> ByOffset:
-    """Decode what a whole record knows by offset."""
+    """Decode the facts by offset of a record without parts."""
     return ByOffset(
         finished=offset_ranges.decode(following, base64.b64decode(document["finished"], validate=True)),
         attempts={int(offset): int(count) for offset, count in document["attempts"].items()},

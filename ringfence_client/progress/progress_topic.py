@@ -1,6 +1,6 @@
-"""The compacted progress topic: read to its end for the keys that are asked for.
+"""The compacted progress topic, read to its end for the keys that are asked for.
 
-Many holders write to one partition of it, each in transactions of its own that are short: those that are open are waited for.
+Many holders write to each of its partitions, in separate short transactions. A reading waits for open transactions.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from ringfence_kafka.readers.log_reader import LogReader
 log: Final = logging.getLogger("ringfence.consumer")
 
 PARTITIONS: Final = 8
-"""For the topic as Ringfence creates it."""
+"""Number of partitions of a topic that Ringfence creates."""
 TRIES: Final = 5
-"""Readings of a record whose parts differ from their checksums; after that they are gone."""
+"""Readings of a record whose parts differ from their checksums. After the last one, these parts count as deleted."""
 AGAIN_S: Final = 0.1
 BATCH_BYTES: Final = 128 * 1024
-"""Size of record batches of progress, about. The topic must take a little more."""
+"""Approximate size of progress record batches, in bytes. The topic must accept a little more."""
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "segment.ms": str(10 * 60 * 1000),
@@ -39,10 +39,10 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
 
 
 class ProgressTopic:
-    """Reads progress records. Questions that come together are answered by one reading, and what was read is kept.
+    """Reader of progress records. One reading answers concurrent questions, and its values are cached.
 
-    All records of a key are in one partition for ever: a second place would be a second lease. The key's hash counts only where it has none, so
-    more partitions of the topic, which move hashes, change nothing.
+    All records of a key stay in one partition for ever: a second place would be a second lease. The hash of a key decides only while it has
+    no records. A growing number of partitions changes hashes, and moves no records.
     """
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
@@ -51,24 +51,24 @@ class ProgressTopic:
         self._cluster = cluster
         self._identity: TopicIdentity
         self._homes: dict[bytes, int] = {}
-        """Partition of the records of a key."""
+        """Partition of each key's records."""
         self._decoded: dict[bytes, tuple[bytes, Progress]] = {}
-        """By key, the last large record that was read, decoded, because a waiting consumer looks at it ten times a second."""
+        """Last large record that was read, decoded, by key. A waiting consumer looks at it ten times a second."""
         self._latest: CompactedTopic
 
     async def start(self) -> None:
-        """Ask which topic it is, and how many partitions it has."""
+        """Look up the topic's ID and number of partitions."""
         self._identity = await self._cluster.topics.identity(self.name)
         self._latest = CompactedTopic(
             self._kafka, self._cluster, self.name, self._identity.partitions, beside=progress_record.part_keys
         )
 
     async def stop(self) -> None:
-        """Answer nobody any more, and disconnect."""
+        """Stop answering, and disconnect."""
         await self._latest.stop()
 
     def renew(self, identity: TopicIdentity) -> bool:
-        """Note what the topic is now; whether it was deleted and created again, and all that was in it is gone."""
+        """Set the topic's present identity; return whether it was deleted and created again, with all its records lost."""
         recreated = identity.topic_id != self._identity.topic_id
         if recreated:
             self._homes.clear()
@@ -77,26 +77,26 @@ class ProgressTopic:
         return recreated
 
     def home(self, key: bytes) -> int:
-        """Return the partition of a key's records, which stays as long as the topic lives."""
+        """Return the partition of a key's records. It stays the same as long as the topic exists."""
         if key not in self._homes:
             self._homes[key] = self._hashed(key)
         return self._homes[key]
 
     async def latest(self, key: bytes) -> Progress | None:
-        """Return the last record of this key that was committed before the call; None = there is none. Only what came since is read.
+        """Return the last record of this key that was committed before the call; None = no record. Reads only new records.
 
         Raises:
-            ProgressFormatError: it cannot be read.
-            LogStalledError: somebody's transaction does not end.
-            KafkaError: the cluster does not answer.
+            ProgressFormatError: The record cannot be read.
+            LogStalledError: A transaction stays open for too long.
+            KafkaError: The cluster does not answer.
         """
         progress, _ = await self.look(key)
         return progress
 
     async def look(self, key: bytes) -> tuple[Progress | None, float]:
-        """Return the last record as :meth:`latest` does, and when the end up to which was read was asked for (:func:`ringfence_kafka.clock.now`, s).
+        """Return the last record as :meth:`latest` does, and the time at which the end of the reading was known.
 
-        A record that is committed later was not written before then.
+        The time is in seconds, by :func:`ringfence_kafka.clock.now`. A record that is committed later was written after it.
         """
         for number in range(TRIES):
             home = self._homes[key] if key in self._homes else self._hashed(key)
@@ -109,7 +109,7 @@ class ProgressTopic:
             try:
                 return self._decode(key, look.value, look, lenient=number == TRIES - 1), look.asked_at
             except MissingPartsError:
-                await asyncio.sleep(AGAIN_S)  # its holder writes, and the reading ended within a transaction
+                await asyncio.sleep(AGAIN_S)  # the holder is writing
         raise AssertionError("the last try reads what is there")
 
     def _decode(self, key: bytes, value: bytes, look: LatestValue, *, lenient: bool) -> Progress:
@@ -138,7 +138,7 @@ class ProgressTopic:
         return progress
 
     async def _elsewhere(self, key: bytes, home: int, look: LatestValue) -> tuple[int, LatestValue]:
-        """Return where a key has records, whatever its hash says now, and the last of them."""
+        """Return the partition in which a key has records, whatever its present hash, and the last one."""
         partitions = (await self._cluster.topics.identity(self.name)).partitions
         self._latest.resize(partitions)
         others = [index for index in range(partitions) if index != home]
@@ -157,7 +157,7 @@ class ProgressTopic:
 
 
 def record_batches(records: Iterable[tuple[bytes, bytes | None]], new: NewBuilder) -> list[Builder]:
-    """Return record batches of at most :data:`BATCH_BYTES` with these; one larger record has a batch of its own."""
+    """Return record batches of at most :data:`BATCH_BYTES` with these records. A larger record has its own batch."""
     batches: list[Builder] = []
     for key, value in records:
         size = len(key) + len(value or b"")
@@ -168,17 +168,17 @@ def record_batches(records: Iterable[tuple[bytes, bytes | None]], new: NewBuilde
 
 
 async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int) -> dict[bytes, Any]:
-    """Return the last record of each key in a partition, up to its present end; parts of records too."""
+    """Return the last record of each key in a partition up to its present end, including parts."""
     for number in range(TRIES):
         found = await _read(kafka, cluster, topic, partition)
         if number == TRIES - 1 or not any(map(partial(_lacks_parts, found), found)):
             break
-        await asyncio.sleep(AGAIN_S)  # somebody writes, and the reading ended within a transaction
+        await asyncio.sleep(AGAIN_S)  # a holder is writing, and the reading ended within a transaction
     return found
 
 
 def decode(found: Mapping[bytes, Any], key: bytes) -> Progress:
-    """Return what a record that was read says; raises as :func:`ringfence_client.progress.progress_record.decode`."""
+    """Decode one of the records that :func:`read` returned. Raises as :func:`ringfence_client.progress.progress_record.decode`."""
 
     def find(number: int) -> bytes | None:
         part = found.get(record_parts.key_of(key, number))

@@ -1,8 +1,9 @@
 """A large progress record in parts: a head, and a record for each range of offsets. Pure.
 
-A hundred thousand messages that failed, wait or are blocked do not fit a record. Beyond :data:`WHOLE_MAX` entries, what is known by offset
-stands in parts of the same partition. A write contains the head and the parts that changed, in one transaction. The head names the
-checksum of each part, so a reader notices parts of another write.
+A hundred thousand messages that failed, wait or are blocked do not fit a record. Beyond :data:`WHOLE_MAX` entries, parts in the same
+partition
+contain the facts by offset. A write contains the head and the changed parts, in one transaction. The head has the checksum of each part,
+so a reader notices parts of another write.
 """
 
 import base64
@@ -19,13 +20,13 @@ from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.protocol.offset_ranges import Run
 
 WHOLE_MAX: Final = 1_000
-"""Entries of a record that is written whole. An entry is a run of finished offsets, or a message that the record names."""
+"""Limit of entries of a record without parts. An entry is a range of finished offsets, or a message that the record names."""
 PART_MAX: Final = 512
-"""Entries of a part. A part of so many takes less than 50 kB."""
+"""Limit of entries of a part. A full part takes less than 50 kB."""
 SPARSE: Final = 4
-"""Parts that hold on average a ``SPARSE``-th of what they may hold are laid out again."""
+"""Parts are laid out again when they contain on average less than 1/``SPARSE`` of their limit."""
 PARTS_MIN: Final = 4
-"""A layout of so few parts stays, because it costs little."""
+"""A layout of at most this number of parts stays, because it costs little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class ByOffset:
     redriven: Mapping[int, int] = field(default_factory=dict)
 
     def entries(self) -> int:
-        """Return how many entries it has; a message that two of its maps name may count twice."""
+        """Return the number of entries. A message in several of the maps may count twice."""
         named = max(len(self.attempts), len(self.failures))
         return len(self.finished) + named + len(self.again) + len(self.blocked) + len(self.redriven)
 
@@ -49,12 +50,12 @@ class Change(NamedTuple):
     """Records to write, in order. A value of None deletes a part."""
 
     head: dict[str, int] | None
-    """Checksums by part number, for the head; None = the record is whole."""
+    """Checksums by part number, for the head; None = the record has no parts."""
     parts: list[tuple[int, bytes | None]]
 
 
 class _Part:
-    """A part as it was encoded last. It reaches up to the begin of the next one."""
+    """A part as it was encoded last. It ends where the next one begins."""
 
     __slots__ = ("begin", "checksum", "entries", "finished", "noted", "number")
 
@@ -62,31 +63,31 @@ class _Part:
         self.number = number
         self.begin = begin
         self.noted = noted
-        """The offsets that it names."""
+        """Offsets that the part names."""
         self.finished: Sequence[Run] = ()
         self.checksum: int | None = None
-        """None = it is not written as it is now."""
+        """None = the part must be written."""
         self.entries = 0
 
 
 class PartLayout:
     """The parts of one progress record, as its writer keeps them.
 
-    :meth:`change` compares with what was written last. The caller reports the outcome: :meth:`written`, or :meth:`forget` where it is not known
-    or the topic is empty.
+    :meth:`change` compares with the last write. The caller reports the outcome: :meth:`written` after a commit, or :meth:`forget` if the
+    outcome is unknown or the topic is empty.
     """
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        """``numbers``: parts that the predecessor has left in the topic."""
+        """``numbers``: parts that the predecessor left in the topic."""
         self._there = set(numbers)
         """Numbers of parts that may be in the topic."""
         self._parts: list[_Part] = []
         self._known = ByOffset()
-        """The content of the parts."""
+        """Content of the parts."""
 
     def change(self, now: ByOffset) -> Change:
-        """Return what must be written so that the topic says ``now``."""
-        limit = WHOLE_MAX // 2 if self._parts else WHOLE_MAX  # not to and fro at the limit
+        """Return the records to write so that the topic contains ``now``."""
+        limit = WHOLE_MAX // 2 if self._parts else WHOLE_MAX  # does not switch to and fro
         if now.entries() <= limit:
             self._parts, self._known = [], ByOffset()
             return Change(None, [(number, None) for number in sorted(self._there)])
@@ -110,16 +111,16 @@ class PartLayout:
         return Change({str(part.number): part.checksum or 0 for part in self._parts}, changed)
 
     def written(self) -> None:
-        """Note that what :meth:`change` returned last is committed."""
+        """Record that the result of the last :meth:`change` is committed."""
         self._there = {part.number for part in self._parts}
 
     def forget(self) -> None:
-        """Write every part again: it is not known what the topic has."""
+        """Mark every part for writing, because the topic's content is unknown."""
         for part in self._parts:
             part.checksum = None
 
     def _note(self, now: ByOffset) -> None:
-        """Take over what changed; parts with changes lose their checksums."""
+        """Apply the changes. Parts with changes lose their checksums."""
         if self._parts:
             changed = _changed(self._known, now)
         else:
@@ -142,7 +143,7 @@ class PartLayout:
                 part.noted.discard(offset)
 
     def _divide(self, now: ByOffset) -> None:
-        """Give each part its runs, and divide those that hold too much."""
+        """Assign the finished ranges to the parts, and divide parts that are too large."""
         divided: list[_Part] = []
         taken = {part.number for part in self._parts}
         for part, end in zip(self._parts, self._ends(), strict=True):
@@ -172,12 +173,12 @@ class PartLayout:
 
 
 def key_of(head_key: bytes, number: int) -> bytes:
-    """Return the key of a part: that of the head, with the part's number at the end."""
+    """Return the key of a part: the head's key with the part's number at the end."""
     return head_key[:-1] + b",%d]" % number
 
 
 def is_key(key: bytes) -> bool:
-    """Whether it is the key of a part, and not of a head."""
+    """Return whether a key belongs to a part, and not to a head."""
     try:
         group, topic, partition, number = json.loads(key)
     except (ValueError, TypeError):
@@ -188,15 +189,15 @@ def is_key(key: bytes) -> bool:
 def join(
     floor: int, checksums: Mapping[str, int], find: Callable[[int], bytes | None]
 ) -> tuple[ByOffset, list[int]]:
-    """Return the parts' knowledge by offset, and the numbers of missing or foreign parts, which add nothing.
+    """Return the facts by offset, and the numbers of missing or foreign parts, whose facts are left out.
 
     Args:
-        floor: The record's ``next``; below it everything is finished.
-        checksums: Those that the head names, by part number.
+        floor: The record's ``next``. Every lower offset is finished.
+        checksums: Checksums in the head, by part number.
         find: Returns the last value of a part.
 
     Raises:
-        ValueError: a part is damaged; or KeyError, TypeError.
+        ValueError: A part is damaged; or KeyError, TypeError.
     """
     wrong: list[int] = []
     documents: list[dict[str, Any]] = []
@@ -266,7 +267,7 @@ def _encode(
 
 
 def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
-    """Return the runs between two offsets; those that reach beyond are cut off there."""
+    """Return the finished ranges between two offsets, cut off at both."""
     first = bisect_right(finished, begin, key=lambda run: run[1])
     last = bisect_left(finished, end, lo=first, key=lambda run: run[0])
     found = list(finished[first:last])
@@ -278,7 +279,7 @@ def _within(finished: Sequence[Run], begin: int, end: float) -> list[Run]:
 
 
 def _changed(before: ByOffset, now: ByOffset) -> set[int]:
-    """Return the offsets of messages of which something else is known now; runs aside."""
+    """Return the offsets of messages whose facts changed, apart from finished ranges."""
     found = (set(before.again) ^ set(now.again)) | (set(before.blocked) ^ set(now.blocked))
     maps: Iterable[tuple[Mapping[int, Any], Mapping[int, Any]]] = (
         (before.attempts, now.attempts),
@@ -287,7 +288,7 @@ def _changed(before: ByOffset, now: ByOffset) -> set[int]:
     )
     for then, there in maps:
         found |= then.keys() - there.keys()
-        # Not the symmetric difference of items: it hashes each of them.
+        # The symmetric difference of items would hash each of them.
         found.update(offset for offset, known in there.items() if then.get(offset) != known)
     return found
 
@@ -297,7 +298,7 @@ def _named(now: ByOffset) -> set[int]:
 
 
 def _free(taken: set[int]) -> int:
-    """Take the lowest number that no part has."""
+    """Take the lowest unused number."""
     number = next(index for index in range(len(taken) + 1) if index not in taken)
     taken.add(number)
     return number

@@ -9,41 +9,42 @@ from ringfence_client.progress.watermark import Watermark
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A partition as it is now. Ask for the ID before the rest: offsets of a topic that is older than its ID would be skipped."""
+    """Present state of a partition. Read the topic's ID first: an ID newer than the offsets would skip messages."""
 
     topic_id: str
-    """Kafka's own, of the topic."""
+    """Kafka's ID of the topic."""
     committed: int | None
-    """The consumer group's offset, as far as it is trusted; None = none. Kafka forgets it together with the topic."""
+    """The consumer group's trusted offset; None = no such offset. Kafka deletes it together with the topic."""
     start: int
     """Offset of the oldest record that retention left."""
     end: int
-    """The offset that the next record gets."""
+    """Offset of the next record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The offset at which reading continues, and facts for the log."""
+    """Offset at which reading continues, and facts for the log."""
 
     progress: Progress
-    """Progress in the present topic. It has nothing of another one."""
+    """Progress in the present topic, without facts about a former one."""
     recreated: bool = False
-    """The record is of a topic of that name that was deleted."""
+    """The record belongs to a deleted topic of the same name."""
     moved: bool = False
-    """Somebody has set the group's offset since."""
+    """Another program has set the group's offset since the record was written."""
     beyond: bool = False
-    """Somebody has set it beyond the end of the log, so it is not followed."""
+    """Another program has set the offset beyond the end of the log, so it is ignored."""
     lost_tail: bool = False
-    """The log ends before what is finished."""
+    """The log ends before finished offsets."""
     gap: int = 0
-    """How many offsets retention deleted that were not finished."""
+    """Number of unfinished offsets that retention deleted."""
 
 
 def resume(recorded: Progress | None, log: Log) -> Resumption:
-    """Return where to go on, by a record and the log as it is now.
+    """Return the position at which reading continues, from a record and the present log.
 
-    Record and offset are written in one transaction, so they differ only if somebody has set the offset. Then it counts, also in a new
-    topic. An offset beyond the end of the log names no message; where the record knows better it is not followed.
+    One transaction writes record and offset, so they differ only if another program has set the offset. Then the offset counts, also in a
+    new
+    topic. An offset beyond the end of the log names no message. It is ignored if the record lies within the log.
     """
     recreated = moved = beyond = lost_tail = False
     gap = 0
@@ -56,7 +57,7 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
         if moved and log.committed is not None and log.committed > log.end >= progress.next:
             moved, beyond = False, True
         if log.committed is not None and moved:
-            # Redriven messages below are owed all the same. From there on everything is done again.
+            # Redriven messages below the new offset stay due. All messages from that offset on are processed again.
             owed = () if recreated else tuple(number for number in recorded.again if number < log.committed)
             blocked = tuple(number for number in recorded.blocked if number in owed)
             redriven = {} if recreated else recorded.redriven
@@ -74,13 +75,13 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
 
 
 def _missed(progress: Progress, start: int) -> int:
-    """Return how many offsets below ``start`` were due."""
+    """Return the number of due offsets below ``start``."""
     finished = sum(min(stop, start) - min(begin, start) for begin, stop in progress.finished)
     return start - progress.next - finished + sum(number < start for number in progress.again)
 
 
 def _from(progress: Progress, start: int) -> Progress:
-    """Return what it says of offsets from ``start`` on: below there is nothing any more."""
+    """Return the progress from ``start`` on. Lower offsets no longer exist."""
     watermark = Watermark(progress.next, progress.finished)
     watermark.reached(start)
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}

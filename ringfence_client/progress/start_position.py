@@ -16,13 +16,14 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, topic: str) -> bool:
-    """Set the offsets of a new consumer group to where its topic ends now; whether they were set.
+    """Set the offsets of a new consumer group to the present end of its topic; return whether they were set.
 
-    All partitions get an offset at once, before the first consumer joins, so one that is assigned later begins at the same moment. A group that
-    has consumed the topic, or has a member, continues where it is.
+    All partitions get an offset at once, before the first consumer joins. A partition that is assigned later therefore starts at the same
+    moment.
+    A group that has consumed the topic, or has a member, continues at its position.
 
     Raises:
-        KafkaError: the cluster does not answer.
+        KafkaError: The cluster does not answer.
     """
     numbers = range((await cluster.topics.partition_counts([topic]))[topic])
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Problems of the topics that consumers create, beside those in the table of :mod:`ringfence_kafka.admin.topic_rules`. Pure."""
+"""Problems of the topics that consumers create, beside the table of :mod:`ringfence_kafka.admin.topic_rules`. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from ringfence_kafka.admin.topics import TopicDescription, alter
 from ringfence_kafka.config.settings import AddressSettings
 
 PROGRESS_BYTES_MAX: Final = 1_048_588
-"""Kafka's own default of ``max.message.bytes``: a record of progress grows with what is finished out of order."""
+"""Kafka's default of ``max.message.bytes``. A progress record grows with the messages that finish out of order."""
 PROGRESS: Final = ("progress", "consumer groups")
 """Role and owner of the progress topic, which all consumers of an app share."""
 LETTERS: Final = "dead letters"
@@ -15,7 +15,7 @@ LETTERS: Final = "dead letters"
 
 
 def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:
-    """Return the fault of a progress topic that does not exist, if dead-letter topics (``letters``) do: the first consumer makes both."""
+    """Return the problem of a missing progress topic if dead-letter topics (``letters``) exist. The first consumer creates both."""
     if not letters:
         return []
     text = (
@@ -26,7 +26,7 @@ def progress_deleted(name: str, letters: Sequence[str]) -> list[str]:
 
 
 def small(topic: TopicDescription) -> str:
-    """Return the fault of a progress topic whose largest message is too small."""
+    """Return the problem of a progress topic with too small a message limit."""
     return (
         f"{topic.name} has max.message.bytes={topic.message_bytes_max}, too little for a record of progress: "
         f"{alter(topic.name, 'max.message.bytes', PROGRESS_BYTES_MAX)}"
@@ -34,5 +34,5 @@ def small(topic: TopicDescription) -> str:
 
 
 def no_letters(address: AddressSettings, name: str) -> str:
-    """Return what is said where consumers run, and their dead letters have no topic."""
+    """Return the note about a missing dead-letter topic of an address with consumers."""
     return f"{name} (dead letters of {address.name}) does not exist: a consumer makes it when it starts, or when it has its next one"

@@ -1,8 +1,10 @@
-"""The watermark: which offsets of a partition are finished, and up to where all are. Pure.
+"""Watermark of a partition: its finished offsets, and the offset below which all are finished. Pure.
 
-Messages of different groups finish in any order. The progress is a floor, ``next``, below which everything is finished, and runs of
-finished offsets above it. A restart repeats nothing that was finished. Offsets have gaps (control records, compaction, retention): what lies
-between two delivered offsets does not exist and counts as finished, so runs are few. A delivery, a finish and the floor cost O(1).
+Messages of different groups finish in any order. The progress is a floor, ``next``, below which everything is finished, and ranges of
+finished
+offsets above it. A restart repeats nothing that was finished. Offsets have gaps (control records, compaction, retention). Offsets between
+two
+delivered ones do not exist and count as finished, so there are few ranges. A delivery, a finish and the floor cost O(1).
 """
 
 import copy
@@ -18,37 +20,37 @@ class Watermark:
     """Finished offsets of one partition."""
 
     def __init__(self, next_offset: int = 0, runs: Iterable[Run] = ()) -> None:
-        """Read on at ``next_offset``; the runs above it are finished.
+        """Start at ``next_offset``. The offsets of the ranges above it are finished.
 
         Raises:
-            ValueError: the runs are empty, overlap, touch, are not in order or begin below ``next_offset``.
+            ValueError: The ranges are empty, overlap, touch, are not ascending, or begin below ``next_offset``.
         """
         self._stored: list[Run] = list(runs)
         check(next_offset, self._stored)
         self._reached = 0
-        """How many of the stored runs end at or below the end."""
+        """Number of stored ranges that end at or below the end."""
         self._end = next_offset
-        """The log was read up to here; from here on only the stored runs are known to be finished."""
+        """End of the log as read so far. At and above it, only the stored ranges are known to be finished."""
         self._unfinished: OrderedDict[int, None] = OrderedDict()
-        """Not a dict: its first key is found in O(1) also after many were removed before it."""
+        """An OrderedDict finds its first key in O(1), also after many keys before it were removed; a dict does not."""
 
     @property
     def next(self) -> int:
-        """The lowest unfinished offset, or the end of what is known to be finished."""
+        """The lowest unfinished offset, or the end of the offsets that are known to be finished."""
         for first in self._unfinished:
             return first
         return self._pending_end()
 
     @property
     def unfinished(self) -> int:
-        """How many delivered offsets are not finished."""
+        """Number of delivered, unfinished offsets."""
         return len(self._unfinished)
 
     def delivered(self, offset: int) -> bool:
-        """Note that a record of this offset was read, and none since the one before it; whether it has yet to be processed.
+        """Record the next offset that has a record; return whether it has to be processed.
 
         Raises:
-            ValueError: the log was read beyond this offset already.
+            ValueError: The log was read beyond this offset already.
         """
         if offset < self._end:
             raise ValueError(
@@ -64,7 +66,7 @@ class Watermark:
         return due
 
     def reached(self, offset: int) -> None:
-        """Note that the log was read up to here, exclusive: what was not delivered below does not exist."""
+        """Record that the log was read up to this offset, exclusive. Undelivered offsets below it do not exist."""
         self._end = max(self._end, offset)
         stored = self._stored
         while self._reached < len(stored) and stored[self._reached][1] <= self._end:
@@ -77,7 +79,7 @@ class Watermark:
         """Finish a delivered offset.
 
         Raises:
-            KeyError: it is finished already, or was never delivered.
+            KeyError: It is finished already, or was never delivered.
         """
         if offset not in self._unfinished:
             why = "it is finished" if self.is_finished(offset) else "it was never delivered"
@@ -85,10 +87,10 @@ class Watermark:
         del self._unfinished[offset]
 
     def finish_unread(self, offset: int) -> None:
-        """Finish an offset that the log was not read up to yet, if it was not already.
+        """Finish an offset that is not read yet. Does nothing if it is finished.
 
         Raises:
-            ValueError: it was delivered: :meth:`finish` is for that.
+            ValueError: It was delivered, so :meth:`finish` must finish it.
         """
         if self.is_finished(offset):
             return
@@ -113,17 +115,17 @@ class Watermark:
         return other
 
     def is_finished(self, offset: int) -> bool:
-        """Whether nothing remains to be done: the offset is finished or does not exist."""
+        """Whether the offset is finished or does not exist."""
         if offset < self._end:
             return offset not in self._unfinished
         index = bisect_right(self._stored, offset, lo=self._reached, key=lambda run: run[0]) - 1
         return index >= self._reached and offset < self._stored[index][1]
 
     def runs(self) -> list[Run]:
-        """Return the finished offsets above ``next``: as few runs as can be, in order, none empty."""
+        """Return the finished offsets above ``next`` as the fewest ranges, in ascending order."""
         unfinished = list(self._unfinished)
         found = [(one + 1, other) for one, other in itertools.pairwise(unfinished) if one + 1 < other]
-        # Without anything unfinished the next offset lies at the end of what is known.
+        # If nothing is unfinished, ``next`` is the end of the known offsets.
         end = self._pending_end()
         if unfinished and unfinished[-1] + 1 < end:
             found.append((unfinished[-1] + 1, end))
@@ -131,11 +133,11 @@ class Watermark:
         return found
 
     def _pending(self) -> Iterator[Run]:
-        """Yield the stored runs that reach beyond the end."""
+        """Yield the stored ranges that reach beyond the end."""
         return (self._stored[index] for index in range(self._reached, len(self._stored)))
 
     def _pending_end(self) -> int:
-        """Return the end, or that of the stored run that it lies in: runs do not touch, so one at most."""
+        """Return the end, or the end of the stored range that contains it. Ranges do not touch, so at most one does."""
         for start, stop in self._pending():
             return stop if start <= self._end else self._end
         return self._end
