@@ -1,1 +1,1 @@
-"""A partition that a consumer holds: opening, progress writes, dead letters."""
+"""Held partitions: acquisition of the lease, progress writes, dead letters, parked records."""

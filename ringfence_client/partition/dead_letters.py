@@ -1,4 +1,4 @@
-"""Dead letters in ``<address>.dlq``, written in the transaction that finishes their message."""
+"""Dead letters in ``<address>.dlq``, written in the transaction that finishes their messages."""
 
 import asyncio
 import logging
@@ -15,48 +15,48 @@ from ringfence_kafka.protocol.value_digest import stand_in_of
 log: Final = logging.getLogger("ringfence.consumer")
 
 REASON_BYTES_MAX: Final = 2_000
-"""A reason may hold a whole stack; its beginning says enough."""
+"""Limit of a reason, in bytes. A reason may contain a whole stack trace."""
 OWN_BYTES_MAX: Final = 8_192
-"""More than the headers take that are added, with the reason twice, and a record batch of one record."""
+"""Upper bound of the added headers, with the reason twice, and of a batch's overhead, in bytes."""
 HEADER_BYTES: Final = 10
-"""More than a header takes beside name and value."""
+"""Upper bound of a header's overhead beside name and value, in bytes."""
 AGAIN_FIRST_S: Final = 1.0
 AGAIN_MAX_S: Final = 30.0
-"""Between two attempts to write what the dead-letter topic did not take."""
+"""Longest interval of attempts to write letters that the topic refused, in seconds."""
 RENEW_LIMIT_S: Final = 20.0
 LETTERS_MAX: Final = 500
-"""In one transaction. However many wait, what is written at once must be there before its time is up."""
+"""Limit of letters in one transaction, so that it ends within its time limit."""
 LETTERS_BYTES_MAX: Final = 4 * 2**20
-"""The same, of keys and values; one that is larger goes alone."""
+"""Limit of keys and values in one transaction, in bytes. A larger letter is sent alone."""
 
 
 class DeadLetter(NamedTuple):
-    """A message that was given up."""
+    """A message that failed finally."""
 
     record: Any
-    """As aiokafka read it from the accepted topic."""
+    """Record of the accepted topic, as aiokafka read it."""
     reason: str
     attempts: int
     redriven: int = 0
-    """How often the message was, before it failed again."""
+    """Number of redrives before this failure."""
     parks: bool = False
-    """Its message stays unfinished, and its group behind it."""
+    """The message stays unfinished, and its group waits behind it."""
 
 
 class DeadLetterTopic(NamedTuple):
-    """As it is now."""
+    """Present state of the dead-letter topic."""
 
     name: str
     partitions: int
     message_bytes_max: int
-    """Its largest record batch."""
+    """Size limit of one record batch of the topic, in bytes."""
 
 
 Headers = list[tuple[str, bytes | None]]
 
 
 class _Alone(NamedTuple):
-    """A letter as it is written, and a record batch of it."""
+    """A letter as it is written, and its own record batch."""
 
     key: bytes | None
     value: bytes | None
@@ -69,21 +69,22 @@ class DeadLetters:
     def __init__(
         self, topic: DeadLetterTopic, group: str, find: Callable[[], Awaitable[DeadLetterTopic]] | None = None
     ) -> None:
-        """``find`` looks the topic up again, and makes it where it is gone."""
+        """``find`` looks the topic up again, and creates it if it is missing."""
         self.topic = topic
         self._group = group
         self._find = find
         self._finding: asyncio.Task[None] | None = None
 
     async def renew(self) -> None:
-        """Look the topic up again: it refused a letter, so it may have been deleted, or created again.
+        """Look the topic up again. It refused a letter, so it may have been deleted or created again.
 
         Raises:
-            TopicError: it is not there and cannot be made; or it is not as it must be.
-            KafkaError: the cluster does not say.
-            TimeoutError: it does not answer.
+            TopicError: It cannot be created, or has a wrong configuration.
+            KafkaError: The cluster answers with an error.
+            TimeoutError: The cluster does not answer.
         """
-        if self._finding is None or self._finding.done():  # partitions ask together
+        # Concurrent calls of several partitions share one lookup.
+        if self._finding is None or self._finding.done():
             self._finding = asyncio.create_task(self._renew())
         await asyncio.shield(self._finding)
 
@@ -93,14 +94,14 @@ class DeadLetters:
                 self.topic = await self._find()
 
     def surely_fits(self, letter: DeadLetter) -> bool:
-        """Whether the letter fits into the topic as it was when it was last looked up; False: perhaps not."""
+        """Return whether the letter surely fits the topic as it was at the last lookup. False means that it may not fit."""
         record = letter.record
         size = len(record.key or b"") + len(record.value or b"") + OWN_BYTES_MAX
         size += sum(len(name.encode()) + len(value or b"") + HEADER_BYTES for name, value in record.headers)
         return size <= self.topic.message_bytes_max
 
     def outgoing(self, letters: Iterable[DeadLetter], producer: TransactionalProducer) -> list[Outgoing]:
-        """Their record batches, as few as can be: each is a round trip. A partition's in order."""
+        """Return the record batches of letters: as few as possible, because each costs a round trip. Each partition's letters stay in order."""
         filled: dict[int, Builder] = {}
         full: list[Outgoing] = []
         for letter in letters:
@@ -115,9 +116,10 @@ class DeadLetters:
         return full + [Outgoing(self.topic.name, partition, item) for partition, item in filled.items()]
 
     def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
-        """Return a letter's partition by the default partitioner, and a batch of it alone.
+        """Return a letter's partition by the default partitioner, its headers, and its own batch.
 
-        A value that does not fit is replaced by its size and digest, as in quarantine. Headers that do not fit are left out with the key.
+        If the value does not fit, its size and digest replace it, as in quarantine. If the headers do not fit, headers and then the key are
+        left out.
         """
         record = letter.record
         reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
@@ -159,7 +161,7 @@ class Pending:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     size_confirmed: bool = False
-    """The topic was looked up since the letter came: what does not fit now is replaced by its digest."""
+    """The topic was looked up after the letter was added. If the letter does not fit now, a digest replaces its value."""
 
     @property
     def offset(self) -> int:
@@ -168,23 +170,23 @@ class Pending:
 
 
 class PendingLetters:
-    """Letters of one partition that wait to be written. If their topic refuses them, the partition's progress continues without them.
+    """Unwritten letters of one partition. If their topic refuses them, the partition's progress continues without them.
 
-    Only the groups of these messages wait: none of them counts as finished before its letter is there.
+    Only the groups of these messages wait. No message counts as finished before its letter is written.
     """
 
     def __init__(self, place: str, dead_letters: DeadLetters, hurry: Callable[[], None]) -> None:
-        """``place``: the partition, for log lines; ``hurry`` is told when there is something to write."""
+        """``place``: name of the partition in log lines; ``hurry`` is called when there are letters to write."""
         self._place = place
         self._dead_letters = dead_letters
         self._hurry = hurry
         self._pending: list[Pending] = []
         self._under_way: Collection[Pending] = ()
-        """Sent, and not known to be committed or not."""
+        """Letters that are sent, with unknown outcome."""
         self.fault = ""
-        """Why they are not written; empty = they are."""
+        """Reason why letters are not being written; empty = they are written."""
         self._reviving: asyncio.Task[None] | None = None
-        """While they are left out: looks after the topic."""
+        """While letters are left out: the task that looks up the topic."""
         self._pause = AGAIN_FIRST_S
         self._most = LETTERS_MAX
 
@@ -192,27 +194,27 @@ class PendingLetters:
         return len(self._pending)
 
     def add_letter(self, letter: DeadLetter) -> "asyncio.Future[None]":
-        """Have a letter written; the future is done when it is committed."""
+        """Add a letter to write. The future completes when it is committed."""
         self._pending.append(Pending(letter))
         self._hurry()
         return self._pending[-1].written
 
     def withdraw(self, offset: int) -> bool:
-        """Write none of this message. False: it may be written already."""
+        """Remove the letter of a message. Returns False if it may be written already."""
         if any(pending.offset == offset for pending in self._under_way):
             return False
         self._pending = [pending for pending in self._pending if pending.offset != offset]
         return True
 
     def take_letters(self) -> Collection[Pending]:
-        """Return what is to be written now; :meth:`written` or :meth:`settle` follows."""
+        """Return the letters to write now; the caller then calls :meth:`written` or :meth:`settle`."""
         resting = self._reviving is not None and not self._reviving.done()
         first = () if resting else tuple(self._first())
         if any(
             not pending.size_confirmed and not self._dead_letters.surely_fits(pending.letter)
             for pending in first
         ):
-            # Somebody may have raised the topic's limit. The lease does not wait for the answer.
+            # An operator may have raised the topic's limit. The lease does not wait for the answer.
             self._reviving = asyncio.create_task(self._revive(0))
             first = ()
         self._under_way = first
@@ -228,7 +230,7 @@ class PendingLetters:
             yield pending
 
     def written(self) -> list[DeadLetter]:
-        """Return what was taken and is committed. The event loop notifies the waiting futures afterwards."""
+        """Return the taken letters, which are committed. The event loop notifies the waiting futures afterwards."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
@@ -243,11 +245,11 @@ class PendingLetters:
         return [letter.letter for letter in letters]
 
     def settle(self) -> None:
-        """Note that what was taken is known not to be committed."""
+        """Record that the taken letters are known not to be committed."""
         self._under_way = ()
 
     def rest(self, error: Exception) -> None:
-        """Write without what was taken, which failed, until the topic has been looked at. Then fewer are taken."""
+        """Pause the letters after a failure, until the topic is looked up. Then fewer are taken at once."""
         self._most = max(1, self._most // 2)
         if self.fault:
             log.error(
@@ -258,7 +260,7 @@ class PendingLetters:
         self._reviving = asyncio.create_task(self._revive(self._pause))
 
     async def _revive(self, pause: float) -> None:
-        """Look the topic up after so many seconds, and again until that succeeds."""
+        """Look the topic up after a pause in seconds, and repeat until that succeeds."""
         while True:
             await asyncio.sleep(pause)
             pause = self._pause = min(AGAIN_MAX_S, 2 * self._pause) if pause else self._pause
@@ -274,19 +276,20 @@ class PendingLetters:
                 )  # fmt: skip
         for pending in waiting:
             pending.size_confirmed = True
-        asyncio.get_running_loop().call_soon(self._hurry)  # when this has ended
+        asyncio.get_running_loop().call_soon(self._hurry)  # after this task has ended
 
     def give_up(self, error: Exception) -> None:
-        """Write none any more."""
+        """Fail all waiting futures, and stop."""
         if self._reviving is not None:
             self._reviving.cancel()
         pending, self._pending = self._pending, []
         for item in pending:
             if not item.written.done():
                 item.written.set_exception(error)
-                item.written.exception()  # whoever waits sees it; nobody needs to
+                # Marks the exception as retrieved, because not every future is awaited.
+                item.written.exception()
 
 
 def _append(builder: Builder, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-    """Whether it had room."""
+    """Append a record, and return whether the batch had room."""
     return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None

@@ -1,4 +1,4 @@
-"""Opens a partition that Kafka has assigned: wait for its lease, fence the former holder, then read how far it came."""
+"""Opens an assigned partition: waits for its lease, fences the former holder, then reads that holder's progress."""
 
 import asyncio
 import contextlib
@@ -40,19 +40,19 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 LOOK_S: Final = 0.1
-"""Between two looks at a lease that somebody else has."""
+"""Interval of looks at a lease that another consumer holds, in seconds."""
 SAY_S: Final = 10.0
 FRESH_S: Final = 0.2
-"""For so long a look at a lease counts. After that, it is looked at again before the fence: its holder may have written meanwhile."""
+"""Seconds for which a look at a lease counts. After that, another look precedes the fence: the holder may have written meanwhile."""
 LAST_LOOK_S: Final = 1.0
-"""For that look, and for one of a holder that writes again. One that takes longer is given up."""
+"""Time limit of the last look before a fence, in seconds."""
 EXPLAIN_LIMIT_S: Final = 3.0
 FENCE_LIMIT_S: Final = 10.0
-"""One whose coordinator is away must not keep its turn from the others."""
+"""Time limit of a fence, in seconds. A partition whose coordinator is down must not block the other partitions' fences."""
 
 
 class _HeldError(Exception):
-    """The lease may not be taken yet, or this is not known."""
+    """The lease is not free, or its state is unknown."""
 
 
 class LeaseAcquisition:
@@ -72,7 +72,7 @@ class LeaseAcquisition:
         *,
         web: str = "",
     ) -> None:
-        """``web``: where this consumer's web server is, for others to find."""
+        """``web``: address of this consumer's web server. The progress record contains it."""
         self._kafka = kafka
         self._app_id = app_id
         self._cluster = cluster
@@ -84,19 +84,19 @@ class LeaseAcquisition:
         self._states = states
         self._clients = ProducerClients(kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
-        """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
+        """Watches by key, kept between openings. Neither a rebalance nor a failure restarts the wait for a silent holder."""
         self._ended: dict[bytes, set[str]] = {}
-        """By key, holders that were this consumer, and of which nothing runs any more; those alone that a record may still name."""
+        """Former holders by key that were this consumer, and whose runs have all ended, as long as a record may name them."""
         self._deaths: dict[bytes, dict[int, int]] = {}
-        """By key, attempts that ended without a word before the last opening here, by offset."""
+        """Attempts without an outcome from before the last opening here: counts by key and offset."""
         self._web = web
 
     async def stop(self) -> None:
-        """Disconnect, when all that was opened is closed."""
+        """Disconnect. All opened partitions are closed before."""
         await self._clients.stop()
 
     def ended(self, lease: Lease) -> None:
-        """Note that nothing of this former lease of ours runs any more: it need not be waited for."""
+        """Record that all runs under a former lease of this consumer have ended. The next opening does not wait for it."""
         self._ended.setdefault(lease.key, set()).add(lease.holder)
 
     async def open(
@@ -106,19 +106,20 @@ class LeaseAcquisition:
         confirm: Callable[[], Awaitable[bool]],
         waiting: Callable[[str], None] = lambda _: None,
     ) -> tuple[Lease, Window, ProgressWriter]:
-        """Wait, fence, read, and prepare; nothing is written yet.
+        """Wait for the lease, fence, read the progress, and prepare a window and a writer. Writes nothing.
 
         Args:
             topic: The accepted topic.
             partition: Its number.
-            confirm: Asks the broker whether the partition is still ours. Before the fence, so that a consumer that slept past its session
-            does not fence its successor. After the fence, so that nobody works on a partition that it lost meanwhile.
-            waiting: Called with the holder that the consumer waits for.
+            confirm: Asks the broker whether this consumer still has the partition. Before the fence, it keeps a consumer that slept past
+                its
+             session from fencing its successor. After the fence, it keeps a consumer from working on a partition that it lost meanwhile.
+            waiting: Called with a description of the holder that the consumer waits for.
 
         Raises:
-            NotOwnerError: it is not.
-            KafkaError: the cluster does not answer.
-            ProgressFormatError: the progress cannot be read.
+            NotOwnerError: The partition is not assigned to this consumer.
+            KafkaError: The cluster does not answer.
+            ProgressFormatError: The progress record cannot be read.
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
         lease = Lease(self._cluster.group_id, topic, partition, holder, self._web)
@@ -165,7 +166,7 @@ class LeaseAcquisition:
     async def _taken(
         self, lease: Lease, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
+        """Wait until the lease is free, then fence and read the lease again."""
         watch = self._watches.setdefault(
             lease.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
         )
@@ -196,7 +197,7 @@ class LeaseAcquisition:
             await asyncio.sleep(min(left, LOOK_S))
 
     async def _look(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
-        """Return the seconds for which the lease must stay unchanged, and its content."""
+        """Return the seconds for which the lease must stay unchanged, and the last record."""
         begun = clock.now()
         recorded, asked_at = await self._progress.look(lease.key)
         left = watch.look(recorded, begun, asked_at)
@@ -204,13 +205,13 @@ class LeaseAcquisition:
         return (0.0 if recorded is not None and recorded.holder in ended else left), recorded
 
     def _forget(self, lease: Lease, recorded: Progress | None) -> None:
-        """Forget former leases: behind the fence the record stays as it is until we write, and can name this one alone."""
+        """Delete former leases. After the fence the record stays unchanged until this consumer writes, so it can name only one of them."""
         ended = self._ended.pop(lease.key, set())
         if recorded is not None and recorded.holder in ended:
             self._ended[lease.key] = {recorded.holder}
 
     async def _require_free(self, lease: Lease, watch: LeaseWatch) -> Progress | None:
-        """Return what it says. A holder that wrote meanwhile would find out that it is fenced, and fence back."""
+        """Return the last record if the lease is still free. A holder that wrote meanwhile would notice the fence and fence back."""
         left, recorded = await self._look(lease, watch)
         if left:
             log.info("%s: its consumer wrote again before it was fenced: waiting", lease)
@@ -224,17 +225,18 @@ class LeaseAcquisition:
         confirm: Callable[[], Awaitable[bool]],
         looked_at: float = math.inf,
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """Check membership, fence the partition, check membership again, and read the lease behind the fence.
+        """Check membership, fence the partition, check membership again, and read the lease after the fence.
 
-        ``look`` reads the lease, and raises where it may not be taken. It is called before the fence where the look of ``looked_at`` is old, and
-        behind it, because what the former holder acknowledged until then counts, and nothing after it can.
+        ``look`` reads the lease, and raises if it is not free. It is called before the fence if the look at ``looked_at`` is too old. It is
+        also called
+        after the fence: acknowledgements of the former holder count up to the fence, and cannot follow it.
         """
         async with self._clients.turns:
             if clock.now() > looked_at + FRESH_S:
                 try:
                     async with asyncio.timeout(LAST_LOOK_S):
                         await look()
-                except TimeoutError as error:  # others wait for the turn
+                except TimeoutError as error:  # other partitions wait for the turn
                     raise _HeldError(f"{lease} cannot be read within {LAST_LOOK_S:g} s") from error
             await _confirmed(lease, confirm)
             await reach("before-fence", _lane(lease))
@@ -254,8 +256,8 @@ class LeaseAcquisition:
 
     async def _log(self, lease: Lease, recorded: Progress | None) -> Log:
         topic, partition = lease.topic, lease.partition
-        # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
-        # whoever watches the topic finds it out.
+        # Read the ID first. If the topic is created again meanwhile, the old ID comes with offsets of the new topic. The watch of the topic
+        # notices that.
         identity = await self._cluster.topics.identity(topic)
         committed = await self._trusted(lease, recorded)
         start = await self._cluster.offsets.log_start(topic, partition)
@@ -264,7 +266,7 @@ class LeaseAcquisition:
         )
 
     async def _trusted(self, lease: Lease, recorded: Progress | None) -> int | None:
-        """Return the group's offset. One that a foreign consumer committed counts as none: the record knows better."""
+        """Return the group's offset; None if a foreign consumer committed it, because the progress record is more accurate."""
         topic, partition = lease.topic, lease.partition
         noted = await self._cluster.groups.committed(topic, partition)
         known = None if recorded is None else recorded.next
@@ -285,19 +287,21 @@ class LeaseAcquisition:
         confirm: Callable[[], Awaitable[bool]],
         draining: Callable[[], bool],
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """Fence again after a failed write, unless somebody else has written meanwhile; and return what was written last.
+        """Fence again after a failed write, unless another consumer has written; return the new producer and the last record.
 
-        The failure may be a fence. The record names the new holder, because a holder writes the lease before anything else. A draining
-        holder is not assigned the partition any more. It continues until another consumer takes the lease. The work that its handlers
-        finished must be written, and the next holder waits for that. The same holds for a holder that begins to drain while it asks. A consumer that was
-        removed from the group and does not know it yet fences nobody. Its client learns it by the next heartbeat.
+        The failure may be a fence. Then the record names the new holder, because a holder writes the lease before anything else. A draining
+        holder is not assigned the partition any more. It continues until another consumer takes the lease: its handlers' finished work must
+        be
+        written, and the next holder waits for that. The same holds for a holder that begins to drain during the call. A consumer that was
+        removed
+        from the group fences no holder, even before its client learns of the removal by the next heartbeat.
 
-        The record is read before the fence too: where the failure was the fence of a living holder, that holder is left alone. A transaction of
-        one's own that has not ended holds up this reading until it is fenced, so it is given up after a moment.
+        The record is also read before the fence. If a living holder caused the failure with its fence, that holder is left alone. An open
+        transaction of this consumer delays that reading until the fence, so the reading has a short time limit.
 
         Raises:
-            LostError: somebody has taken it.
-            NotOwnerError: it is not known yet how it goes on; to be tried again.
+            LostError: Another consumer has taken the lease.
+            NotOwnerError: The owner is unknown for now; the caller tries again.
         """
 
         async def look() -> Progress | None:
@@ -324,7 +328,7 @@ class LeaseAcquisition:
         return await self._fenced(lease, look, unasked)
 
     async def _explain(self, error: Exception) -> str:
-        """Return what may be behind progress that cannot be written."""
+        """Return a probable reason why progress cannot be written; empty = unknown."""
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
                 if not await self._cluster.topics.partition_counts([self._progress.name]):
@@ -350,7 +354,7 @@ class LeaseAcquisition:
 
 
 def _lane(lease: Lease) -> str:
-    """Name of the partition at fail points."""
+    """Return the partition's name at fail points."""
     return f"{lease.group}/{lease}"
 
 

@@ -1,4 +1,4 @@
-"""Reads parked messages again: a reader of its own, so that the consumer's position stays where it is."""
+"""Reads parked messages again with its own Kafka consumer, so that the main consumer keeps its position."""
 
 import asyncio
 import logging
@@ -21,38 +21,38 @@ from ringfence_kafka.readers import consumers
 log: Final = logging.getLogger("ringfence.consumer")
 
 RECORDS_MAX: Final = 5_000
-"""Offsets of one reading. Other parked messages of the range are kept too, as far as there is room."""
+"""Limit of records in one reading. Other parked messages of the range are also kept while they have room."""
 CHUNK: Final = 250
-"""Offsets at once; handlers run between."""
+"""Records per poll. Handlers run between polls."""
 POLL_MS: Final = 200
 RETRY_S: Final = 1.0
 STOP_LIMIT_S: Final = 5.0
 SILENT_S: Final = 1.0
-"""A partition of which nothing came is not asked again for so long: it has the one connection to itself while it is waited for."""
+"""Seconds for which a partition without an answer is skipped. The single connection waits for it exclusively."""
 GONE: Final = object()
-"""Stands for a record that the log has lost."""
+"""Marks a record that the log has lost."""
 
 
 class ParkedReader:
-    """One connection for all partitions of a consumer, made when it is first needed."""
+    """One connection for all partitions of a consumer, opened when it is first needed."""
 
     def __init__(self, kafka: KafkaSettings, cluster: Cluster, counts: Counter[str]) -> None:
-        """Prepare a reader, which counts missing records in ``counts`` (``gap_records``)."""
+        """Prepare a reader. Missing records are counted in ``counts`` (``gap_records``)."""
         self._kafka = kafka
         self._cluster = cluster
         self._counts = counts
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
         self._ahead: set[HeldPartition] = set()
-        """Those for which something is read before it is needed."""
+        """Partitions that are being read ahead."""
         self._redriving: set[HeldPartition] = set()
         """Partitions whose redriven messages are being read."""
         self._running: set[asyncio.Task[None]] = set()
         self._silent: dict[TopicPartition, float] = {}
-        """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
+        """End of the skip by silent partition (event loop's time, in seconds)."""
 
     def read_ahead(self, held: HeldPartition) -> None:
-        """Read on beside all else, if groups come near the end of what is kept of them."""
+        """Read ahead in the background if a group has few kept records left."""
         if held in self._ahead or held.draining or held.window.cache.wanted() is None:
             return
         if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
@@ -63,7 +63,7 @@ class ParkedReader:
         task.add_done_callback(self._running.discard)
 
     def read_redriven(self, held: HeldPartition, wake: Callable[[], None]) -> None:
-        """Bring the records of messages that are to be done once more, beside all else."""
+        """Fetch the records of redriven messages in the background."""
         if held in self._redriving or held.draining or not held.window.redrives.missing():
             return
         if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
@@ -99,24 +99,24 @@ class ParkedReader:
             self._redriving.discard(held)
 
     async def read_parked(self, held: HeldPartition, offset: int) -> Any | None:
-        """Return the record at this offset, and keep what follows; :data:`GONE`; None = nothing more of it is handed out now.
+        """Return the record at this offset and keep the following ones; :data:`GONE`; None = the partition hands out no more now.
 
         Raises:
-            KafkaError: it cannot be read now.
+            KafkaError: The record cannot be read now.
         """
         window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
         while (record := window.cache.record(offset)) is None and not held.draining:
             async with self._lock:
                 if window.cache.record(offset) is not None:
-                    continue  # another handler's reading has brought it
+                    continue  # another handler's reading has fetched it
                 if self._is_silent(tp):
                     return None
                 try:
-                    # Messages behind one that waited were handled long ago.
+                    # Messages behind a waiting one were handled long ago.
                     room = 0 if window.cache.is_evicted(offset) else window.cache.room
                     found = await self._stretch(tp, offset, room)
                 except Exception:
-                    await self._disconnect()  # what its fetching ended with, it would say for ever
+                    await self._disconnect()  # a consumer whose fetch failed repeats the error for ever
                     raise
                 if found is None:
                     if not await self._same(held):
@@ -133,7 +133,7 @@ class ParkedReader:
         return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
 
     async def _same(self, held: HeldPartition) -> bool:
-        """Return whether the topic is still the one of the lease. If not, the partition is opened again."""
+        """Return whether the topic is still that of the lease. If not, the partition is opened again."""
         same = (await self._cluster.topics.identity(held.lease.topic)).topic_id == held.lease.topic_id
         if not same and not held.failed:
             log.warning("%s: %s was deleted and created again: reopening", held, held.lease.topic)
@@ -141,7 +141,7 @@ class ParkedReader:
         return same
 
     def _bring(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
-        """Give records to the window; to none of a log that is another one by now."""
+        """Add records to the window. If the log was replaced, the partition is opened again instead."""
         if not held.window.unpark(found, always=always) and not held.failed:
             log.warning(
                 "%s: the log has other messages than before from offset %d on: it was created again, or "
@@ -164,14 +164,15 @@ class ParkedReader:
                     else:
                         self._bring(held, found, always=False)
         except (KafkaError, OSError) as error:
-            log.debug("%s: nothing is read ahead: %r", held, error)  # who needs it will say so
+            # The handler that needs the record reports the error.
+            log.debug("%s: nothing is read ahead: %r", held, error)
             await self._disconnect()
             await asyncio.sleep(RETRY_S)
         finally:
             self._ahead.discard(held)
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Cancel all readings, and disconnect."""
         for task in self._running:
             task.cancel()
         if self._running:
@@ -184,7 +185,7 @@ class ParkedReader:
             await internals.end(consumer, STOP_LIMIT_S)
 
     async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether the log, as its leader has it, holds this offset."""
+        """Return whether the log of the partition's leader contains this offset."""
         first, end = await asyncio.gather(
             self._cluster.offsets.log_start(tp.topic, tp.partition),
             self._cluster.offsets.high_watermark(tp.topic, tp.partition),
@@ -192,10 +193,10 @@ class ParkedReader:
         return first <= offset < end
 
     async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
-        """Return committed records from this offset on: one, or as many as there is room for.
+        """Return committed records from this offset on: one, or as many as have room.
 
         Returns:
-            Empty = nothing came in time; None = this one is gone.
+            Empty = no record came in time; None = the record at this offset is deleted.
         """
         if self._consumer is None:
             self._consumer = await consumers.connected(self._kafka, fetch_max_wait_ms=POLL_MS)
@@ -205,7 +206,7 @@ class ParkedReader:
             consumer.assign(list(known))
             consumer.pause(*known)
             for item in known:
-                consumer.seek(item, offset)  # else aiokafka looks for a position itself
+                consumer.seek(item, offset)  # otherwise aiokafka looks up a position itself
         consumer.seek(tp, offset)
         consumer.resume(tp)
         records: list[Any] = []
@@ -219,13 +220,13 @@ class ParkedReader:
                 room -= sum(map(size, more))
                 await asyncio.sleep(0)
         except OffsetOutOfRangeError:
-            # If fetches go to the nearest replica, one that has fallen behind says so, too. The next goes to the leader.
+            # A nearest replica that has fallen behind also reports this error. The next fetch goes to the leader.
             if not await self._is_there(tp, offset):
                 return None
         finally:
-            # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
+            # A partition that is not paused would fetch at once, and the next reading would wait for that fetch.
             consumer.pause(tp)
-            # The rest of a fetch, a megabyte, is of no use to the next reading. aiokafka would leave it to Python's collector.
+            # The rest of a fetch, a megabyte, is useless to the next reading. aiokafka would leave it to the garbage collector.
             internals.drop_fetched(consumer, internals.fetched(consumer))
         if not records:
             self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S

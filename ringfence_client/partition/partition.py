@@ -1,4 +1,4 @@
-"""A held partition: its lease, its window, its progress writer and its reader of parked messages."""
+"""A held partition: its lease, window, progress writer and reader of parked messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,7 +14,7 @@ from ringfence_client.window.window import End, Window
 
 
 class HeldPartition:
-    """From its opening until it is given away or lost."""
+    """A held partition, from its opening until it is released or lost."""
 
     def __init__(
         self,
@@ -24,30 +24,30 @@ class HeldPartition:
         read: Callable[["HeldPartition", int], Awaitable[Any | None]],
         renew: Callable[["HeldPartition"], None],
     ) -> None:
-        """``read`` brings a parked record; ``renew`` is called when the partition must be opened again."""
+        """``read`` reads a parked record; ``renew`` is called when the partition must be opened again."""
         self.lease = lease
         self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
         self.window = window
         self.writer = writer
         self.groups: set[bytes] = set()
-        """Groups of which a handler was given a message."""
+        """Groups of which a handler received a message."""
         self._fresh: set[bytes] = set()
-        """Groups without an acknowledged message, among them."""
+        """Groups in ``groups`` without an acknowledged message."""
         self.draining = False
-        """Nothing more of it is handed out."""
+        """The dispatcher hands out no more messages of this partition."""
         self.ending = False
-        """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
+        """The consumer waits for the handlers or cancels them. Turns that would wait for a retry put their messages back."""
         self.failed = False
-        """It must be opened again, and never continues as it is."""
+        """The partition must be opened again, and does not resume."""
         self.ended = asyncio.Event()
-        """Set whenever a handler ended that ran of it."""
+        """Set when a handler run of this partition ends."""
         self._unblocked: dict[int, asyncio.Future[None]] = {}
-        """Done when a blocked message is redriven."""
+        """Futures by offset that complete when a blocked message is redriven."""
         self._read = read
         self._renew = renew
 
     def is_first(self, group: bytes | None) -> bool:
-        """Whether no message of this group was acknowledged here; notes that a handler is given one."""
+        """Return whether no message of this group was acknowledged here. Records that a handler receives one."""
         if group is None:
             return True
         if group not in self.groups:
@@ -59,7 +59,7 @@ class HeldPartition:
     def acknowledge(
         self, group: bytes | None, records: Iterable[OutgoingRecord], effects: Effects | None
     ) -> None:
-        """Take over what an acknowledged attempt asked for."""
+        """Take over the sends and state changes of an acknowledged attempt."""
         if self._fresh and group is not None:
             self._fresh.discard(group)
         if effects is not None and effects.are_asked_for:
@@ -69,7 +69,7 @@ class HeldPartition:
 
     @property
     def sends(self) -> PartitionSends:
-        """Its sends and states."""
+        """Sends and states of the partition."""
         return self.writer.sends
 
     @property
@@ -78,23 +78,23 @@ class HeldPartition:
         return self.lease.partition
 
     def suspend(self) -> None:
-        """Hand out nothing more of it."""
+        """Hand out no more messages of this partition."""
         self.draining = True
 
     def end(self) -> None:
-        """Hand out nothing more of it; what would rest until it is tried again is put back."""
+        """Hand out no more messages, and put back those that wait for a retry."""
         self.draining = self.ending = True
 
     def resume(self) -> None:
-        """Hand out again what was suspended."""
+        """Hand out messages again."""
         self.draining = self.ending = False
 
     async def load(self, offset: int) -> Any | None:
-        """Return a record that is parked, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read_parked` has it."""
+        """Return a parked record, as :meth:`ringfence_client.partition.parked_reader.ParkedReader.read_parked` does."""
         return await self._read(self, offset)
 
     def unblocked(self, offset: int) -> "asyncio.Future[None] | None":
-        """Return what is done when this message is redriven; None = it is not blocked."""
+        """Return a future that completes when this message is redriven; None = it is not blocked."""
         if offset not in self.window.redrives.blocked:
             return None
         if offset not in self._unblocked:
@@ -102,12 +102,12 @@ class HeldPartition:
         return self._unblocked[offset]
 
     def purge(self, group: bytes, below: int) -> int:
-        """As :meth:`ringfence_client.window.window.Window.purge` has it; what was fetched from ``below`` on stays."""
+        """Purge as :meth:`ringfence_client.window.window.Window.purge` does, but keep fetched messages from ``below`` on."""
         window, ledger = self.window, self.window.ledger
         fetched = window.offsets_of(group)
         if not fetched or fetched[-1] < below:
             return window.purge(group, below)
-        # All below is fetched. The owner of the group has these for a moment, so that it need not let go of it.
+        # All lower offsets are fetched. The group's owner claims the dropped messages for a moment, so that it keeps the group.
         owner = next(item.owner for item in ledger.groups() if item.group == group) or self
         held = set(ledger.holds(owner)).intersection(fetched)
         dropped = [number for number in fetched if number < below and number not in held]
@@ -118,7 +118,7 @@ class HeldPartition:
         return len(dropped)
 
     def redrive(self, offset: int, number: int) -> bool:
-        """As :meth:`ringfence_client.window.window.Window.redrive` has it; the writer is to be told."""
+        """Redrive as :meth:`ringfence_client.window.window.Window.redrive` does. The caller notifies the writer."""
         redriven = self.window.redrive(offset, number)
         waiting = self._unblocked.pop(offset, None) if redriven else None
         if waiting is not None and not waiting.done():
@@ -126,12 +126,12 @@ class HeldPartition:
         return redriven
 
     def lose(self) -> None:
-        """Nothing of it counts any more."""
+        """Mark the partition as lost: its outcomes do not count any more."""
         self.window.close()
         self.fence.lose()
 
     def fail(self) -> None:
-        """Close it and open it again, after an unexpected error."""
+        """Close the partition and open it again, after an unexpected error."""
         self.failed = True
         self._renew(self)
 

@@ -1,6 +1,6 @@
-"""Writes a holder's lease: record, dead letters and the consumer group's offset in one transaction.
+"""Writes a holder's progress record, dead letters and the consumer group's offset in one transaction.
 
-No offset of the group is ever committed otherwise: a plain commit knows no fence.
+The group's offset is never committed in another way: a plain commit ignores fences.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 TRANSACTION_LIMIT_S: Final = 8.0
 LETTERS_LIMIT_S: Final = 4.0
-"""The same where dead letters go with it: a topic that does not take them holds up the progress for no longer."""
+"""Time limit of a transaction with dead letters, in seconds. A dead-letter topic that refuses them delays progress no longer."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""A holder that died with a transaction open holds up readers of the progress topic for no longer."""
+"""Limit of the delay that an open transaction of a dead holder causes for readers of the progress topic, in milliseconds."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 CROWDED: Final = 0.8
-"""Share of the messages that may wait in a partition, from which on the log warns."""
+"""Share of a partition's limit of waiting messages above which the log warns."""
 
 
 class _InDoubt(NamedTuple):
-    """A transaction that failed: whether it was committed is known when its producer's successor has fenced."""
+    """A failed transaction. The record that is read after the next fence shows whether it was committed."""
 
     beat: int
-    """Counter of the progress record."""
+    """Counter in its progress record."""
     waiting: int
-    """Number of waiting futures, from the first on, that are answered if it was committed."""
+    """Number of the first waiting futures to complete if it was committed."""
 
 
 class ProgressWriter:
-    """Writer of one held partition, in a task of its own."""
+    """Writer of one held partition, with its own task."""
 
     def __init__(
         self,
@@ -68,18 +68,19 @@ class ProgressWriter:
         """Prepare a writer for a producer that has fenced.
 
         Args:
-            lease: The lease whose progress is written.
-            window: The window that the progress is taken from.
-            producer: Has fenced.
-            destination: Topic and partition of the progress record, now.
-            dead_letters: Where they go.
-            take_back: Called after a failure, with a function that says whether the partition is draining. Returns a producer that has
-            fenced again, and the last committed progress. Raises :class:`LostError` if it is not,
-                and any other error where that is not known yet.
-            explain: Explains a write that failed, in words; empty = no explanation.
-            sends: Records and states of acknowledged messages; written with the progress that calls them finished.
-            options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
-            parts: Numbers of the parts that the last holder's record has.
+            lease: The lease to write.
+            window: Source of the progress.
+            producer: A producer that has fenced.
+            destination: Returns the present topic and partition of the progress record.
+            dead_letters: Writes the dead letters.
+            take_back: Called after a failure, with a function that returns whether the partition is draining. Returns a producer that has
+                fenced
+             again, and the last committed progress. Raises :class:`LostError` if another consumer holds the partition, and any other error if
+             that is unknown.
+            explain: Returns the reason of a failed write in words; empty = unknown.
+            sends: Records and states of acknowledged messages. They are written with the progress that counts these messages as finished.
+            options: Write interval, number of acknowledgements that advances a write, and time-outs of the lease.
+            parts: Numbers of the parts of the last holder's record.
         """
         self.sends = sends
         self._lease = lease
@@ -92,51 +93,51 @@ class ProgressWriter:
         self._committing = True
         """Whether the group's offset is written too."""
         self._writing: asyncio.Timeout | None = None
-        """Time limit of the transaction under way."""
+        """Time limit of the running transaction."""
         self._state = progress_record.HELD
         self._beat = 0
         self._next = 0
-        """Floor of the last record that is known to be committed; it never goes back."""
+        """``next`` of the last record that is known to be committed. It never decreases."""
         self._closing = asyncio.Event()
         self._schedule = WriteSchedule(options, self._closing)
-        # Called for each message, so no method of this class stands between.
+        # Handlers call these for each message, so this class adds no methods in between.
         self.note, self.hurry, self.covers = self._schedule.note, self._schedule.hurry, self._schedule.covers
         self._ended = False
-        """Nothing is written any more."""
+        """The writer has stopped."""
         self._finished = False
-        """The last word is written."""
+        """The final record is written."""
         self._broken = False
-        """The producer is to be replaced."""
+        """The producer must be replaced."""
         self._outlived = False
-        """A run that nobody could end goes on."""
+        """A handler run continues that the consumer failed to stop."""
         self._in_doubt: _InDoubt | None = None
         self._parts = PartLayout(parts)
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self.letters = PendingLetters(str(lease), dead_letters, self.hurry)
         self._crowded = False
-        """Whether the log says that too many messages wait."""
+        """Whether the log has warned of too many waiting messages."""
         self.fault = ""
-        """Why progress is not written now; empty = it is."""
+        """Reason why progress is not being written; empty = it is written."""
         self.failing_since = 0.0
-        """With a fault: since when, by the monotonic clock, s."""
+        """Start of the present fault by the monotonic clock, in seconds."""
 
     def start(self, lost: Callable[[], None], refused: Callable[[], None] = lambda: None) -> None:
-        """Write from now on.
+        """Start writing.
 
         Args:
-            lost: Called when the partition turns out to be somebody else's.
-            refused: Called when a topic refused a send: nothing more is written, and the partition must be opened again.
+            lost: Called when another consumer holds the partition.
+            refused: Called when a topic refused a send. The writer stops, and the partition must be opened again.
         """
         self._task = asyncio.create_task(self._run(lost, refused), name=f"progress of {self._lease}")
 
     @property
     def draining(self) -> bool:
-        """Whether nothing new may be delivered."""
+        """Whether the dispatcher must not deliver new messages."""
         return self._state != progress_record.HELD
 
     def hold(self, held: bool) -> None:
-        """Write that it is held, or draining. A closing writer ignores it."""
+        """Write the state held or draining. A closing writer ignores the call."""
         if self._closing.is_set():
             return
         self._state = progress_record.HELD if held else progress_record.DRAINING
@@ -144,20 +145,20 @@ class ProgressWriter:
         self.hurry()
 
     def exists(self, exists: bool) -> None:
-        """Leave the group's offset out where the partition does not exist: the cluster would not take it, and the transaction would not end."""
+        """Leave out the group's offset while the partition does not exist: the cluster refuses it, and the transaction would not end."""
         if self._committing and not exists and self._writing is not None:
-            self._writing.reschedule(0)  # it has the offset
+            self._writing.reschedule(0)  # the running transaction contains the offset
         self._committing = exists
 
     def write_again(self) -> None:
-        """Write everything: what was written is gone."""
+        """Write everything again, because the topic lost it."""
         self._parts.forget()
         if not self._closing.is_set():
             self.note()
             self.hurry()
 
     def persisted(self) -> "asyncio.Future[None]":
-        """Return what is done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
+        """Return a future that completes when everything recorded so far is committed, or fails with :class:`LostError`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._ended:
             _refuse(future, LostError(f"{self._lease} is no longer held"))
@@ -167,20 +168,20 @@ class ProgressWriter:
         return future
 
     def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
-        """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`persisted`."""
+        """Write a dead letter and finish its message; the future completes as in :meth:`persisted`."""
         if self._ended:
-            return self.persisted()  # which refuses
+            return self.persisted()  # the future fails
         self.hurry()
         return self.letters.add_letter(letter)
 
     def withdraw(self, offset: int) -> bool:
-        """Write no dead letter of this message. False: one may be written already."""
+        """Cancel the dead letter of a message. Returns False if it may be written already."""
         return self.letters.withdraw(offset)
 
     async def close(self, limit: float, *, released: bool) -> bool:
-        """Write a last time, if that succeeds within ``limit`` seconds; whether it did. ``released``: nothing runs any more."""
+        """Write the final record; return whether that succeeded within ``limit`` seconds. ``released``: all runs have ended."""
         self._state = progress_record.RELEASED if released else progress_record.DRAINING
-        # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
+        # A thread that ignores its cancellation counts as running. No other consumer should start its message soon.
         self._outlived = not released
         self._closing.set()
         self.hurry()
@@ -196,7 +197,7 @@ class ProgressWriter:
         return self._finished
 
     async def abandon(self) -> None:
-        """End without another word: it is somebody else's."""
+        """Stop without another write, because another consumer holds the partition."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -248,7 +249,7 @@ class ProgressWriter:
                 await self._back_off(error, attempt)
 
     async def _write(self, letters: Collection[Pending]) -> None:
-        """Write one transaction with all that was noted until now, and with these dead letters."""
+        """Write one transaction with everything recorded so far and these dead letters."""
         window, lease, begun, building = self._window, self._lease, clock.now(), time.monotonic()
         self._beat += 1
         progress = window.progress(
@@ -269,7 +270,7 @@ class ProgressWriter:
         if letters:
             batches += self._dead_letters.outgoing((letter.letter for letter in letters), self._producer)
         batches += sent
-        # Not before all is built: a letter that cannot be must hold up its message.
+        # The futures are taken last: a letter that cannot be built must delay its message.
         waiting, self._waiting = self._waiting, []
         running = bool(progress.running)
         write = self._schedule.begin(begun, running=running)
@@ -295,7 +296,7 @@ class ProgressWriter:
         self._warn_of_crowding()
 
     def _warn_of_crowding(self) -> None:
-        """Warn before it is too late: at the bound healthy groups wait too."""
+        """Warn in time: at the limit, healthy groups wait too."""
         crowding = self._window.crowding
         if crowding >= CROWDED and not self._crowded:
             log.warning(
@@ -307,7 +308,6 @@ class ProgressWriter:
         self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
 
     def _bury_written(self) -> None:
-        """Finish the messages whose dead letters are committed."""
         for letter in self.letters.written():
             if letter.parks:
                 self._window.redrives.blocked.add(letter.record.offset)
@@ -341,7 +341,7 @@ class ProgressWriter:
             and progress is not None
             and (progress.holder, progress.beat) == (lease.holder, doubt.beat)
         ):
-            # It was committed, and only its answer lost: its dead letters must not be written again.
+            # It was committed, and only its answer was lost. Its dead letters must not be written again.
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
             self.sends.commit()
             self._bury_written()
@@ -361,7 +361,7 @@ class ProgressWriter:
 
 def _refuse(future: "asyncio.Future[None]", error: Exception) -> None:
     future.set_exception(error)
-    future.exception()  # whoever waits sees it; nobody needs to
+    future.exception()  # marks the exception as retrieved, because not every future is awaited
 
 
 def _answer(futures: Iterable["asyncio.Future[None]"]) -> None:

@@ -1,4 +1,4 @@
-"""The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
+"""Creates the topics that a consumer needs beside its accepted topic."""
 
 import logging
 from typing import Final
@@ -16,15 +16,15 @@ from ringfence_kafka.protocol import wire_names
 log: Final = logging.getLogger("ringfence.consumer")
 
 APPEAR_LIMIT_S: Final = 60.0
-"""A broker makes some hundred partitions a second, and shows no topic before those that were made earlier."""
+"""Time limit for new topics to appear, in seconds. A broker creates some hundred partitions a second, in order of the requests."""
 
 
 async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
-    """Find the accepted topic; find or make the progress and the dead-letter topic, which is returned. Safe to repeat, also while a consumer runs.
+    """Find the accepted topic; find or create the progress and dead-letter topics; return the latter. Idempotent.
 
     Raises:
-        MissingTopicError: the accepted topic is missing.
-        TopicError: another cannot be made, or is not as it must be.
+        MissingTopicError: The accepted topic is missing.
+        TopicError: Another topic cannot be created, or has a wrong configuration.
     """
     letters, kept = wire_names.dead_letter_topic(address.name), wire_names.progress_topic(settings.app.id)
     counts = await cluster.topics.partition_counts([address.accepted_topic, letters, kept])
@@ -37,7 +37,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
             config = {**BROKER_TIME, "max.message.bytes": str(await _letter_bytes_max(address, cluster))}
         log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.topics.create(topic, partitions, address.replication_factor, config)
-    # One broker shows a new topic before another one does, whoever made it.
+    # Brokers show a new topic at different times.
     described = await cluster.topics.await_created([letters, kept], APPEAR_LIMIT_S)
     faults = problems(described[letters], LETTERS, address.name) + problems(described[kept], *PROGRESS)
     if faults:
@@ -46,7 +46,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
 
 
 async def _letter_bytes_max(address: AddressSettings, cluster: Cluster) -> int:
-    """Return the size for a new dead-letter topic: a dead letter has more headers than the accepted topic's largest message."""
+    """Return the message limit of a new dead-letter topic, in bytes. A dead letter has additional headers."""
     described = (await cluster.topics.describe([address.accepted_topic])).topics
     accepted = described.get(address.accepted_topic)
     taken = MESSAGE_BYTES_DEFAULT if accepted is None else accepted.message_bytes_max
