@@ -1,4 +1,4 @@
-"""Names of anomalies, in the order of a report, and the rows of an anomaly."""
+"""Names of anomalies in the order of the report, and the schema of their rows."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,24 +12,24 @@ from reconcile.spark.schemas import ANOMALIES
 
 
 class Anomaly(StrEnum):
-    """An anomaly of a run."""
+    """Kind of an anomaly."""
 
-    LOST = "LOST"  # an input neither accepted, duplicate nor quarantined
-    DOUBLED = "DOUBLED"  # one input accepted twice, or of several fates
-    PHANTOM = "PHANTOM"  # accepted without such an input
+    LOST = "LOST"  # an input is neither accepted, a duplicate nor in quarantine
+    DOUBLED = "DOUBLED"  # one input is accepted twice, or is accepted and has another fate too
+    PHANTOM = "PHANTOM"  # an accepted message names no existing input
     REORDERED = "REORDERED"
-    """A group's accepted messages not in their order of arrival in one input partition."""
-    FORGOTTEN = "FORGOTTEN"  # two inputs of one ID accepted in one lane within the ring's promise
-    OVERRUN = "OVERRUN"  # the same beyond the promise: allowed
-    CROSS_LANE = "CROSS-LANE"  # two inputs of one ID accepted in two lanes
-    WRONG_VERDICT = "WRONG-VERDICT"  # called duplicate, and no original exists
-    CORRUPTED = "CORRUPTED"  # key, value, user headers or timestamp changed on the way
-    TORN = "TORN"  # a transaction accepted in part
-    GAP = "GAP"  # evidence already deleted by retention: unknown
+    """Accepted messages of a group are not in the order in which they arrived in one input partition."""
+    FORGOTTEN = "FORGOTTEN"  # a lane accepted two inputs with one ID within the ring's promise
+    OVERRUN = "OVERRUN"  # the same beyond the ring's promise, which is allowed
+    CROSS_LANE = "CROSS-LANE"  # two lanes accepted inputs with one ID
+    WRONG_VERDICT = "WRONG-VERDICT"  # an input was judged a duplicate, but has no original
+    CORRUPTED = "CORRUPTED"  # key, value, user headers or timestamp differ between input and output
+    TORN = "TORN"  # a transaction was accepted in part
+    GAP = "GAP"  # retention has deleted the evidence, so the result is unknown
 
 
 def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Column) -> DataFrame:
-    """Return the rows of an anomaly. Columns of ``found`` with the schema's names stay as they are."""
+    """Return rows of an anomaly in its schema. Columns of ``found`` that the schema names are kept."""
     there = set(found.columns)
     if "part_number" in there:
         part = F.concat(F.lit("part "), F.col("part_number").cast("string"), F.lit(": "))
@@ -39,7 +39,7 @@ def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Colum
 
 
 class Doubt(NamedTuple):
-    """Anomalies of an address, by its number, that evidence cannot prove, and why."""
+    """Reason why evidence cannot prove some anomalies of an address, given by its number."""
 
     address: int
     anomalies: frozenset[Anomaly]
@@ -47,7 +47,7 @@ class Doubt(NamedTuple):
 
 
 def doubted(found: DataFrame, doubts: Sequence[Doubt]) -> DataFrame:
-    """Return the rows, as GAP where there is a doubt."""
+    """Return the rows, with anomalies under doubt renamed to GAP."""
     if not doubts:
         return found
     why = F.coalesce(

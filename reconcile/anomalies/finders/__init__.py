@@ -1,1 +1,1 @@
-"""Finders of anomalies: functions of frames that return :data:`reconcile.spark.schemas.ANOMALIES`."""
+"""Finders of anomalies: functions on data frames that return :data:`reconcile.spark.schemas.ANOMALIES`."""

@@ -1,4 +1,4 @@
-"""FORGOTTEN, OVERRUN and CROSS-LANE of hops, and PHANTOM of unreadable hops."""
+"""Finds FORGOTTEN, OVERRUN and CROSS-LANE among hops of bridges, and PHANTOM for unreadable hops."""
 
 import functools
 import operator
@@ -14,17 +14,18 @@ from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ANOMALIES, PASSED
 
 _HOP: Final = ["address", "hop_source", "hop_offset"]
-UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate in {PASSED}"  # evidence that unread names
+UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate in {PASSED}"  # rows of :func:`unread`
 
 
 def again(followed: DataFrame, promised: Column) -> DataFrame:
-    """Hops that were accepted several times, or although their lane knew them; rows of earlier runs included.
+    """Return hops accepted more than once, or accepted although their lane knew them; earlier runs count too.
 
-    A lane without a ring ignores hops. ``capacity`` becomes the number of hops of a route that the lane keeps.
+    A lane without a ring ignores hops, so its hops are left out. ``capacity`` becomes the number of hops of a
+    route that the lane keeps.
 
     Args:
         followed: :data:`reconcile.spark.schemas.FOLLOWED`.
-        promised: Size of the lane's ring where no event shows it.
+        promised: Size of the lane's ring if no event shows it.
     """
     accepted = followed.where(f"(kept and accepted) or ({ONCE} and fate in {PASSED})")
     kept = F.least(F.coalesce("capacity", promised), F.lit(KEPT_MAX))
@@ -44,14 +45,14 @@ def _known() -> Column:
 
 
 def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
-    """Hops accepted again by their route: FORGOTTEN within the promise, OVERRUN beyond it.
+    """Return hops that their route accepted again: FORGOTTEN within the promise, OVERRUN beyond it.
 
-    A lane knows all hops below the confirmed one for ever, and the highest hops above it, as many as its ring has IDs. It also
-    forgets hops by order.
+    A lane knows all hops below the confirmed hop forever. Above it, the lane keeps the highest hops, as many
+    as its ring holds IDs. An event such as a clear or a resize also makes it forget hops.
     """
     below = F.coalesce(F.col("hop_offset") < F.col("confirmed_kept"), F.lit(False))
     there = F.col("same_sure").isNotNull()
-    # No more hops can lie between two than their difference.
+    # The difference of two hop offsets is an upper bound of the hops between them.
     far = F.col("highest") - F.col("hop_offset") >= F.col("capacity")
     known = again.where(_known()).withColumn("first_partition", F.col("partition"))
     found = _counted(known, followed, ~below & there & far)
@@ -76,9 +77,11 @@ def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
 
 
 def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame:
-    """Return the rows, with ``above``: higher hops that came to the lane before, by its route, or at most by it and ``first_partition``.
+    """Add ``above``: the number of higher hops that reached the lane before the row.
 
-    Counting compares each row with all of its source, so it is done only where the verdict is ``needed``; else it is 0.
+    It counts hops of the row's own route, or an upper bound over its route and that of ``first_partition``.
+    The count joins each row with all hops of its source, so it is computed only for rows that match
+    ``needed``. Other rows get 0.
     """
     f, h = found.where(needed).alias("f"), followed.where("hop_offset is not null").alias("h")
     same = [F.col(f"f.{name}") == F.col(f"h.{name}") for name in SOURCE]
@@ -97,11 +100,11 @@ def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame
 
 
 def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
-    """Hops that were accepted by two routes.
+    """Return hops that two routes accepted.
 
-    CROSS-LANE in two lanes, which a resend reaches only if its address was changed. In one lane FORGOTTEN, or OVERRUN where the
-    first was confirmed or is beyond the promise of :func:`forgotten`. Hops of an earlier run are first; else the order of places
-    counts.
+    Two lanes: CROSS-LANE, which needs a change of the address between the two sends. One lane: FORGOTTEN, or
+    OVERRUN if the first hop was confirmed or lies beyond the promise of :func:`forgotten`. Hops of earlier
+    runs count as first. Within this run, the order of places decides.
     """
     epochs = ("hop_epoch", "kept_epoch", "sure_epoch")
     place = F.struct((~F.col("kept")).alias("new"), "partition", "offset", "lane", "confirmed_route", *epochs)
@@ -143,13 +146,13 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
 
 
 def others(found: DataFrame, of_hops: DataFrame) -> DataFrame:
-    """Anomalies of IDs, without records that are named for their hops."""
+    """Return anomalies of IDs, without records that an anomaly of their hop already names."""
     named = of_hops.where(F.col("anomaly") != Anomaly.OVERRUN.value).select(*RECORD)
     return found.join(named, on=RECORD, how="left_anti").select(*ANOMALIES.names)
 
 
 def unread(evidence: DataFrame) -> DataFrame:
-    """PHANTOM: accepted, although its hop cannot be read. It belongs into quarantine."""
+    """Return PHANTOM for accepted records with an unreadable hop, which belong in quarantine."""
     return rows(
         evidence.where(UNREAD),
         Anomaly.PHANTOM,

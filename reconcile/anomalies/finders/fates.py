@@ -1,4 +1,4 @@
-"""DOUBLED, PHANTOM and CORRUPTED: anomalies that one input, or one output without an input, shows by itself."""
+"""Finds DOUBLED, PHANTOM and CORRUPTED, which a single row of the evidence shows."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ from reconcile.spark.schemas import DIVERTED, FORWARDED, PASSED
 _CHANGED: Final = {
     name: f"{name}_changed" for name in ("key", "value", "headers", "timestamp", "address", "parts")
 }
-# Which rows of the evidence are looked at here.
+# Conditions that select rows of the evidence for these finders.
 SECOND: Final = "has_input and nth = 2"
 STRAY: Final = f"not has_input and not waiting and fate != {FORWARDED}"
 CHANGED: Final = " or ".join(_CHANGED.values())
 
 
 def doubled(evidence: DataFrame) -> DataFrame:
-    """Return inputs with a second output, a row each."""
+    """Return a row for each input with a second output."""
     return rows(
         evidence.where(SECOND),
         Anomaly.DOUBLED,
@@ -27,9 +27,11 @@ def doubled(evidence: DataFrame) -> DataFrame:
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return new outputs of inputs that an earlier run has judged, and second ones of inputs that retention deleted.
+    """Return outputs of inputs that an earlier run judged, and second outputs of deleted inputs.
 
-    ``spans``: :data:`reconcile.spark.schemas.SPANS`.
+    Args:
+        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
+        spans: :data:`reconcile.spark.schemas.SPANS`.
     """
     strays = _without_input(evidence, spans).where(f"fate != {FORWARDED}")
     judged = (F.col("offset") >= F.col("origin")) & (F.col("offset") < F.col("begin"))
@@ -46,7 +48,7 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return accepted or diverted outputs that name no existing input."""
+    """Return accepted or diverted outputs whose named input does not exist."""
     strays = _without_input(evidence, spans).where(F.col("fate").isin(*PASSED, DIVERTED))
     stands_there = (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut"))
     why = (
@@ -65,7 +67,7 @@ def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """GAP: outputs of inputs from before the first run, seen by a later run. Nobody knows their fate then."""
+    """Return GAP for outputs of inputs from before the first run, whose fate is unknown in later runs."""
     strays = _without_input(evidence, spans)
     return rows(
         strays.where("fate != 0 and offset < origin and begin > origin"),

@@ -1,10 +1,11 @@
-"""IDs that two lanes judged, of which the second lane may know those of the first.
+"""Pairs of equal IDs in two lanes, if the second lane may know the IDs of the first.
 
-An address that gets more lanes hands the IDs of a lane to all lanes whose number is its own modulo the former count. Therefore IDs of both
-lanes, and of lanes in between, lie between the two.
+If an address gets more lanes, each lane copies its IDs to all lanes with its own number modulo the former
+count. IDs of both lanes, and of lanes in between, may therefore lie between the two IDs of a pair.
 
-An address whose lanes are regrouped begins new rings, each with the newest IDs of several former rings. Therefore IDs of those other rings
-lie between the two, unless an earlier run or a partition of the output shows that they were accepted before the first.
+If the lanes of an address are regrouped, each new ring starts with the newest IDs of several former rings.
+IDs of those other rings then lie between the two, unless an earlier run or an output partition shows that
+they were accepted before the first.
 """
 
 from collections.abc import Sequence
@@ -21,16 +22,23 @@ from reconcile.spark.small_frames import small
 _RING = ["address", "lane"]
 _FIRST: Final = ["address", "a_run", "a_out_address", "a_out_partition", "a_out_offset"]
 _PATHS: Final = schema(address=INT, a_lane=INT, lane=INT, path=ArrayType(INT), merged=ArrayType(INT))
-"""Two rings, the second with IDs of the first; the rings on that path; and other rings with IDs in the second."""
+"""Columns: first ring, second ring with its IDs, rings on the path, other rings merged into the second."""
 _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 
 def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings] = ()) -> DataFrame:
     """Return the pairs, with all ``lanes`` from the first ID's lane to the second's.
 
-    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``regrouped``: there is a
-    regroup between the two; ``merged``: other rings whose IDs the second lane got. ``strangers``: of two groups, in rings of which neither
-    ever had IDs of the other; another ring took over from both since.
+    Args:
+        pairs: Result of :func:`~reconcile.anomalies.finders.repeated_ids.pairs`.
+        grown: :data:`reconcile.spark.schemas.EVENTS` that added lanes, with the former count as ``before``.
+        rings: Rings of each address.
+
+    Returns:
+        The pairs, also with ``regrouped``: lanes were regrouped between the two; ``merged``: other rings
+            whose IDs the second
+        lane got; ``strangers``: the groups differ and neither ring ever had IDs of the other, because a later
+            ring merged both.
     """
     found = _grown(pairs, grown)
     paths = [row for number, item in enumerate(rings) for row in _paths(number, item)]
@@ -49,7 +57,7 @@ def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings]
 
 
 def _paths(address: int, rings: Rings) -> list[tuple[int, int, int, list[int], list[int]]]:
-    """Rows of :data:`_PATHS`."""
+    """Return rows of :data:`_PATHS` for one address."""
     found = []
     for ring, ancestors in rings.ancestors.items():
         for first in ancestors:
@@ -74,7 +82,7 @@ def _grown(pairs: DataFrame, grown: DataFrame | None) -> DataFrame:
 
 
 def with_passed(pairs: DataFrame, ids: DataFrame, *, regrouped: bool = False) -> DataFrame:
-    """Return the pairs of :func:`with_lanes`, with ``passed``: the number of IDs of lanes between the two, or of merged lanes."""
+    """Add ``passed`` to the pairs of :func:`with_lanes`: IDs in lanes between the two, or in merged lanes."""
     paths = (
         pairs.where("not regrouped")
         .select(*_RING, "a_lane", F.explode(F.expr(_BETWEEN)).alias("by"))
@@ -96,7 +104,7 @@ def with_passed(pairs: DataFrame, ids: DataFrame, *, regrouped: bool = False) ->
 
 
 def _with_merged(pairs: DataFrame, ids: DataFrame) -> DataFrame:
-    """Return the pairs, with possibly younger IDs of merged lanes in ``passed``."""
+    """Add to ``passed`` the IDs of merged lanes that may be younger than the first ID of the pair."""
     moments = pairs.select(*_FIRST, "merged", F.explode("merged").alias("by")).distinct()
     others = F.broadcast(moments.select("address", F.col("by").alias("lane")).distinct())
     there = ids.join(others, on=_RING, how="left_semi").select(

@@ -1,4 +1,4 @@
-"""LOST and WRONG-VERDICT, or GAP: inputs that were not accepted, and duplicates of nothing."""
+"""Finds LOST inputs and WRONG-VERDICT duplicates, or GAP if their evidence is deleted."""
 
 from typing import Final
 
@@ -10,24 +10,29 @@ from reconcile.run.frames.evidence import ONCE, PLACE
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import OBSERVED, REPEATS
 
-# Which rows of the evidence are looked at here, beside orphans.
+# Conditions that select rows of the evidence for these finders; orphans come as an argument.
 UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
 SAID_TO_REPEAT: Final = f"{ONCE} and fate in {REPEATS}"
 
 
 def unmatched(evidence: DataFrame) -> DataFrame:
-    """Return inputs without an output that do not wait."""
+    """Return inputs that have no output and do not wait for one."""
     return evidence.where(UNMATCHED)
 
 
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return inputs that are neither accepted, nor in quarantine, nor duplicates; GAP where the evidence is gone.
+    """Return LOST for inputs without any verdict; GAP if the evidence is deleted.
 
-    ``missing`` are :func:`unmatched`, ``orphans`` those with an ID that repeat nothing. Envelopes that were
-    accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
+    Envelopes that were accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
+
+    Args:
+        missing: Result of :func:`unmatched`.
+        orphans: Inputs with an ID but without an original.
+        rules: :data:`reconcile.spark.schemas.RULES`.
     """
     rule = F.broadcast(rules)
-    # If duplicates are diverted, or IDs are not looked at, a missing message is missing; where they pass, all but resent hops.
+    # With diverted duplicates, or IDs that are not checked, each message must have an output. If duplicates
+    # pass, all but resent hops must.
     by_hop = F.col("resent")
     plain = missing.join(rule, on="address", how="inner").where(
         F.expr("divert or not detects") | (~by_hop & ((F.col("ids") == 0) | F.col("observes")))
@@ -40,16 +45,18 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
     ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
-    # A duplicate that has a topic is there, whatever IDs are known.
+    # A diverted or observed duplicate has an output even if the original is not known, so a deleted ID
+    # excuses nothing.
     return unknown_where_gone(
         found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert") & ~F.col("observes")
     )
 
 
 def let_pass(evidence: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """GAP: duplicates in the accepted topic of an address that enforces. Its workers observed meanwhile, or a fault marked them.
+    """Return GAP for marked duplicates in the accepted topic of an address that enforces.
 
-    ``orphans`` repeat nothing, and have another name.
+    Its workers ran in observe mode meanwhile, or a fault marked the messages. Orphans get another anomaly, so
+    they are left out.
     """
     enforcing = F.broadcast(rules.where("enforces").select("address"))
     passed = evidence.where(f"{ONCE} and fate = {OBSERVED}").join(enforcing, on="address", how="inner")
@@ -66,7 +73,7 @@ def let_pass(evidence: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataF
 
 
 def _unknown() -> Column:
-    """Return the text that the ring of the lane knew no other of the ID."""
+    """Return text: the lane's ring knew no other message with this ID."""
     ring = (
         F.when(
             F.col("value_changed") & F.col("fate").isNull(),
@@ -82,9 +89,10 @@ def _unknown() -> Column:
 
 
 def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
-    """Diverted or observed duplicates of nothing; the arguments are those of :func:`lost`.
+    """Return WRONG-VERDICT for diverted or observed duplicates that repeat nothing.
 
-    An input without an ID can only repeat a hop. If IDs do not count, hops do not count either.
+    The arguments are those of :func:`lost`. An input without an ID can only repeat a hop. If the address does
+    not check IDs, it does not check hops either.
     """
     rule = F.broadcast(rules)
     by_hop = F.col("resent")
@@ -109,10 +117,15 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
 
 
 def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
-    """Return the anomaly, or GAP where the evidence on it is deleted.
+    """Return rows of the anomaly, or of GAP if its evidence is deleted.
 
-    A bridge keeps the order of its source. If a lower hop of the route was accepted, this hop had not come
-    before. ``by_id``: an unseen ID would explain the row; None = it would if the row has IDs.
+    A bridge keeps the order of its source. If its route accepted a lower hop in this run, the hop itself had
+    not come before.
+
+    Args:
+        found: Rows with the reason in ``why``.
+        anomaly: Anomaly to report.
+        by_id: Whether a deleted ID could explain the row; None = if the row has IDs.
     """
     by_id = F.col("ids") > 0 if by_id is None else by_id
     by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")

@@ -1,8 +1,9 @@
-"""Finds the originals of an input without comparing it with every record of its ID.
+"""Finds the original of an input without comparing it with every record of its ID.
 
-One ID may occur a million times, as it is accepted again whenever it is older than ``id_max_age``. By the same route the nearest
-original before the input decides, which a window finds. By another route, or in another lane, the youngest decides: there is one
-for each lane, route and partition. Few inputs remain that neither decides.
+One ID may occur a million times, because it is accepted again whenever it is older than ``id_max_age``. On
+the same route the nearest earlier original decides, and a window function finds it. On other routes, or in
+other lanes, the youngest decides, and each lane, route and partition has one. Only a few inputs remain
+undecided.
 """
 
 from typing import Final
@@ -13,29 +14,33 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import PLACE
 
 SAME: Final = ["address", "part_address", "id", "named"]
-"""Common to an input and its original; ``named``: the place that a diverted duplicate names, else null."""
+"""Columns that an input and its original share; ``named``: the place that a diverted duplicate names, else
+null.
+"""
 _CLASS: Final = [*SAME, "key", "lane", "route", "emptied", "partition", "before", "heirs"]
 
 
 def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
-    """Return the candidates, with ``first``: the place of the nearest young original by the same route; null = there is none.
+    """Add ``first``: the place of the nearest young original on the same route, or null.
 
-    ``first_sequence`` is its sequence number.
-
-    A younger original may stand before one that is too old. Then ``first`` is the place of the youngest, and it is ``ambiguous``:
-    another may stand between.
+    ``first_sequence`` is its sequence number. The nearest original may be too old although an earlier one is
+    young enough. Then ``first`` is the place of the youngest, and ``ambiguous`` is set, because another young
+    original may lie between.
 
     Args:
-        candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was before), at (offset in its route), timestamp,
-            max_age_ms, on (the ring was not off), largest (ring), head (see sequence_numbers), and more.
-        originals: The same but for the last four, ``before``: an earlier run accepted it, and sequence.
+        candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was emptied before), at (offset
+            on its route),
+            timestamp, max_age_ms, on (the ring was not off), largest (ring size), head (see
+                sequence_numbers), and more.
+        originals: The same without the last four; also ``before`` (an earlier run accepted it) and sequence.
     """
     of_route = originals.select(
         *SAME, "lane", "route", "emptied", "at", "timestamp", "sequence", F.col("before").alias("earlier")
     )
     of_route = of_route.withColumn("original", F.lit(True))
     asking = candidates.withColumns({"earlier": F.lit(False), "original": F.lit(False)})
-    # An earlier run's original came before, even if the forward topic was created again. One at the same place did not.
+    # Originals of earlier runs sort first, even if the forward topic was created again. An original at the
+    # same place sorts last.
     order = Window.partitionBy(*SAME, "lane", "route", "emptied").orderBy(F.desc("earlier"), "at", "original")
     until = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     both = asking.unionByName(of_route, allowMissingColumns=True).withColumns(
@@ -61,11 +66,12 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
 
 
 def by_other_routes(candidates: DataFrame, originals: DataFrame) -> DataFrame:
-    """Places of the candidates that may have an original by another route or in another lane.
+    """Return places of candidates that may have an original on another route or in another lane.
 
     Returns:
-        :data:`reconcile.run.frames.evidence.PLACE`, and ``certain``: False = both came from one partition, and the youngest does not
-        show their order.
+        :data:`reconcile.run.frames.evidence.PLACE` and ``certain``. It is False if both came from one
+            partition and the youngest
+        original does not show their order.
     """
     c, o = candidates.withColumn("key", _keys(F.lit(0))).alias("c"), classes(originals).alias("o")
     same = [F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in (*SAME, "key")]
@@ -91,7 +97,7 @@ def by_other_routes(candidates: DataFrame, originals: DataFrame) -> DataFrame:
 
 
 def classes(originals: DataFrame) -> DataFrame:
-    """Originals that differ only in age and order, as one row: the highest timestamp, and the lowest offset."""
+    """Merge originals that differ only in age and order: highest timestamp, lowest offset."""
     offered = originals.withColumn("key", _keys(F.when(F.col("heirs").isNotNull(), 0)))
     handed_on = F.when(F.col("key.kind") == "heirs", F.col("heirs"))
     return (
@@ -106,13 +112,13 @@ def classes(originals: DataFrame) -> DataFrame:
 
 
 def overrun(candidate: str, sequence: str) -> Column:
-    """Whether sequence numbers prove that a ring had forgotten an ID before it judged the candidate."""
+    """Return whether sequence numbers prove that the ring overwrote an ID before the candidate came."""
     since = F.col(f"{candidate}head") - F.col(sequence)
     return F.coalesce(since >= F.col(f"{candidate}largest"), F.lit(False))
 
 
 def _keys(heirs: Column) -> Column:
-    """Why a lane may know an original, a row each: it is its own lane, the home of the group, or a successor lane."""
+    """Explode reasons why a lane may know an original: own lane, home of the group, or successor lane."""
     by = {"lane": F.col("lane").cast("bigint"), "home": F.col("home_digest"), "heirs": heirs.cast("bigint")}
     keys = F.array(*(F.struct(F.lit(kind).alias("kind"), column.alias("of")) for kind, column in by.items()))
     return F.explode(F.filter(keys, lambda key: key["of"].isNotNull()))

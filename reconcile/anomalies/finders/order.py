@@ -1,4 +1,4 @@
-"""REORDERED: broken order within groups."""
+"""Finds REORDERED: groups whose order is broken."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,13 +10,16 @@ from reconcile.spark.schemas import PASSED
 
 
 def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
-    """Whether the order of some group may be broken, without sorting by groups.
+    """Return whether the order of some group may be broken, without sorting by group.
 
-    If all records of an input partition are in order in an output partition, each of their groups is. Then
-    the output offset minus the accepted IDs before the record never falls. Equal differences form stretches,
-    and each stretch begins behind the one before. If there are several output partitions, groups in more than
-    one are counted. ``evidence`` has no envelopes, ``blocks`` comes from
-    :func:`reconcile.run.frames.id_positions.blocks`.
+    If all records of an input partition are in order in an output partition, so are their groups. Then the
+    output offset minus the number of accepted IDs before the record never falls. Records with equal
+    differences form stretches, and each stretch begins behind the one before. With several output partitions,
+    the function also looks for groups in more than one of them.
+
+    Args:
+        evidence: Evidence without envelopes.
+        blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`.
     """
     accepted = _accepted(evidence)
     sides = ["out_address", "address", "partition"]
@@ -40,11 +43,15 @@ def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
 
 
 def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
-    """Places where the order of a group from one input partition breaks, a row each.
+    """Return a row for each place where a group from one input partition breaks its order.
 
-    Parts of transactions are in order only within one lane. A group in several output partitions has no
-    order, which is one row more. If an input was accepted twice, the first output counts. One task sorts a large
-    group, on disk where memory ends.
+    A group in several output partitions has no order, so each change of partition is a row. If an input was
+    accepted twice, its first output counts. One task sorts a large group, and spills to disk if memory is
+    short.
+
+    Args:
+        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
+        transactions: Whether there are transactions; their parts are in order only within a lane.
     """
     accepted = _accepted(evidence)
     line = ["out_address", "group", "address", "partition", *(["lane"] if transactions else [])]
@@ -86,10 +93,11 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
 def reordered_across(
     evidence: DataFrame, earlier: DataFrame, spans: DataFrame, outputs: DataFrame
 ) -> DataFrame:
-    """Return records that broke the order of their group with the last run, a row each.
+    """Return a row for each record that broke the order of its group with the last run.
 
-    Only inputs that waited and outputs that existed already can; all others are later in both logs.
-    ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, of which nothing else is kept.
+    Only inputs that waited and outputs that the last run already saw can do so. All other records come later
+    in both logs. ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, the only records that
+    are kept of it.
     """
     early = (
         _accepted(evidence)
@@ -132,7 +140,10 @@ def reordered_across(
 
 
 def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame) -> DataFrame:
-    """Return groups in another output partition than in the last run, a row each; the arguments are those of :func:`reordered_across`."""
+    """Return a row for each group in another output partition than in the last run.
+
+    The arguments are those of :func:`reordered_across`.
+    """
     line = ["out_address", "group_digest", "address", "partition"]
     there = F.broadcast(outputs.select("out_address", "out_partition"))
     now = (
@@ -156,7 +167,7 @@ def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame
 
 
 def _accepted(evidence: DataFrame) -> DataFrame:
-    """Return inputs in the accepted topic that have a group, each once."""
+    """Return accepted inputs that have a group, once each."""
     came_out = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(
         F.col("fate").isin(*PASSED)

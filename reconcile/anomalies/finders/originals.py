@@ -1,4 +1,4 @@
-"""Originals of inputs that were not accepted: IDs that the ring of their lane still knew."""
+"""Finds originals of inputs that were not accepted: IDs that the ring of their lane still knew."""
 
 from typing import Final
 
@@ -19,9 +19,9 @@ from reconcile.spark.schemas import EVIDENCE, REPEATS
 REPEATING: Final = (
     f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole in {REPEATS})"
 )
-"""Evidence that was not accepted and may be a duplicate by its ID."""
+"""Condition on evidence: not accepted, and its ID may make it a duplicate."""
 _ROUTE: Final = ["address", "lane", "route"]
-_BLOCK: Final = 10  # bits of an offset within its block
+_BLOCK: Final = 10  # bits of an offset that count within its block
 _KNOWING: Final = "knowing"
 _OURS: Final = (
     "max_age_ms", "largest", "emptied", "on", "named", "route", "at", "first", "first_sequence", "ambiguous", "head",
@@ -31,18 +31,19 @@ _OURS: Final = (
 def without_near(
     candidates: DataFrame, originals: DataFrame, rules: DataFrame, events: DataFrame | None, run: int
 ) -> DataFrame:
-    """Candidates that no near original before them, by the same route, explains.
+    """Return candidates that no near, earlier original on the same route explains.
 
     An original is another input with the same ID that the candidate's ring can know. It was accepted in the
-    same lane, in a lane that handed its IDs on, or in the home lane of the same group. It came before, is
-    young enough, and the ring was neither emptied in between nor off. A duplicate that names its original
-    has no other.
+    same lane, in a lane that copied its IDs to it, or in the home lane of the same group. It came earlier and
+    is young enough, and the ring was neither emptied in between nor off. If a duplicate names its original,
+    only that one counts.
 
     Args:
         candidates: :data:`reconcile.spark.schemas.EVIDENCE`, with ``head`` if rings gave sequence numbers.
-        originals: :data:`reconcile.spark.schemas.IDS` of this run and the runs before, with :func:`with_heirs`.
+        originals: :data:`reconcile.spark.schemas.IDS` of this run and the runs before, with
+            :func:`with_heirs`.
         rules: :data:`reconcile.spark.schemas.RULES`.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
         run: Number of this run.
     """
     limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
@@ -66,9 +67,9 @@ def without_near(
 
 
 def without_original(found: DataFrame, originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
-    """Rows of :func:`without_near` without those that an original by another route explains.
+    """Remove rows of :func:`without_near` that an original on another route explains.
 
-    The remaining rows repeat nothing, or an ID that may be too far away: see :func:`orphans`.
+    The remaining rows repeat nothing, or repeat an ID that may be too far away: see :func:`orphans`.
     """
     there = offered(originals, events, run)
     known = found.join(nearest.by_other_routes(found, there), on=PLACE, how="left").where(
@@ -82,11 +83,11 @@ def without_original(found: DataFrame, originals: DataFrame, events: DataFrame |
 
 
 def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
-    """Return the originals in two rows each: for candidates that name none, and for those that name it."""
+    """Return each original twice: for candidates without a named original, and for those that name it."""
     place = F.struct("partition", "offset")
     rows = _with_ring(originals, events)
     if _KNOWING in rows.columns:
-        # An event that emptied a former ring does not count: a new one may know the ID.
+        # Events that emptied a former ring do not count here: a ring that merged its IDs may still know them.
         rows = rows.withColumn("ring", F.explode(_KNOWING)).withColumns(
             {
                 "emptied": F.when(F.col("ring") == F.col("lane"), F.col("emptied")).otherwise(0),
@@ -105,10 +106,11 @@ def offered(originals: DataFrame, events: DataFrame | None, run: int) -> DataFra
 def orphans(
     found: DataFrame, originals: DataFrame, accepted: DataFrame, events: DataFrame | None, run: int
 ) -> DataFrame:
-    """Rows of :func:`without_original` whose ring had forgotten every original.
+    """Return rows of :func:`without_original` whose ring had overwritten every original.
 
-    Between the two the lane accepted at least what came in between by the same route, or what their sequence numbers
-    prove. As many IDs as the largest ring holds push the first one out. ``accepted`` are all :data:`reconcile.spark.schemas.IDS`.
+    The IDs accepted between the two are at least those on the same route, or as many as their sequence
+    numbers prove. If they are as many as the largest ring holds, the original is overwritten. ``accepted``
+    are all :data:`reconcile.spark.schemas.IDS`.
     """
     of_candidate = [*PLACE, "lane", "largest", "route", "at"]
     c, o = found.where("ambiguous").alias("c"), offered(originals, events, run).alias("o")
@@ -132,7 +134,7 @@ def orphans(
 
 
 def _counted(ends: DataFrame, accepted: DataFrame) -> DataFrame:
-    """Return the ends, with ``upto``: the IDs accepted up to there by the same route, by whole blocks and within the last one."""
+    """Add ``upto``: IDs accepted on the route up to each end, by whole blocks and within the last."""
     rows = accepted.select(
         "address",
         "lane",
@@ -164,10 +166,14 @@ def _block() -> Column:
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None = None) -> DataFrame:
-    """Return the IDs, with ``heirs``: lanes whose number modulo it is the ID's own lane know the ID too; null = no other lane.
+    """Add ``heirs``: a former number of lanes, or null.
 
-    ``grown`` are :data:`reconcile.spark.schemas.EVENTS` of more lanes, with the former count as ``before``. ``knowing``: the rings
-    that may know an ID where lanes were regrouped; None = they never were.
+    Lanes that equal the ID's lane modulo this number know the ID too.
+
+    Args:
+        ids: :data:`reconcile.spark.schemas.IDS`.
+        grown: :data:`reconcile.spark.schemas.EVENTS` that added lanes, with the former count as ``before``.
+        knowing: Rings that may know an ID, if lanes were regrouped; None = they never were.
     """
     if knowing is not None:
         ids = ids.withColumn(_KNOWING, knowing)
@@ -178,9 +184,10 @@ def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None =
 
 
 def conflicts(candidates: DataFrame, originals: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Candidates without an output that repeat an ID with another value, where the duplicates topic has all such.
+    """Return candidates without an output that repeat an ID with another value, if conflicts are diverted.
 
-    ``value_changed`` marks them. Rings know no values of envelopes and their parts, and take null for an empty value.
+    They get ``value_changed``. Rings do not know the values of envelopes and parts, and treat a null value as
+    empty.
     """
     diverting = F.broadcast(rules.where("diverts_conflicts and not divert").select("address"))
     nothing = F.xxhash64(F.lit(b"")), F.xxhash64(F.lit(None).cast("binary"))
@@ -201,7 +208,10 @@ def conflicts(candidates: DataFrame, originals: DataFrame, orphans: DataFrame, r
 
 
 def of_units(found: DataFrame) -> DataFrame:
-    """Return records as they are, and each envelope once if no ring knew any of its IDs. One known ID makes it a duplicate."""
+    """Return plain records, and each envelope once if its ring knew none of its IDs.
+
+    One known ID makes it a duplicate.
+    """
     plain, several = found.where("parts is null"), found.where("parts is not null")
     unit = Window.partitionBy(*RECORD)
     first = F.row_number().over(unit.orderBy("part_number"))
@@ -214,7 +224,7 @@ def of_units(found: DataFrame) -> DataFrame:
 
 
 def _is_original() -> Column:
-    """Whether ``o`` of :func:`offered` is an original of the candidate ``c``."""
+    """Return the condition that ``o`` of :func:`offered` is an original of the candidate ``c``."""
     address, part_address, same_id, named = (
         F.col(f"c.{name}").eqNullSafe(F.col(f"o.{name}")) for name in nearest.SAME
     )
@@ -224,7 +234,7 @@ def _is_original() -> Column:
     in_order = F.when(_same_route(), F.col("c.at") > F.col("o.at")).otherwise(
         (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
     )
-    # Offsets of a forward topic that was created again have no order with earlier ones.
+    # A forward topic that was created again counts offsets from 0, so they have no order with earlier ones.
     before = F.col("o.before") | in_order
     young = (F.col("c.max_age_ms") == 0) | (
         F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
@@ -235,12 +245,12 @@ def _is_original() -> Column:
 
 
 def _same_route() -> Column:
-    """Whether both came by the same input of one lane, which judges an input in its order."""
+    """Return whether both came on one route of one lane, which judges them in offset order."""
     return (F.col("c.lane") == F.col("o.lane")) & (F.col("c.route") == F.col("o.route"))
 
 
 def _with_ring(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Return the rows, with ``emptied``, how often their ring was emptied before, and its size ``in_force``; null = not known."""
+    """Add ``emptied``, how often the ring was emptied before, and its size ``in_force``, or null."""
     found = emptied_before(rows, events)
     if events is None:
         return found.withColumn("in_force", F.lit(None).cast("bigint"))

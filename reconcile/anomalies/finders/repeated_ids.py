@@ -1,11 +1,12 @@
-"""FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
+"""Finds FORGOTTEN, OVERRUN and CROSS-LANE: IDs that were accepted more than once.
 
-A ring of N knows an ID while fewer than N others were accepted in its lane after it. With ``id_min_age``, it knows one beyond
-``id_cache_size`` only while it is young enough for the newest record. A lane reads several inputs, its own partitions
-and the forward topic, each in order. Accepted records of an address that sets ``lanes`` have the sequence number of their ID, so the
-number of IDs between two is their difference. Other records do not show how the lane interleaved its inputs. But a lane writes one
-transaction after the other, so its records are in its own order in each partition of the output. That bounds the number from above.
-An ID is called FORGOTTEN only if even that bound lies within the promise.
+A ring of size N knows an ID while its lane has accepted fewer than N other IDs after it. With ``id_min_age``,
+it keeps more than ``id_cache_size`` IDs only while they are young compared with the newest record. A lane
+reads several inputs, its own partitions and the forward topic, each in order. If an address sets ``lanes``,
+accepted records have the sequence number of their ID, and the difference of two numbers gives the IDs in
+between. Other records do not show how the lane interleaved its inputs. But a lane writes one transaction
+after the other, so each output partition has its records in the lane's order. That gives an upper bound of
+the IDs in between. An ID is FORGOTTEN only if this upper bound lies within the promise.
 """
 
 from collections.abc import Sequence
@@ -26,24 +27,24 @@ _CROSSED: Final = "accepted in another lane too"
 
 
 def repeated(ids: DataFrame, run: int, settled: Column | None = None) -> DataFrame:
-    """All :data:`reconcile.spark.schemas.IDS` that were accepted several times, once at least in this run.
+    """Return :data:`reconcile.spark.schemas.IDS` accepted several times, at least once in this run.
 
-    ``settled``: the ring that took over all IDs of the row's ring since; None = no lanes were regrouped.
+    ``settled``: the ring that now has all IDs of the row's ring; None = no lanes were regrouped.
     """
     this_run = F.max((F.col("run") == run).cast("int"))
     several = ids.groupBy(*_ID).agg(F.count(F.lit(1)).alias("times"), this_run.alias("this_run"))
     chosen = several.where("times > 1 and this_run = 1").select(*_ID)
     rows_of = ids.join(chosen, on=_ID, how="left_semi")
-    # Records of one group have one home, whatever route they took.
+    # All records of a group have one home, on any route.
     home = Window.partitionBy(*_ID, "address", "home_digest")
     ring = F.col("lane") if settled is None else settled
     return rows_of.withColumn("home", F.min(ring).over(home))
 
 
 def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Sequence[str]) -> DataFrame:
-    """IDs that reached another lane in this run, a row each: the resend had another group, or its transaction another key.
+    """Return a row for each ID that another lane accepted in this run, with another group or transaction key.
 
-    OVERRUN if the ID no longer counted. The order of two lanes is known only between runs.
+    OVERRUN if the ID was older than ``id_max_age``. Two lanes have an order only between runs.
     """
     place = ["partition", "offset", "part_number", "out_address", "out_partition", "out_offset", "address"]
     ordered = ["partition", "offset", "out_partition", "out_offset", "timestamp", "home"]
@@ -90,12 +91,14 @@ def cross_lane(repeated: DataFrame, run: int, rules: DataFrame, input_topics: Se
 
 
 def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
-    """Each ID of this run beside the nearest earlier one by each route (columns ``a_``).
+    """Pair each ID of this run with the nearest earlier acceptance on each route (columns ``a_``).
 
-    A lane reads several inputs, or *routes*: its partitions of the input topic, and its partition of the forward topic. Along a route
-    offsets are the order of acceptance. Output partitions are not, because a message without a key goes to any. The intervals of
-    :func:`~reconcile.anomalies.finders.ring_ranks.ranks` are in order along each route. Sorted by the middle of their interval, the last of each route before an ID is the
-    nearest. If IDs have sequence numbers, these are the order.
+    A lane reads several inputs, or *routes*: its partitions of the input topic, and its partition of the
+    forward topic. On a route, offsets show the order of acceptance. Output partitions do not, because a
+    message without a key may go to any of them. The intervals of
+    :func:`~reconcile.anomalies.finders.ring_ranks.ranks` are in order on each route. After a sort by the
+    middle of the intervals, the nearest acceptance of a route is its last one before the ID. If IDs have
+    sequence numbers, these give the order.
 
     Args:
         repeated: Result of :func:`repeated`.
@@ -128,12 +131,19 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
 
 
 def between(pairs: DataFrame) -> DataFrame:
-    """Return the pairs of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`, with ``between`` and ``order``.
+    """Add ``between``, ``order`` and ``exact`` to pairs.
 
-    ``between`` is the largest possible number of IDs that were accepted between the two. For two lanes it counts all IDs of the first lane
-    after the one, and of the second lane before the other. ``order`` is 1 if
-    the earlier one was certainly accepted first, -1 if the later one was, and 0 if no evidence shows it.
-    ``exact``: by sequence numbers, so evidence of IDs in between is not needed.
+    Args:
+        pairs: Result of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`.
+
+    Returns:
+        ``between`` is an upper bound of the IDs accepted between the two. For two lanes it counts all IDs of
+            the first lane
+        after the first ID, and of the second lane before the second. ``order`` is 1 if the earlier ID was
+            certainly accepted
+        first, -1 if the later one was, and 0 if evidence does not show it. ``exact``: sequence numbers give
+            the result, so
+        evidence of the IDs in between is not needed.
     """
     one = F.col("lane") == F.col("a_lane")
     exact = one & (F.col("period") == F.col("a_period")) & (F.col("sequence") != F.col("a_sequence"))
@@ -157,24 +167,26 @@ def between(pairs: DataFrame) -> DataFrame:
     apart = (
         F.when(F.col("order") > 0, forth).when(F.col("order") < 0, back).otherwise(F.greatest(forth, back))
     )
-    # The larger of a number and of what is not known is that number.
+    # Spark's greatest ignores null, so an unknown number must stay null explicitly.
     return ordered.withColumn("between", F.when(apart.isNotNull(), F.greatest(F.lit(0), apart)))
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
-    """Return the pairs of :func:`between`, with the ``capacity`` in force and whether the ring ``forgot`` by order.
+    """Add the ``capacity`` in force, and whether the ring ``forgot`` IDs at an event.
 
-    A ring that was cleared, switched off or opened in memory only forgot. If its size changed in between, the smallest counts. If
-    the home has ``moved`` by another partitioner, or the address was ``renamed``, the second lane does not know the first ID.
+    A ring forgets if it is cleared, switched off or opened in memory only. If its size changed in between,
+    the smallest counts. The second lane does not know the first ID if another partitioner ``moved`` the home,
+    or if the address was ``renamed``.
 
-    An event lies between two IDs of a lane if the first was judged before it and the second was not. All events of a lane that
-    took over from the first lane lie behind the first ID, and all of a lane that handed on lie before the second ID.
+    An event lies between two IDs of a lane if the lane judged one before it and the other after it. All
+    events of a successor lane lie after the first ID, and all events of a lane that passed on its IDs lie
+    before the second ID.
 
     Args:
         pairs: Result of :func:`between`.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
         rules: :data:`reconcile.spark.schemas.RULES`.
-        capacity: Size of the ring, by address, lane and a_lane, where no event shows it.
+        capacity: Size of the ring if no event shows it, by address, lane and a_lane.
     """
     limits = (
         pairs.join(
@@ -234,15 +246,17 @@ def _of_event(name: str) -> Column:
 
 
 def remembered(pairs: DataFrame) -> DataFrame:
-    """FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence of IDs in between is gone. A ring that is off promises nothing.
+    """Return FORGOTTEN within the promise, OVERRUN beyond it, GAP if evidence is deleted.
 
-    The worst of several pairs of one input counts. Without evidence of their order, either order is possible. IDs that two rings accepted before
-    another one took over from both are CROSS-LANE, a row for each ID.
+    A ring that is off promises nothing. If an input has several pairs, the worst counts. Pairs without
+    evidence of their order count in either order. IDs that two rings accepted before a third ring merged both
+    are CROSS-LANE, one row for each ID.
     """
     apart = F.col("timestamp") - F.col("a_timestamp")
     older = F.when(F.col("order") > 0, apart).when(F.col("order") < 0, -apart).otherwise(F.abs(apart))
     aged = (F.col("max_age_ms") > 0) & (older > F.col("max_age_ms"))
-    # By the newest record that its lane can have had then: a late message finds no ID that was too old for that one.
+    # The age counts up to the newest record that the lane can have had: a late message does not make an
+    # expired ID young again.
     since = F.greatest("newest", "a_newest", "timestamp", "a_timestamp") - F.least("timestamp", "a_timestamp")
     promised = F.col("min_age_ms") > 0
     outlived = promised & (F.col("between") >= F.col("size")) & (since > F.col("min_age_ms"))

@@ -1,4 +1,4 @@
-"""Order of acceptances in the ring of a lane: bounds from the logs, and sequence numbers where records have them."""
+"""Order in which a ring got its IDs: bounds from the logs, or exact from sequence numbers."""
 
 from typing import Final
 
@@ -10,15 +10,19 @@ from reconcile.run.frames.journal import emptied_before
 
 _RING: Final = ["address", "lane"]
 INPUT: Final = [*_RING, "partition", "offset", "part_number"]
-"""An ID of a ring by where it came in: a transaction brings several, each with a part."""
+"""Columns that name an accepted ID by its input: a transaction brings several IDs, each with a part number.
+
+"""
 CAME: Final = ["run", "at", "part_number"]
-"""The order of one route. A topic that was created again begins at 0 again, in a later run."""
+"""Columns that order a route. The run comes first, because a topic that was created again counts offsets from
+0.
+"""
 _RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn", "sequence", "newest"]
 """Columns of :func:`ranks`."""
 
 
 def routed(ids: DataFrame) -> DataFrame:
-    """Return the IDs, with the ``route`` by which the lane read them, and the offset ``at`` it."""
+    """Add the ``route`` by which the lane read each ID, and the offset ``at`` which it lies there."""
     return ids.withColumns({"route": route(), "at": F.coalesce("forward_offset", "offset")})
 
 
@@ -30,11 +34,19 @@ def ranks(
     sequenced: bool = False,
     promised: bool = False,
 ) -> DataFrame:
-    """Numbers of IDs that were certainly accepted before and after each ID, in the named ``lanes``.
+    """Count the IDs certainly accepted before and after each ID of the given ``lanes``.
 
-    If input and output disagree about an order, the output is out of order itself, and is not a witness. ``sequenced``: IDs may have
-    sequence numbers. The numbers of a ring give the order since it was last emptied. Numbers that fall along a route show that a new ring began.
-    ``promised``: some rings keep IDs for an age, so ``newest`` is asked for.
+    If input and output of a ring contradict each other, the output is out of order itself, and is not a
+    witness.
+
+    Args:
+        ids: :data:`reconcile.spark.schemas.IDS`.
+        lanes: Addresses and lanes whose IDs are ranked.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
+        sequenced: Whether IDs may have sequence numbers. They give the order since the ring was last emptied.
+            If numbers
+            fall along a route, a new ring has started.
+        promised: Whether some rings keep IDs for an age, so that ``newest`` is needed.
     """
     chosen = routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place, one = ["out_address", "out_partition"], F.count(F.lit(1))
@@ -42,7 +54,8 @@ def ranks(
     both = Window.partitionBy(*_RING, "route", *place)
     along, along_both = source.orderBy(*CAME), both.orderBy(*CAME)
     in_output = output.orderBy("out_offset", "part_number")
-    # Backwards, because Spark reads a frame up to the last row again for each row: n IDs would cost n * n steps.
+    # Sort backwards. For a frame that ends at the last row, Spark reads the frame again for each row: n * n
+    # steps for n IDs.
     back = source.orderBy(*(F.desc(name) for name in CAME))
     others = {
         "others_before": along.rowsBetween(Window.unboundedPreceding, Window.currentRow),
@@ -54,7 +67,8 @@ def ranks(
         .withColumns({"b": F.row_number().over(along_both), "b_n": one.over(both), "previous": previous})
         .withColumns({"o": F.row_number().over(in_output), "o_n": one.over(output)})
         .withColumns({"others_before": F.expr("o - b"), "others_after": F.expr("o_n - o - b_n + b")})
-        # IDs before one of a route came before all later ones of it, whichever output partition shows it.
+        # IDs before some ID of a route came before all later IDs of that route, whichever output partition
+        # shows it.
         .withColumns({name: F.max(name).over(frame) for name, frame in others.items()})
     )
     disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
@@ -74,9 +88,9 @@ def ranks(
 
 
 def _with_newest(ranked: DataFrame) -> DataFrame:
-    """Return the ranks, with ``newest``: the newest record of those that may have been accepted before an ID, or with it.
+    """Add ``newest``: highest timestamp of records that may have been accepted before an ID, or with it.
 
-    An ID was accepted before another one only if fewer IDs were certainly before it than can be before the other.
+    An ID may precede another only if fewer IDs certainly precede it than can precede the other.
     """
     possible = F.struct(
         (F.col("total") - F.col("after") - 1).alias("place"), F.lit(True).alias("asks"), *INPUT[2:]
@@ -95,10 +109,10 @@ def _with_newest(ranked: DataFrame) -> DataFrame:
 
 
 def _in_sequence(ranked: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Return the ranks, by sequence numbers where a ring has them.
+    """Replace ranks by sequence numbers in rings that have them.
 
-    ``period``: how often the ring was emptied before; ``turn``: the sequence number, or the last one before on the route. Both
-    are null in rings without sequence numbers, or with numbers that fall along a route.
+    ``period``: how often the ring was emptied before. ``turn``: the sequence number, or the last one before
+    it on the route. Both are null in rings without sequence numbers, or with numbers that fall along a route.
     """
     rows = emptied_before(ranked, events).drop("events")
     ring = [*_RING, "emptied"]

@@ -1,4 +1,4 @@
-"""Sequence numbers that rings gave to IDs: those given twice, which is FORGOTTEN, and the last one before an input."""
+"""Sequence numbers of IDs: finds numbers given twice (FORGOTTEN), and the last number before an input."""
 
 from typing import Final
 
@@ -13,9 +13,10 @@ _RING: Final = ["address", "lane", "emptied"]
 
 
 def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
-    """IDs whose sequence number another ID of the ring has too, without the first of each.
+    """Return IDs whose sequence number another ID of the ring has too, without the first of each number.
 
-    A ring that was opened in memory only begins its numbers again. ``events``: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
+    A ring that was opened in memory only starts its numbers again. ``events``:
+    :data:`reconcile.spark.schemas.EVENTS`, or None.
     """
     numbered = emptied_before(ids.where("sequence is not null"), events)
     same = Window.partitionBy("address", "lane", "emptied", "sequence").orderBy(
@@ -36,10 +37,10 @@ def given_twice(ids: DataFrame, events: DataFrame | None) -> DataFrame:
 
 
 def with_heads(candidates: DataFrame, ids: DataFrame, events: DataFrame | None, run: int) -> DataFrame:
-    """Return the candidates, with ``head``: the highest number that their ring had certainly given before; null = not known.
+    """Add ``head``: the highest number that the ring certainly gave before the candidate, or null.
 
-    Numbers rise along each input of a lane and in each output partition, from run to run. If they fall anywhere in a ring, it began
-    its numbers again, and they tell nothing.
+    Numbers rise along each input of a lane, in each output partition, and from run to run. If they fall
+    anywhere in a ring, the ring started its numbers again, and they prove nothing.
     """
     numbered = emptied_before(routed(ids.where("sequence is not null")), events).drop("events")
     new, earlier = numbered.where(F.col("run") == run), numbered.where(F.col("run") < run)

@@ -1,4 +1,4 @@
-"""TORN: transactions that were accepted in part. Their missing parts are not LOST besides."""
+"""Finds TORN transactions: accepted in part. Their missing parts are not reported as LOST too."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,11 +12,11 @@ from reconcile.run.frames.evidence import FIRST, RECORD
 from reconcile.spark.constants import constant
 from reconcile.spark.schemas import PASSED
 
-SHOWN_MAX: Final = 20  # so many parts are named by their numbers
+SHOWN_MAX: Final = 20  # part numbers that a row lists
 
 
 def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
-    """Transactions that were accepted in part, a row each; GAP where evidence of the missing parts may be gone."""
+    """Return a row for each transaction accepted in part; GAP if evidence may be deleted."""
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
     there = F.coalesce(F.col("fate").isin(*PASSED), F.lit(False))
     topics = constant(accepted_topics, "array<string>")
@@ -38,7 +38,7 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
 
 
 def _numbers(name: str) -> Column:
-    """``parts 1, 3``; of very many the first."""
+    """Return text such as ``parts 1, 3``, with at most SHOWN_MAX numbers."""
     some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
     more = F.size(name) - SHOWN_MAX
     several = F.when(F.size(name) == 1, "part ").otherwise("parts ")
