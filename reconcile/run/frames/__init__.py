@@ -1,1 +1,1 @@
-"""The frames of a run: inputs, outputs and what matches."""
+"""Data frames of a run: inputs, outputs and their matches."""

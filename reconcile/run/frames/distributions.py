@@ -1,6 +1,6 @@
-"""Distributions of large frames for the page, as :data:`reconcile.spark.schemas.NUMBERS`.
+"""Distributions of large frames for the report page, as :data:`reconcile.spark.schemas.NUMBERS`.
 
-Each function says what ``at``, ``a`` to ``d`` and ``name`` hold.
+The docstring of each function names the contents of the columns ``at``, ``a`` to ``d`` and ``name``.
 """
 
 from collections.abc import Sequence
@@ -26,21 +26,31 @@ GROUPS: Final = "groups"
 LARGEST: Final = "largest"
 ORPHANS: Final = "orphans"
 CONFLICTS: Final = "conflicts"
-STRAYS: Final = -1  # the moment of all that is far from most
-LONG_MS: Final = 8 * DAY_MS  # times that cover more than this are looked at for strays
+STRAYS: Final = -1  # value of ``at`` for records with a timestamp far from most
+LONG_MS: Final = 8 * DAY_MS  # a longer time range is searched for strays
 
 
 def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
-    """First and last time (ms), at most three times the middle half or a day away from it.
+    """Limit a range of times (ms) to three times its middle half, or to a day if that is longer.
 
-    One record with seconds sent as milliseconds, in 1970, would leave a single moment for all others.
+    Without the limit, one record from 1970, with seconds sent as milliseconds, would leave a single moment
+    for all others.
+
+    Args:
+        first: Lowest time.
+        last: Highest time.
+        low: Lower end of the middle half.
+        high: Upper end of the middle half.
     """
     reach = max(3 * (high - low), DAY_MS)
     return max(first, low - reach), min(last, high + reach)
 
 
 def ring(resends: DataFrame, confidence: float) -> DataFrame:
-    """Return the distance that covers the confidence (``at``); resends; distances p50, p99 and the largest, by address."""
+    """Return by address the distance that covers the confidence (``at``), and figures of resends.
+
+    ``a``: number of resends. ``b`` to ``d``: p50, p99 and maximum of their distances.
+    """
     found = (
         _summed(resends, "address")
         .groupBy("address")
@@ -57,13 +67,13 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
 def enough(resends: DataFrame, share: float) -> DataFrame:
     """Return the distance that covers this share of the resends (``at``), by address."""
-    exact = _covering(f"{share - 1e-9:.12f}")  # no rounding asks for one more resend
+    exact = _covering(f"{share - 1e-9:.12f}")  # subtract a little: rounding must not ask for one more resend
     found = _summed(resends, "address").groupBy("address").agg(exact.alias("at"))
     return _numbers(ENOUGH, found)
 
 
 def ring_by_lane(resends: DataFrame) -> DataFrame:
-    """Return for each lane (``at``): resends, distance p99, and the largest distance (``a`` to ``c``)."""
+    """Return number of resends, p99 and maximum of distances (``a`` to ``c``) for each lane (``at``)."""
     summed = _summed(resends, "address", "lane")
     found = summed.groupBy("address", F.col("lane").alias("at")).agg(
         F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")
@@ -72,13 +82,13 @@ def ring_by_lane(resends: DataFrame) -> DataFrame:
 
 
 def conflicts(resends: DataFrame) -> DataFrame:
-    """Resends with another value than what they repeat (``a``), by address."""
+    """Return by address the number of resends whose value differs from their original's (``a``)."""
     found = resends.groupBy("address").agg(F.coalesce(F.sum("conflicts"), F.lit(0)).alias("a"))
     return _numbers(CONFLICTS, found.withColumn("at", F.lit(0)))
 
 
 def _summed(resends: DataFrame, *by: str) -> DataFrame:
-    """Distances, with the number of ``all`` resends, and of those ``upto`` the distance."""
+    """Add ``all``, the number of resends, and ``upto``, their number up to each distance."""
     distances = resends.groupBy(*by, "distance").agg(F.sum("count").alias("count"))
     whole = Window.partitionBy(*by)
     upto = F.sum("count").over(whole.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
@@ -92,7 +102,7 @@ def _covering(share: str) -> Column:
 
 
 def bins(resends: DataFrame) -> DataFrame:
-    """Resends (``a``) by distance in IDs, and by age in seconds, up to ``at``."""
+    """Return resends (``a``) by distance in IDs, and by age in seconds, each up to ``at``."""
     by_distance = resends.groupBy("address", power_of_two(F.col("distance")).alias("at")).agg(
         F.sum("count").alias("a")
     )
@@ -103,13 +113,15 @@ def bins(resends: DataFrame) -> DataFrame:
 def moments(
     evidence: DataFrame, orphans: DataFrame | None, times: Sequence[tuple[int, int]], dropping: Column
 ) -> DataFrame:
-    """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``); records need a timestamp.
+    """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``).
+
+    Records without a timestamp do not count.
 
     Args:
-        evidence: Of this run.
-        orphans: Inputs without an output that repeat nothing; None = there are none.
-        times: First and last of each address; times outside are at :data:`STRAYS`.
-        dropping: Whether a record without an output is a duplicate, at its address.
+        evidence: Evidence of this run.
+        orphans: Inputs without an output that repeat nothing; None = no such inputs.
+        times: First and last time (ms) of each address; other times are at :data:`STRAYS`.
+        dropping: Whether the address drops duplicates, so that a record without an output is one.
     """
     fate = F.col("fate")
     dropped = fate.isNull() & ~F.col("waiting") & ((F.col("ids") > 0) | F.col("resent")) & dropping
@@ -143,7 +155,10 @@ def moments(
 
 
 def groups(evidence: DataFrame) -> DataFrame:
-    """Return groups (``a``) of up to ``at`` records, and their records (``b``); and the largest: rank, records, name."""
+    """Return groups (``a``) with up to ``at`` records and their records (``b``), and the largest groups.
+
+    A row of the largest groups has the rank (``at``), the number of records (``a``) and the name.
+    """
     sizes = (
         evidence.where(F.expr(ONCE) & F.col("group").isNotNull())
         .groupBy("address", "group")
@@ -162,7 +177,7 @@ def groups(evidence: DataFrame) -> DataFrame:
 
 
 def orphaned(orphans: DataFrame) -> DataFrame:
-    """Return inputs without an output that repeat nothing (``a``), by lane (``at``)."""
+    """Return the number of inputs without an output that repeat nothing (``a``), by lane (``at``)."""
     by_lane = orphans.where("fate is null").groupBy("address", F.col("lane").alias("at"))
     return _numbers(ORPHANS, by_lane.agg(F.count(F.lit(1)).alias("a")))
 
@@ -171,7 +186,7 @@ PLACES: Final = (
     "partition", "offset", "part_number", "out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id",
     "detail",
 )  # fmt: skip
-"""Order of the anomalies of one name and address: whole, so that pages of it never share a row."""
+"""Total order of the anomalies of one name and address, so that pages of a list never share a row."""
 
 
 def first_of(anomalies: DataFrame, most: int) -> DataFrame:
@@ -187,12 +202,12 @@ def first_of(anomalies: DataFrame, most: int) -> DataFrame:
 
 
 def _beginning(name: str) -> Column:
-    """Enough of bytes or text to recognize them. They may be as long as records, and they are collected."""
+    """Cut bytes or text to a recognizable beginning: collected values may be as long as records."""
     return F.substring(name, 1, NAME_MAX + 1)
 
 
 def by_address(values: Sequence[int]) -> Column:
-    """Return the value of the row's address."""
+    """Return a column with the value of the row's address."""
     return F.get(constant(values, "array<bigint>"), F.col("address"))
 
 

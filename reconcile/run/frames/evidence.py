@@ -1,6 +1,6 @@
-"""Matches inputs with outputs by the place of the input, in one shuffle of each.
+"""Matches inputs with outputs by the place of the input, with one shuffle of each side.
 
-All later steps read the result, and only the columns that they need.
+All later steps read the result, but only the columns that they need.
 """
 
 from typing import Final
@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from reconcile.spark.columns import of_schema
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, PASSED, QUARANTINED
 
-RECORD = ["address", "partition", "offset"]  # of an input record
+RECORD = ["address", "partition", "offset"]  # place of an input record
 PLACE = [*RECORD, "part_number"]
-"""Join key: the place of an input record, or of a part in its value. Part 0 is the record itself."""
+"""Join key: place of an input record, or of a part in its value. Part 0 is the record itself."""
 _SORTED = ["offset", "partition", "address", "part_number"]
-"""The same; rows are compared by the first, and seldom by the others: an address is that of millions."""
-FIRST = "has_input and (nth is null or nth = 1)"  # of the evidence, each record and each part once
-ONCE = f"{FIRST} and part_number = 0"  # of the evidence, each input record once
-WITHOUT_INPUT = "not has_input"  # of the evidence, what only outputs, or the forward topic, tell of
+"""The same columns, the most selective first: a sort then rarely compares the others."""
+FIRST = "has_input and (nth is null or nth = 1)"  # condition on evidence: each record and each part once
+ONCE = f"{FIRST} and part_number = 0"  # condition on evidence: each input record once
+WITHOUT_INPUT = "not has_input"  # condition on evidence: output or forward without an input
 _OF_OUTPUTS = ["nth", *(name for name in OUTPUTS.names if name not in PLACE)]
 
 
@@ -26,7 +26,10 @@ FORWARDED_ROUTE: Final = -1
 
 
 def route() -> Column:
-    """Return the input of its lane through which a row came: its partition, or :data:`FORWARDED_ROUTE`. A lane reads each in order."""
+    """Return the input of the lane that a row came through: its partition, or :data:`FORWARDED_ROUTE`.
+
+    A lane reads each of its inputs in order.
+    """
     return F.when(F.col("forward_offset").isNotNull(), FORWARDED_ROUTE).otherwise(F.col("partition"))
 
 
@@ -39,15 +42,18 @@ def attribute(
     waited: bool = True,
     ring: Column | None = None,
 ) -> DataFrame:
-    """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, forwarded inputs, and outputs.
+    """Match inputs, forwarded inputs and outputs into :data:`reconcile.spark.schemas.EVIDENCE`.
 
     Args:
-        inputs: Each once; those that waited in the last run have a lane and a forward offset.
-        forwards: Forwarded inputs; None = there are none.
-        outputs: Those that name an input. ``nth`` numbers outputs of one input, accepted ones first.
+        inputs: Inputs, once each; those that waited in the last run have a lane and a forward offset.
+        forwards: Forwarded inputs; None = no forwarded inputs.
+        outputs: Outputs that name an input. The result numbers the outputs of one input (``nth``), accepted
+            ones first.
         forward_committed: :data:`reconcile.spark.schemas.FORWARD_COMMITTED`.
-        waited: Whether some inputs waited in the last run. Without them and forwards none waits now.
-        ring: Ring that judges what is not forwarded, by address, partition and offset; None = that of its partition.
+        waited: Whether some inputs waited in the last run. If none did and nothing was forwarded, no input
+            waits now.
+        ring: Column with the ring that judges an input that is not forwarded; None = the ring of its
+            partition.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
@@ -66,7 +72,7 @@ def attribute(
 
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
-    """Return the inputs with lane and forward offset, and forwards of unknown inputs."""
+    """Add lane and forward offset to the inputs, and add rows for forwards of unknown inputs."""
     first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("forward"))
     both = inputs.join(first, on=RECORD, how="full_outer")
     return both.withColumns(
@@ -80,7 +86,10 @@ def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
 
 
 def _scattered(outputs: DataFrame) -> DataFrame:
-    """Return outputs without an input at artificial places below all others: else one task would have all of them."""
+    """Give outputs without an input artificial negative places.
+
+    Otherwise a single task would get all of them.
+    """
     nowhere = F.col("partition").isNull()
     return outputs.withColumns(
         {
@@ -93,9 +102,10 @@ def _scattered(outputs: DataFrame) -> DataFrame:
 
 
 def _parted(both: DataFrame) -> DataFrame:
-    """Return waiting inputs apart from their outputs, which are newer than the home lane's cut.
+    """Split waiting inputs from their outputs, which lie beyond the home lane's cut.
 
-    Records that this lane judged just before them lie beyond the cut of its own input, and are not judged now either.
+    The same lane may have judged records just before them. These lie beyond the cut of its own input, and a
+    later run judges them too.
     """
     waiting = F.coalesce(F.col("has_input") & (F.col("forward_offset") >= F.col("committed")), F.lit(False))
     early = waiting & F.col("fate").isNotNull()
@@ -117,12 +127,12 @@ def _columns() -> list[Column]:
     key_changed = ~F.col("key_digest").eqNullSafe(F.col("out_key_digest")) | (
         accepted & (F.col("out_group_digest") != F.xxhash64("group"))
     )
-    # The quarantine topic names a record that did not fit by its size. Key and headers may be left out too.
-    # A null value has size 0 there.
+    # Quarantine replaces a value that is too large by its size, 0 for a null value. It may leave out key and
+    # headers too.
     stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
     passed_changed = accepted & ~F.col("passed_digest").eqNullSafe(F.col("out_passed_digest"))
-    # Workers keep the key with the whole value and the headers. What they cannot write has none of the three.
+    # Workers that keep the whole value in quarantine keep key and headers too; they drop all three together.
     key_kept = ~quarantined | (
         (F.col("value_digest") == F.col("out_value_digest"))
         & (F.col("headers_digest") == F.col("out_headers_digest"))
@@ -142,7 +152,7 @@ def _columns() -> list[Column]:
         "partition": F.when(somewhere, F.col("partition")),
         "offset": F.when(somewhere, F.col("offset")),
         "fate": F.coalesce(fate, F.when(~has_input, FORWARDED)),
-        # Without a known input, the output's own data.
+        # an output without a known input gives its own timestamp and parts
         "timestamp": F.when(has_input, F.col("timestamp")).otherwise(F.col("out_timestamp")),
         "parts": F.when(has_input, F.col("parts")).otherwise(F.col("out_parts")),
         **{f"{name}_changed": F.coalesce(column, F.lit(False)) for name, column in changed.items()},
@@ -152,7 +162,7 @@ def _columns() -> list[Column]:
         "home_digest": F.xxhash64("group"),
         "resent": F.lit(False),
         "after_new": F.lit(False),
-        # Digests, kept where only one side is there: the next run compares them.
+        # keep digests if only one side exists: the next run compares them
         **{name: F.when(~has_input, F.col(f"out_{name}")).when(fate.isNull(), F.col(name)) for name in kept},
         "value_digest": F.when(has_input, F.col("value_digest")).otherwise(F.col("out_value_digest")),
         "group_digest": F.when(~has_input, F.col("out_group_digest")),
@@ -169,12 +179,12 @@ def carried_inputs(evidence: DataFrame) -> DataFrame:
 
 
 def carried_forwards(ahead: DataFrame) -> DataFrame:
-    """Return forwards of inputs beyond the cut."""
+    """Return forwards of inputs beyond the cut, for the next run."""
     return ahead.where("forward_offset is not null").select(*RECORD, "lane", "forward_offset").distinct()
 
 
 def carried_outputs(ahead: DataFrame) -> DataFrame:
-    """Return outputs of inputs beyond the cut."""
+    """Return outputs of inputs beyond the cut, for the next run."""
     return ahead.where(F.col("fate") != FORWARDED).select(
         *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
         "out_partition", "out_offset", "sequence",
@@ -189,7 +199,7 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
 
 
 def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Evidence on inputs beyond the cut, and outputs of waiting inputs, for the next run."""
+    """Return evidence on inputs beyond the cut, and outputs of waiting inputs, for the next run."""
     strays = evidence.where(WITHOUT_INPUT).join(F.broadcast(spans), on=["address", "partition"], how="inner")
     return strays.where("waiting or (offset >= cut and offset < end)").drop(
         *(column for column in spans.columns if column not in PLACE)
@@ -197,8 +207,8 @@ def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def accepted_ids(evidence: DataFrame, run: int) -> DataFrame:
-    """:data:`reconcile.spark.schemas.IDS` of this run, without their positions."""
-    # An envelope's own ID is in no group: its parts are.
+    """Return :data:`reconcile.spark.schemas.IDS` of this run, without positions."""
+    # The envelope's own ID has no group; only the parts have one.
     in_group = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
         "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",

@@ -1,4 +1,4 @@
-"""Frames of a run: the topics within its cut, and what the last run has left."""
+"""Data frames of a run: topics within its cut, and state from the last run."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -27,31 +27,31 @@ _IDS_ON_DISK: Final = StructType(
 
 @dataclass(slots=True)
 class Frames(Sources):
-    """Builds the frames of a run from topics and files."""
+    """Builds the data frames of a run from topics and files."""
 
     files: Files
-    base: Run | None = None  # the run that this one goes on from
+    base: Run | None = None  # run from whose end this run continues
 
     def inputs(self) -> DataFrame:
-        """Return new inputs and those that waited in the last run, with lane and forward offset if known."""
+        """Return new inputs, and those that waited in the last run, with lane and forward offset if known."""
         unknown = {"lane": F.lit(None).cast(schemas.INT), "forward_offset": F.lit(None).cast(schemas.LONG)}
         schema = StructType([*schemas.INPUTS.fields, *schemas.FORWARDS.fields[-2:]])
         came = [frame.withColumns(unknown) for frame in self.came_in()]
         return self._all([*came, *self._carried("inputs", schema)], schema)
 
     def forwards(self, ahead: DataFrame | None) -> DataFrame | None:
-        """Return forwarded inputs; None = there are none."""
+        """Return forwarded inputs; None = no forwarded inputs."""
         frames = [*self.came_between(), *([] if ahead is None else [carried_forwards(ahead)])]
         return topic_reader.concatenated(frames) if frames else None
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
-        """Return new outputs, and those that the last run saw of inputs beyond its cut."""
-        # Nobody judges the transactions of an address that is away.
+        """Return new outputs, and outputs from the last run whose inputs lay beyond its cut."""
+        # No run judges the transactions of an address that is not configured.
         came = [self._not_judged_without(frame).where(F.col("address") != AWAY) for frame in self.came_out()]
         return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], schemas.OUTPUTS)
 
     def away(self, address: str) -> list[str]:
-        """Return inputs of addresses that are not configured now, whose transactions had parts for this address."""
+        """Return inputs of former addresses whose transactions had parts for this address."""
         configured = {address.name for address in self.addresses}
         return [
             str(rule["input_topic"])
@@ -60,7 +60,7 @@ class Frames(Sources):
         ]
 
     def _not_judged_without(self, outputs: DataFrame) -> DataFrame:
-        """Return the outputs without diverted duplicates of inputs judged while the address dropped duplicates."""
+        """Remove diverted duplicates of inputs that were judged while the address dropped duplicates."""
         numbers = [
             number
             for number, address in enumerate(self.addresses)
@@ -77,14 +77,15 @@ class Frames(Sources):
         return topic_reader.concatenated(frames) if frames else small(self.spark, [], schema)
 
     def ahead(self) -> DataFrame | None:
-        """Evidence of the last run on inputs beyond its cut; None = there is none."""
+        """Return evidence of the last run on inputs beyond its cut; None = no such evidence."""
         carried = self._carried("ahead", schemas.EVIDENCE)
         return topic_reader.concatenated(carried) if carried else None
 
     def hops(self) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.HOPS` of the last run; None = there are none.
+        """Return :data:`reconcile.spark.schemas.HOPS` of the last run; None = no hops.
 
-        Lanes keep hops of an input that was replaced. Those come before all of the new input.
+        Lanes keep the hops of an input that was replaced. Such hops get offset -1, before all records of the
+        new input.
         """
         everywhere = self._left([address.name for address in self.addresses])
         carried = self._carried("hops", schemas.HOPS, everywhere)
@@ -98,11 +99,11 @@ class Frames(Sources):
         )
 
     def carries(self) -> bool:
-        """Whether the last run left inputs or outputs for this one."""
+        """Return whether the last run left inputs or outputs for this run."""
         return any({"inputs", "ahead"} & set(self.files.names(results_folder(n))) for n in self.left())
 
     def left(self) -> dict[int, set[str]]:
-        """Run → addresses whose state it left: the last run, or the last that had them."""
+        """Return run → addresses whose waiting state lies in the results of that run."""
         return self._left(self._same())
 
     def _left(self, names: Collection[str]) -> dict[int, set[str]]:
@@ -126,7 +127,7 @@ class Frames(Sources):
         ]
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
-        """Offsets of a replaced forward topic come before all of the new one."""
+        """Move offsets of a replaced forward topic before all offsets of the new one."""
         forwards = {n: self.cuts[address.name].forward for n, address in enumerate(self.addresses)}
         another = [n for n, forward in forwards.items() if forward is not None and forward.recreated]
         if not another:
@@ -135,7 +136,7 @@ class Frames(Sources):
         return kept.withColumn("forward_offset", F.when(gone, -1).otherwise(F.col("forward_offset")))
 
     def ids(self, chain: Sequence[Run]) -> DataFrame:
-        """:data:`reconcile.spark.schemas.IDS` of earlier runs on the same topics."""
+        """Return :data:`reconcile.spark.schemas.IDS` of earlier runs on the same topics."""
         there = id_store.kept(self.files)
         same = [address for address in self.addresses if address.name in self._same()]
         numbers = self.numbers()
@@ -155,7 +156,7 @@ class Frames(Sources):
         return kept.withColumnRenamed(RUN_COLUMN, "run").select(*schemas.IDS.names)
 
     def resends(self, runs: Sequence[Run], this_run: int) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.RESENDS` of this run and of earlier ones on the same topics; None = there are none.
+        """Return :data:`reconcile.spark.schemas.RESENDS` of runs on the same topics; None = no resends.
 
         Addresses whose ring is off now are left out.
         """
@@ -171,7 +172,7 @@ class Frames(Sources):
         return topic_reader.concatenated(frames) if frames else None
 
     def _parquet(self, schema: StructType, *paths: str, base: str = "") -> DataFrame:
-        """Kept rows, with folders below ``base`` as columns."""
+        """Read Parquet rows, with the names of folders below ``base`` as columns."""
         named = StructType(
             [
                 StructField(item.name, StringType()) if item.name in schemas.ADDRESSES else item
@@ -182,7 +183,7 @@ class Frames(Sources):
         return (reader.option("basePath", base) if base else reader).parquet(*paths)
 
     def _same(self) -> set[str]:
-        """Addresses whose input is the topic of the last run."""
+        """Return addresses whose input is the same topic as in the last run."""
         return {
             address.name
             for address in self.addresses
@@ -195,7 +196,7 @@ class Frames(Sources):
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
-        """Return the rows of these addresses, with numbers instead of names, without addresses that are not configured."""
+        """Replace names of addresses by numbers. Other addresses, and those not configured, are left out."""
         numbers = self.numbers()
         every = {name: F.lit(n) for name, n in numbers.items()}
         own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
@@ -208,14 +209,14 @@ class Frames(Sources):
         return kept.withColumns({**others, "address": number}).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
-        """Return the frame with names instead of numbers of addresses, for configurations that change."""
+        """Replace numbers of addresses by names, since a later configuration may number them differently."""
         names = constant([address.name for address in self.addresses], "array<string>")
         return frame.withColumns(
             {column: F.get(names, F.col(column)) for column in frame.columns if column in schemas.ADDRESSES}
         )
 
     def topics_named(self, anomalies: DataFrame) -> DataFrame:
-        """Anomalies with the names of all their topics."""
+        """Add the names of all topics to anomalies."""
         fate = F.coalesce("fate", F.when(F.col("out_offset").isNotNull(), schemas.ACCEPTED))
         inputs = constant([address.input_topic for address in self.addresses], "array<string>")
         outputs = [
@@ -241,7 +242,7 @@ class Frames(Sources):
         )
 
     def gaps(self) -> DataFrame:
-        """:data:`reconcile.spark.schemas.GAPS`."""
+        """Return :data:`reconcile.spark.schemas.GAPS`."""
         found = [
             (number, item.partition, item.begin, None, None, None, item.text)
             if item.topic == address.input_topic
@@ -252,7 +253,7 @@ class Frames(Sources):
         return small(self.spark, found, schemas.GAPS)
 
     def spans(self) -> DataFrame:
-        """:data:`reconcile.spark.schemas.SPANS`."""
+        """Return :data:`reconcile.spark.schemas.SPANS`."""
         rows = [
             (number, partition, *span)
             for number, address in enumerate(self.addresses)
@@ -261,7 +262,7 @@ class Frames(Sources):
         return small(self.spark, rows, schemas.SPANS)
 
     def accepted_spans(self) -> DataFrame:
-        """:data:`reconcile.spark.schemas.ACCEPTED_SPANS`, of topics that were not created again."""
+        """Return :data:`reconcile.spark.schemas.ACCEPTED_SPANS`, without topics that were created again."""
         rows = [
             (number, partition, span.begin)
             for number, address in enumerate(self.addresses)
@@ -271,7 +272,7 @@ class Frames(Sources):
         return small(self.spark, rows, schemas.ACCEPTED_SPANS)
 
     def forward_committed(self) -> DataFrame:
-        """:data:`reconcile.spark.schemas.FORWARD_COMMITTED`."""
+        """Return :data:`reconcile.spark.schemas.FORWARD_COMMITTED`."""
         rings = self.ring_numbers()
         rows = [
             (number, rings[number].start + lane, offset)
@@ -282,5 +283,5 @@ class Frames(Sources):
         return small(self.spark, rows, schemas.FORWARD_COMMITTED)
 
     def rules(self, several: Sequence[Rule]) -> DataFrame:
-        """:data:`reconcile.spark.schemas.RULES`, one of each address."""
+        """Return :data:`reconcile.spark.schemas.RULES`, one row for each address."""
         return small(self.spark, [(number, *item) for number, item in enumerate(several)], schemas.RULES)

@@ -1,8 +1,9 @@
-"""Hops that lanes knew, of records that came over bridges.
+"""Hops of records that came over bridges, and which hops a lane knew.
 
-A **route** is a bridge, a partition of its source, the input partition where its records arrive, and the lane that judges them. A record is
-a duplicate, with any IDs, if an earlier record of its route has the same hop or confirms it. It is a duplicate too if the same hop
-came to its lane by another route. Records of one route are in the order of their input. Two routes have no common order.
+A **route** is a bridge, a partition of its source, the input partition where its records arrive, and the lane
+that judges them. A record is a duplicate, whatever its IDs, if an earlier record of its route has the same
+hop or confirms it, or if the same hop came to its lane by another route. Records of one route have the order
+of their input. Two routes have no common order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,34 +19,39 @@ from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, FOLLOWED, HOPS, PASSED, QUARANTINED
 
 OF_HOPS: Final = f"has_input and hop_source is not null and hop_source != '{MALFORMED}'"
-"""Evidence of records that came over bridges, and of their parts."""
+"""Condition on evidence: records that came over bridges, and their parts."""
 SOURCE: Final = ["address", "lane", "hop_source"]
 ROUTE: Final = [*SOURCE, "partition"]
 _EPOCHS: Final = ("hop_epoch", "kept_epoch", "sure_epoch")
-KEPT_MAX: Final = 65_536  # hops of one route that a lane keeps at most, whatever the size of its ring
+KEPT_MAX: Final = 65_536  # limit of hops that a lane keeps of one route, whatever the size of its ring
 _SINCE: Final[Mapping[str, Sequence[str]]] = {
     "known": _EPOCHS[:1], "kept": _EPOCHS[:2], "sure": _EPOCHS, "ever": (),
 }  # fmt: skip
-"""The epochs within which an earlier hop counts."""
-_PROMISED: Final = ("kept", "sure", "ever")  # those by which a hop that is accepted again is judged
+"""Epoch columns that an earlier hop must share to count."""
+_PROMISED: Final = ("kept", "sure", "ever")  # variants that judge a hop that is accepted again
 _FORGOTTEN: Final = "forgotten"
-"""Event of a ring that is, or was, in memory only. Its hops are gone, but written ones count again once it is persistent again."""
+"""Event of a ring that is in memory only, or was. Its hops are lost, but hops on disk count again once the
+ring is persistent.
+"""
 
 
 def followed(
     evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None, present: Column | None = None
 ) -> DataFrame:
-    """:data:`reconcile.spark.schemas.FOLLOWED` of the evidence :data:`OF_HOPS`, and of ``kept`` hops of earlier runs.
+    """Return :data:`reconcile.spark.schemas.FOLLOWED`: what lanes knew of each hop.
 
-    ``kept`` is :data:`reconcile.spark.schemas.HOPS`, ``events`` :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
-    ``present``: ring of the lane that has the row's hop now; None = that of the lane that judged it.
+    Args:
+        evidence: Evidence that matches :data:`OF_HOPS`.
+        kept: :data:`reconcile.spark.schemas.HOPS` of earlier runs; None = no hops.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
+        present: Ring of the lane that now has the row's hop; None = the ring that judged it.
     """
     rows = evidence.withColumns(
         {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole").isin(*PASSED), F.lit(False))}
     )
     if kept is not None:
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
-    # A kept hop came first, even if its topic has lost its tail since.
+    # Hops of earlier runs sort first, even if the topic was truncated since.
     rows = rows.withColumn("at", F.when(F.col("kept"), -1).otherwise(F.col("offset")))
     rows = _with_epochs(rows, events).withColumn("ring", F.col("lane"))
     if present is not None:
@@ -75,15 +81,16 @@ def _on() -> Column:
 
 
 def _noted() -> Column:
-    """Whether the lane has written the hop down. It does so for refused records too."""
+    """Return whether the lane recorded the hop. Lanes also record hops of refused records."""
     return F.col("kept") | (~F.col("waiting") & _on())
 
 
 def _with_epochs(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Return the rows, with the ring's ``capacity``, and with how often their lane had forgotten hops before.
+    """Add the ring's ``capacity``, and how often the lane forgot hops before the row.
 
-    ``hop_epoch`` counts orders to forget all hops, ``kept_epoch`` also rings in memory only, ``sure_epoch`` also other sizes. Kept
-    hops of an input that was created again are known, and the last two promise nothing of them.
+    ``hop_epoch`` counts orders to forget all hops. ``kept_epoch`` counts rings in memory only too, and
+    ``sure_epoch`` changes of the size too. The lane knows kept hops of an input that was created again, but
+    the last two epochs promise nothing about them.
     """
     if events is None:
         found = rows.withColumns(
@@ -115,7 +122,7 @@ def _resized(event: Column) -> Column:
 
 
 def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
-    """Whether an output shows that the same hop came to the lane from another input partition too."""
+    """Return whether an output shows that the hop came to the lane from another input partition too."""
     window = Window.partitionBy(*same_hop)
     shown = F.col("kept") | F.coalesce(F.col("whole").isin(*PASSED, DIVERTED, QUARANTINED), F.lit(False))
     there = F.when(shown & F.col("noted"), F.col("partition"))
@@ -125,7 +132,10 @@ def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
 
 
 def _same(name: str, noted: Column) -> dict[str, Column]:
-    """Find the same hop before, by the same route. Parts of one envelope are not before each other."""
+    """Find an earlier record of the route with the same hop.
+
+    Parts of one envelope do not precede each other.
+    """
     earlier = _earlier(Window.partitionBy(*ROUTE, *_SINCE[name], "hop_offset"))
     there = noted & F.col("hop_offset").isNotNull()
     return {f"same_{name}": F.min(F.when(there, F.col("offset"))).over(earlier)}
@@ -137,12 +147,12 @@ def _confirmed(name: str) -> dict[str, Column]:
 
 
 def _promised() -> Column:
-    """Whether the lane knows the hop. It does not know that of a lost input."""
+    """Return whether the lane knows the hop. A lane does not know the hop of a lost input."""
     return F.col("noted") & ~F.col("lost")
 
 
 def _highest_and_least() -> dict[str, Column]:
-    """Return the route's highest earlier hop, and whether this run accepted a lower one earlier."""
+    """Return the route's highest earlier hop, and whether this run accepted a lower hop earlier."""
     before = _earlier(Window.partitionBy(*ROUTE))
     new = F.col("accepted") & F.col("noted") & ~F.col("kept")
     return {
@@ -158,10 +168,12 @@ def _earlier(window: WindowSpec) -> WindowSpec:
 
 
 def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame:
-    """Places of the lost inputs of the run.
+    """Return the places of lost inputs of this run.
 
-    ``orphans`` are inputs with IDs that were not accepted and repeat nothing. ``dropping``: an input without an output may be a duplicate
-    by its ID.
+    Args:
+        followed: Result of :func:`followed`.
+        orphans: Inputs with IDs that were not accepted and repeat nothing.
+        dropping: Whether an input without an output may be a duplicate by its ID.
     """
     missing = followed.where(
         "not kept and part_number = 0 and whole is null and not waiting and not resent"
@@ -171,7 +183,7 @@ def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame
 
 
 def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
-    """Return the rows of ``followed``, in which hops of ``lost`` inputs were not known: such a hop may be accepted later."""
+    """Mark hops of lost inputs as not known, since a lane may accept such a hop later."""
     marked = followed.join(lost.distinct().withColumn("gone", F.lit(True)), on=RECORD, how="left")
     rows = marked.withColumns(
         {
@@ -186,15 +198,15 @@ def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
 
 
 def evidence_of(followed: DataFrame) -> DataFrame:
-    """Return the rows of this run, as evidence."""
+    """Return the rows of this run as evidence."""
     return followed.where(~F.col("kept")).withColumn("lane", F.col("ring")).select(*EVIDENCE.names)
 
 
 def kept_on(followed: DataFrame, most: Column) -> DataFrame:
-    """:data:`reconcile.spark.schemas.HOPS`, by which later runs recognize a resend.
+    """Return :data:`reconcile.spark.schemas.HOPS`, by which later runs recognize a resend.
 
-    For each route they hold the largest confirmed hop since its lane last forgot, and the highest ``most`` hops above it. A lane keeps the
-    same and no more.
+    For each route they hold the highest confirmed hop since its lane last forgot, and the highest ``most``
+    hops above it. A lane keeps exactly these.
     """
     on = "(capacity is null or capacity > 0)"
     judged = f"kept or ({ONCE} and not waiting and {on})"

@@ -1,8 +1,9 @@
-"""Counts the IDs that a lane accepted before each of its records without sorting: one bit for each offset.
+"""Counts the IDs that a lane accepted before each record, without a sort: one bit for each offset.
 
-In a lane with one input, offsets are its order. The count before a record is that of all lower blocks of 64
-offsets, and of the lower bits of its own block. Blocks are few enough to send to all tasks. Lanes with two
-inputs, and records with parts, are sorted instead (:func:`reconcile.run.measures.resend_distance.placed`).
+In a lane with one input, offsets give the order. The count before a record is the sum over all lower blocks
+of 64 offsets, and of the lower bits in its own block. Blocks are few enough to broadcast to all tasks. Lanes
+with two inputs, and records with parts, are sorted instead
+(:func:`reconcile.run.measures.resend_distance.placed`).
 """
 
 from typing import Final
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import ONCE
 from reconcile.spark.schemas import ACCEPTED
 
-SENT_MAX: Final = 1_000_000  # so many numbers are sent to all tasks; of more, rows are sorted
+SENT_MAX: Final = 1_000_000  # limit of numbers to broadcast to all tasks; larger frames are sorted
 _NUMBER: Final = ["address", "partition", "block"]
 _OF_NUMBER: Final = ["bits", "below"]
 _BIT: Final = "shiftleft(1L, cast(offset & 63 as int))"
@@ -21,10 +22,10 @@ _LOWER: Final = "~shiftleft(-1L, cast(offset & 63 as int))"
 
 
 def blocks(evidence: DataFrame) -> DataFrame:
-    """address, partition, block, bits (accepted IDs of 64 offsets), below (their number in lower blocks).
+    """Return address, partition, block, bits (accepted IDs of 64 offsets) and below (IDs in lower blocks).
 
-    Counts only evidence that was judged in its own partition, without envelopes. Blocks without any have no
-    row.
+    Only evidence that its own partition judged counts, without envelopes. Blocks without such evidence have
+    no row.
     """
     counts = (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()
     found = (
@@ -41,7 +42,7 @@ def blocks(evidence: DataFrame) -> DataFrame:
 
 
 def with_before(rows: DataFrame, blocks: DataFrame) -> DataFrame:
-    """Return the rows, with ``before``: IDs accepted at lower offsets of their partition; null = the block is absent."""
+    """Add ``before``: IDs accepted at lower offsets of the partition; null = the block is absent."""
     lower = F.bit_count(F.col("bits").bitwiseAND(F.expr(_LOWER)))
     joined = rows.withColumn("block", _block()).join(F.broadcast(blocks), on=_NUMBER, how="left")
     return joined.withColumn("before", F.col("below") + lower).drop("block", *_OF_NUMBER)

@@ -1,4 +1,4 @@
-"""Events of rings, as the journal has them: sizes, emptied rings, and lanes that took over from others."""
+"""Ring events from the journal: new sizes, emptied rings, and lanes that took over from others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -13,42 +13,44 @@ from reconcile.spark.schemas import EVENTS
 from ringfence_kafka.config.settings import AddressSettings
 
 RESIZED: Final = "resized"
-"""Event of a ring of another size: the newest IDs stay, as many as the smaller of the two sizes."""
+"""Event: the ring got another size. It keeps its newest IDs, as many as the smaller size holds."""
 GROWN: Final = "grown"
-"""Event of an address with more lanes: a lane hands its IDs to lanes whose number is its own modulo the former count."""
+"""Event: the address got more lanes. A lane copies its IDs to lanes that equal its number modulo the former
+count.
+"""
 REGROUPED: Final = "regrouped"
-"""Event of an address with another number of lanes: a new lane has the newest IDs of all lanes that had its partitions."""
+"""Event: the number of lanes changed. A new lane has the newest IDs of all lanes that had its partitions."""
 
 
 class Emptied(NamedTuple):
-    """An order to empty a ring: all inputs of the lane below these offsets were judged before it."""
+    """Order to empty a ring. The lane judged all inputs below these offsets before it."""
 
     input_next: int
     forward_next: int
     nexts: Sequence[int] | None = None
-    """By input partition, instead of ``input_next``; None = the lane has one partition."""
+    """Offset of each input partition, replacing ``input_next``; None = the lane has one partition."""
 
     def judged_up_to(self, partition: int) -> int:
-        """Return the offset in an input partition of the lane up to which all was judged before."""
+        """Return the first offset of an input partition that the lane judged after the order."""
         if self.nexts is None:
             return self.input_next
         return self.nexts[partition] if partition < len(self.nexts) else 0
 
 
 class RingHistory(NamedTuple):
-    """The ring of one lane."""
+    """Events of one lane's ring, in brief."""
 
     lane: int
-    capacity: int  # the largest before or after an event
-    emptied: Emptied | None  # the last time; None = never
+    capacity: int  # largest size before or after an event
+    emptied: Emptied | None  # last order to empty it; None = never
 
 
 Journal = Mapping[int, Sequence[RingHistory]]
-"""By the number of the address; addresses without events are absent."""
+"""Number of the address → its rings; addresses without events are absent."""
 
 
 def ring_histories(events: DataFrame | None) -> Journal:
-    """Collect :data:`reconcile.spark.schemas.EVENTS`; None = there are none."""
+    """Collect :data:`reconcile.spark.schemas.EVENTS` by address and lane; None = no events."""
     found: dict[int, list[RingHistory]] = {}
     if events is None:
         return found
@@ -64,12 +66,12 @@ def ring_histories(events: DataFrame | None) -> Journal:
 
 
 def empties(event: Column, before: Column, after: Column) -> Column:
-    """Whether an event emptied the ring. A ring that was reopened may have another size too."""
+    """Return whether an event emptied the ring. An event of a reopened ring may change its size too."""
     return F.coalesce(event != RESIZED, before == after)
 
 
 def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
-    """All events but :data:`GROWN`, and those."""
+    """Split events into all but :data:`GROWN`, and :data:`GROWN`."""
     if events is None:
         return None, None
     grown = F.coalesce(F.col("event") == GROWN, F.lit(False))
@@ -77,7 +79,7 @@ def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | N
 
 
 def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
-    """Return the changes of the number of lanes by the number of the address; addresses without any are absent."""
+    """Return changes of the number of lanes by address number; addresses without a change are absent."""
     if events is None:
         return {}
     columns = ("number", "lane", "before", "after", "nexts", "forward_next", "lanes")
@@ -91,17 +93,17 @@ def regrouped(events: DataFrame | None) -> Mapping[int, Sequence[Regroup]]:
 
 
 def without_regroups(events: DataFrame | None) -> DataFrame | None:
-    """Return the events without :data:`REGROUPED`: new rings have numbers of their own."""
+    """Remove :data:`REGROUPED` events, which need no further treatment because new rings have new numbers."""
     return None if events is None else events.where(~F.coalesce(F.col("event") == REGROUPED, F.lit(False)))
 
 
 def of_rings(events: DataFrame | None) -> DataFrame | None:
-    """Events of the rings themselves, without those of hops."""
+    """Remove events of hop memories, so that events of rings remain."""
     return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
 
 
 def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the rows, with the ``events`` of their lane as an array in order; null = none."""
+    """Add the ``events`` of the row's lane as an ordered array; null = no events."""
     names = [name for name in EVENTS.names if name not in {"address", "lane", "number"}]
     event = F.struct("number", *names)
     by_lane = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("events"))
@@ -109,9 +111,11 @@ def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def judged_before(event: Callable[[str], Column], row: str = "") -> Column:
-    """Whether a row was judged before an event, by the offset in its input.
+    """Return whether a row was judged before an event, by its offset on its route.
 
-    ``event`` returns a column of the event, by its name; ``row`` is the prefix of the row's columns.
+    Args:
+        event: Function that returns a column of the event by its name.
+        row: Prefix of the row's columns.
     """
     offset, forward_offset = F.col(f"{row}offset"), F.col(f"{row}forward_offset")
     input_next = F.coalesce(F.get(event("nexts"), F.col(f"{row}partition")), event("input_next"))
@@ -131,7 +135,7 @@ def future_events() -> Column:
 
 
 def emptied_before(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Return the rows, with ``emptied``: how often their ring was emptied before them; and their ``events``, where there are any."""
+    """Add ``emptied``: how often the ring was emptied before the row; and ``events``, if there are any."""
     if events is None:
         return rows.withColumn("emptied", F.lit(0))
     emptying = F.filter(past_events(), lambda event: empties(event["event"], event["before"], event["after"]))
@@ -145,9 +149,9 @@ def size_between(past: Column, future: Column) -> Column:
 
 
 def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Sequence[Run]) -> list[int]:
-    """Return the largest ring that each address can have had.
+    """Return the largest ring size that each address may have had.
 
-    A configured size is in force from the restart of the workers on. Only then the journal shows the size before.
+    A configured size takes effect when workers restart, and only then the journal shows the size before.
     """
     return [
         max(
@@ -162,12 +166,15 @@ def largest(addresses: Sequence[AddressSettings], histories: Journal, chain: Seq
 
 
 def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> list[int]:
-    """Return the result of :func:`largest`, and 0 for an address whose ring is off now."""
+    """Return the result of :func:`largest`, but 0 for an address whose ring is off now."""
     return [size if address.id_cache_size else 0 for address, size in zip(addresses, largest, strict=True)]
 
 
 def since(cut: AddressCut, rings: Rings, ring: int, emptied: Emptied, consumed: int) -> bool:
-    """Whether a ring was emptied after the last run, which ended at ``consumed`` of the forward topic."""
+    """Return whether a ring was emptied after the last run.
+
+    ``consumed``: where the last run ended in the forward topic.
+    """
     if ring not in rings.now:
         return False
     judged = 0 if cut.forward is None or cut.forward.recreated else consumed

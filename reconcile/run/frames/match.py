@@ -1,4 +1,4 @@
-"""Inputs beside their outputs, in files: the evidence that everything else reads."""
+"""Matches inputs with outputs, and writes the evidence that all later steps read."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,7 +9,7 @@ from reconcile.run.frames.workspace import Workspace
 
 
 def matched(workspace: Workspace, events: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
-    """Return the evidence, and :data:`reconcile.spark.schemas.FOLLOWED` of hops; None = no record came over a bridge."""
+    """Return the evidence, and :data:`reconcile.spark.schemas.FOLLOWED`, or None without bridged records."""
     frames = workspace.frames
     ahead = frames.ahead()
     matched = ev.attribute(

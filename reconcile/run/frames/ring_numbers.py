@@ -1,4 +1,4 @@
-"""Columns with the number of a ring: see :mod:`reconcile.run.history.rings`."""
+"""Columns with ring numbers: see :mod:`reconcile.run.history.rings`."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,22 +10,28 @@ from reconcile.spark.constants import constant
 
 
 def of_inputs(rings: Sequence[Rings]) -> Column:
-    """Return the ring that judged an input in its own partition; of the columns address, partition, offset."""
+    """Return the ring that judged an input in its own partition.
+
+    It reads the columns address, partition and offset.
+    """
     return _by_address(rings, _of_input)
 
 
 def of_forwards(rings: Sequence[Rings]) -> Column:
-    """Return the ring that judged a forwarded input; of the columns address, lane (the partition of the forward topic), forward_offset."""
+    """Return the ring that judged a forwarded input.
+
+    It reads the columns address, lane (partition of the forward topic) and forward_offset.
+    """
     return _by_address(rings, _of_forward)
 
 
 def of_events(rings: Sequence[Rings]) -> Column:
-    """Return the ring of an event; of the columns address, lane, number."""
+    """Return the ring of an event, from the columns address, lane and number."""
     return _by_address(rings, _of_event)
 
 
 def settled(rings: Sequence[Rings], ring: str = "lane") -> Column:
-    """Return the present ring that took over all IDs of a ring; else the ring itself."""
+    """Return the present ring that took over all IDs of a ring, or the ring itself."""
 
     def of(item: Rings) -> Column:
         moved = [item.settled(number) for number in item.all]
@@ -35,14 +41,17 @@ def settled(rings: Sequence[Rings], ring: str = "lane") -> Column:
 
 
 def knowing(rings: Sequence[Rings]) -> Column:
-    """Return the rings that may know the IDs of the ring ``lane``, or did."""
+    """Return the rings that know, or knew, IDs of the ring ``lane``."""
     listed = [[list(item.knowing(ring)) for ring in item.all] for item in rings]
     known = F.get(constant(listed, "array<array<array<int>>>"), F.col("address"))
     return F.coalesce(F.get(known, F.col("lane")), F.array("lane"))
 
 
 def present(rings: Sequence[Rings]) -> Column:
-    """Return the ring of the lane that has the partition of a row now; of the columns address, lane, partition, forward_offset."""
+    """Return the ring of the lane that now has the row's partition.
+
+    It reads the columns address, lane, partition and forward_offset.
+    """
 
     def of(item: Rings) -> Column:
         own = F.lit(item.start) + F.col("partition") % item.layout.lanes
@@ -52,7 +61,7 @@ def present(rings: Sequence[Rings]) -> Column:
 
 
 def _by_address(rings: Sequence[Rings], column: Callable[[Rings], Column]) -> Column:
-    """Return the column of each row's address. Addresses with equal rings share one."""
+    """Return the column of each row's address. Addresses with equal rings share one expression."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, item in enumerate(rings):
         lanes = 0 if item.layout.lanes == item.layout.partitions else item.layout.lanes
@@ -81,7 +90,7 @@ def _of_forward(rings: Rings) -> Column:
     found = F.lit(rings.start) + lane if rings.regroups else lane
     for start, change in reversed([*zip(rings.starts, rings.regroups, strict=False)]):
         nexts = [change.forward_nexts.get(number, 0) for number in range(change.after)]
-        # New lanes read no further partition of the forward topic: what is there is of the former lanes.
+        # New lanes read only their own forward partitions; the others were read by former lanes.
         before = F.coalesce(F.col("forward_offset") < _listed(nexts, lane), F.lit(True))
         found = F.when(before, F.lit(start) + lane).otherwise(found)
     return found

@@ -1,4 +1,4 @@
-"""Base and range of a run, from what the cluster reports of its topics."""
+"""Base and offset range of a run, from the cluster's answers."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,12 +11,13 @@ from ringfence_kafka.config.settings import Settings
 def begin(
     settings: Settings, runs: RunHistory, survey: Survey
 ) -> tuple[Run | None, dict[str, cut.AddressCut]]:
-    """Return the run that this one goes on from, and the cuts of this run.
+    """Return the run to continue from, and the cuts of this run.
 
-    If nothing has moved, the last run is judged again, unless judged evidence is gone since.
+    If nothing has changed, the run judges the range of the last run again, unless evidence of it was deleted
+    since.
 
     Raises:
-        PrerequisiteError: files of earlier runs are missing.
+        PrerequisiteError: Files of earlier runs are missing.
     """
     base, cuts = _begin(settings, runs, survey)
     retained.refuse_missing(runs, base, cuts)
@@ -51,7 +52,7 @@ def _from(
 
 
 def records(cuts: Mapping[str, cut.AddressCut]) -> int:
-    """Return the most records that the cuts cover."""
+    """Return an upper bound of the records within the cuts."""
     return sum(
         span.cut - span.read_from
         for cut in cuts.values()

@@ -1,4 +1,4 @@
-"""Frames of a run from Kafka, within its cut."""
+"""Data frames of a run from Kafka, within its cut."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ from ringfence_kafka.config.chains import feeders
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
-AWAY: Final = -1  # number of an address that is not configured now
+AWAY: Final = -1  # number of addresses that are not configured now
 _EVENT_FORMAT: Final = 3
 _FORMAT_LANES: Final = 3
-"""Format of an event of an address that sets ``lanes``: ``next`` is by topic and partition."""
+"""First event format with the key ``lanes`` and with ``next`` by topic and partition."""
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>, "
     "topic_ids map<string,string>, lanes int"
@@ -29,20 +29,20 @@ _EVENT: Final = (
 
 
 _KNOWN: Final = "array<struct<number: int, partitions: int, input: struct<topic: string, id: string>, forward: struct<topic: string, id: string>>>"
-"""Topics of each address, with which events are compared."""
+"""Type of the topics of each address, which events are compared with."""
 
 
 @dataclass(slots=True)
 class Sources:
-    """Reads the topics. Addresses are numbers in frames, and names in files."""
+    """Reads the topics. Frames have numbers of addresses, and files have names."""
 
     spark: SparkSession
-    options: Mapping[str, str]  # of the Kafka source
+    options: Mapping[str, str]  # options of Spark's Kafka source
     addresses: Sequence[AddressSettings]
     cuts: Mapping[str, AddressCut]
     rings: Sequence[Rings] = field(
         default=(), kw_only=True
-    )  # by address; empty = no lanes were ever regrouped
+    )  # of each address; empty = lanes were never regrouped
 
     def ring_numbers(self) -> Sequence[Rings]:
         """Return the rings of each address."""
@@ -51,7 +51,7 @@ class Sources:
         ]
 
     def came_in(self) -> list[DataFrame]:
-        """:data:`reconcile.spark.schemas.INPUTS`."""
+        """Return :data:`reconcile.spark.schemas.INPUTS`, one frame for each way to read IDs and groups."""
         fed = feeders(self.addresses)
         chained = sorted({address.input_topic for address in self.addresses if address.name in fed})
         members: dict[columns.Dialect, list[AddressSettings]] = {}
@@ -66,7 +66,7 @@ class Sources:
         return frames
 
     def came_between(self) -> list[DataFrame]:
-        """:data:`reconcile.spark.schemas.FORWARDS`."""
+        """Return :data:`reconcile.spark.schemas.FORWARDS`."""
         cuts = {n: self.cuts[address.name].forward for n, address in enumerate(self.addresses)}
         there = {n: cut for n, cut in cuts.items() if cut is not None}
         records = self._scan([*there.values()])
@@ -77,7 +77,7 @@ class Sources:
         return [found.withColumn("lane", ring_numbers.of_forwards(self.ring_numbers()))]
 
     def came_out(self) -> list[DataFrame]:
-        """:data:`reconcile.spark.schemas.OUTPUTS`."""
+        """Return :data:`reconcile.spark.schemas.OUTPUTS`, one frame for each fate."""
         frames = []
         for fate, role in ((ACCEPTED, "accepted"), (DIVERTED, "duplicates"), (QUARANTINED, "quarantine")):
             cuts: list[TopicCut | None] = [getattr(self.cuts[item.name], role) for item in self.addresses]
@@ -98,7 +98,7 @@ class Sources:
         return topic_reader.Targets(address.name, tuple(others))
 
     def _sources(self) -> dict[str, list[outputs.Source]]:
-        """Return inputs of other addresses that parts may come from, by accepted topic."""
+        """Return by accepted topic the inputs of other addresses that parts may come from."""
         return {
             self.cuts[address.name].accepted.topic: [
                 *(
@@ -112,11 +112,11 @@ class Sources:
         }
 
     def away(self, address: str) -> Sequence[str]:
-        """Return inputs of addresses that are not configured now, whose transactions had parts for this address."""
+        """Return inputs of former addresses whose transactions had parts for this address."""
         return ()
 
     def backlog(self, beyond: topic_reader.Ranges) -> DataFrame | None:
-        """Address and partition of each committed record beyond the cut."""
+        """Return address and partition of each committed record beyond the cut."""
         if not beyond:
             return None
         records = topic_reader.scan(self.spark, self.options, beyond)
@@ -126,9 +126,9 @@ class Sources:
     def events(
         self, journal: str, spans: Mapping[int, tuple[int, int]], begins: Mapping[str, int]
     ) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.EVENTS` of the ``spans`` of the journal; None = it is empty.
+        """Return :data:`reconcile.spark.schemas.EVENTS` in ``spans`` of the journal; None = no spans.
 
-        ``begins``: address → offset; events below concern a deleted input.
+        ``begins``: address → offset in the journal; earlier events concern a deleted input.
         """
         if not spans:
             return None
@@ -139,7 +139,7 @@ class Sources:
         read = records.withColumn("event", F.from_json(F.col("value").cast("string"), _EVENT))
         text = "the journal is of a later version of the workers: use its ringfence reconcile"
         later = F.raise_error(F.lit(text)).cast(LONG)
-        # The name of an address may begin like that of a memory of hops.
+        # an address may have a name that begins like that of a hop memory
         numbers = self.numbers()
         own = F.col("event.address").isin([*numbers])
         of_hops = F.coalesce(F.col("event.address").startswith(wire_names.HOP_MEMORY) & ~own, F.lit(False))
@@ -175,7 +175,7 @@ class Sources:
         }
 
     def numbers(self) -> dict[str, int]:
-        """Numbers of the addresses, by their present names and those of the last run."""
+        """Return numbers of addresses by their present names, and by their names in the last run."""
         named = {address.name: n for n, address in enumerate(self.addresses)}
         return {former: n for name, n in named.items() if (former := self.cuts[name].former)} | named
 
@@ -194,16 +194,17 @@ class Sources:
 
 
 def _next(topic: str) -> Column:
-    """Return the offset up to which an event follows the records of a topic. An event of a deleted topic precedes all records.
+    """Return the offset in a topic before which all records precede the event.
 
-    A lane has one partition of its forward topic, even if it has several of the input.
+    An event of a deleted topic precedes all records. A lane has one partition of its forward topic, even if
+    it has several of the input.
     """
     name = F.col(f"{topic}.topic")
     return F.when(_is_of(topic), F.coalesce(_told(name), _told(_partition_of(name, F.col("event.lane")))))
 
 
 def _nexts() -> Column:
-    """Return the offsets by partition of an input. Partitions that the event does not name had not been read by the lane."""
+    """Return these offsets by input partition; 0 = the lane had not read the partition before the event."""
     name, lane = F.col("of.input.topic"), F.col("event.lane")
 
     def next_of(partition: Column) -> Column:

@@ -1,7 +1,7 @@
 """Units: an envelope and its parts, which share one fate. Plain records pass through.
 
-The evidence has a row for the envelope, which is an input, and a row for each part, of which outputs are
-made. Here each row learns whether any part was accepted, which IDs the unit has, and which lane judged it.
+The evidence has a row for the envelope, which is an input, and a row for each part, which has outputs. This
+module adds to each row whether any part was accepted, which IDs the unit has, and which lane judged it.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -10,23 +10,23 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import PLACE, RECORD
 from reconcile.spark.schemas import EVIDENCE, PASSED
 
-OF_UNITS = "has_input and parts is not null"  # of the evidence: envelopes, and their parts
+OF_UNITS = "has_input and parts is not null"  # condition on evidence: envelopes and their parts
 _OUT = ["out_address", "out_partition", "out_offset"]
 _ORIGINAL = ["original", "original_partition", "original_offset"]
 _HAPPENED = ["fate", "nth", "marked", *_OUT, *_ORIGINAL]
 
 
 def _itself() -> Column:
-    """Whether a row is the envelope, not a part."""
+    """Return whether a row is the envelope, not a part."""
     return F.col("part_number") == 0
 
 
 def joined(envelopes: DataFrame) -> DataFrame:
-    """Return the evidence :data:`OF_UNITS`, each row with what it needs of the others.
+    """Add to each row of :data:`OF_UNITS` what it needs from the other rows of its unit.
 
-    ``whole``, also ``fate`` of the envelope: accepted if any part was, observed if parts passed as duplicates, else the fate that an
-    output shows. A part that did not come out has the place of the first that did. An ID counts for the first part that has
-    it.
+    ``whole``, and ``fate`` of the envelope: accepted if any part was, observed if parts passed as duplicates,
+    else the fate that an output shows. A part without an output gets the place of the first part with one. An
+    ID counts only for its first part.
     """
     rows = _refused_as_plain(envelopes)
     unit = Window.partitionBy(*RECORD)
@@ -57,16 +57,17 @@ def joined(envelopes: DataFrame) -> DataFrame:
             "led": F.min(F.when(F.col("id").isNotNull(), F.struct("part_number", "id"))).over(unit),
         }
     )
-    # Without a key its first ID leads it; it is no message without a group then.
+    # Without a key, the first ID gives the home, and the unit has a group all the same.
     led = F.when(F.col("key").isNull(), F.xxhash64("led.id", F.lit(0))).otherwise(F.xxhash64("key"))
     own = _with_its_own_row(counted.withColumn("home_digest", led))
     return own.select(*EVIDENCE.names)
 
 
 def _own_sequence(unit: WindowSpec, came: Column) -> Column:
-    """Return the sequence number of the envelope's own ID. Parts without an ID have it; else it is the one before all of its parts.
+    """Return the sequence number of the envelope's own ID.
 
-    A ring takes the own ID first, and then those of the parts, in order.
+    A ring takes the envelope's own ID first, and then those of the parts, in order. Parts without an ID carry
+    the number of the envelope's ID. If all parts have IDs, it is the number before theirs.
     """
     own = F.max(F.when(_itself(), F.col("id"))).over(unit)
     same = F.col("id").eqNullSafe(own) & (F.col("part_address") == F.col("address"))
@@ -76,7 +77,7 @@ def _own_sequence(unit: WindowSpec, came: Column) -> Column:
 
 
 def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
-    """Without outputs that show an envelope as one accepted message: the envelope stays an input without them."""
+    """Remove outputs that show an envelope as one accepted message; the envelope remains as an input."""
     plain = _itself() & F.col("fate").isin(*PASSED)
     rows = envelopes.withColumns(
         {name: F.when(~F.coalesce(plain, F.lit(False)), F.col(name)) for name in _HAPPENED}
@@ -88,7 +89,7 @@ def _refused_as_plain(envelopes: DataFrame) -> DataFrame:
 
 
 def as_plain(matched: DataFrame) -> DataFrame:
-    """Those outputs, as outputs of nothing."""
+    """Return the outputs that :func:`joined` removes, as outputs without an input."""
     found = matched.where(f"{OF_UNITS} and part_number = 0 and fate in {PASSED}")
     changed = {flag: F.lit(False) for flag in _flags()}
     return found.withColumns({**changed, "has_input": F.lit(False)}).select(*EVIDENCE.names)
@@ -99,7 +100,7 @@ def _flags() -> list[str]:
 
 
 def _with_its_own_row(rows: DataFrame) -> DataFrame:
-    """Add a row for the output of an accepted envelope itself, before those of its parts."""
+    """Add a row for the output of an accepted envelope itself, before the rows of its parts."""
     accepted = _itself() & (F.col("came") > 0)
     one = F.coalesce(F.col("nth"), F.lit(1)) == 1
     sides = (

@@ -1,4 +1,4 @@
-"""Files of a run's frames."""
+"""Files of a run's data frames."""
 
 from dataclasses import dataclass
 
@@ -11,23 +11,23 @@ from reconcile.run.history.layout import SCRATCH, results_folder
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The files of one run."""
+    """Access to the files of one run."""
 
     frames: Frames
     number: int
 
     def scratch(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return a frame that was written until the run ends. Readers read only the columns that they need."""
+        """Write a frame to scratch files, and return a frame that reads them column by column."""
         path = self.frames.files.at(SCRATCH, name)
         frame.write.mode("overwrite").parquet(path)
         return self.frames.spark.read.schema(frame.schema).parquet(path)
 
     def write_results(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
-        """Write a frame among the results of the run."""
+        """Write a frame to the results of the run."""
         frame.write.mode(mode).parquet(self.frames.files.at(results_folder(self.number), name))
 
     def read_results(self, name: str, schema: StructType) -> DataFrame:
-        """Return a frame among the results of the run."""
+        """Read a frame from the results of the run."""
         return self.frames.spark.read.schema(schema).parquet(
             self.frames.files.at(results_folder(self.number), name)
         )
