@@ -1,1 +1,1 @@
-"""A run's knowledge of earlier runs, and the offset range that it covers."""
+"""Earlier runs, and the offset range of a run."""

@@ -1,4 +1,4 @@
-"""Acknowledges the last run: the next one begins where it ended."""
+"""Acknowledges the last run, so that the next run begins where it ended."""
 
 from pathlib import Path
 from typing import Final
@@ -9,15 +9,15 @@ from reconcile.spark.files import Files, LocalFiles
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-LAST: Final = 0  # whichever is the last
+LAST: Final = 0  # stands for the number of the last run
 
 
 def here(settings: Settings, folder: str, number: int) -> Run:
-    """Acknowledge a run in a local folder, without Spark and the cluster; returns the last run.
+    """Acknowledge a run in a local folder, without Spark and the cluster; return the last run.
 
     Raises:
-        PrerequisiteError: no run is kept there.
-        ConfigurationError: the run is not the last, or of another application.
+        PrerequisiteError: The folder has no run.
+        ConfigurationError: The run is not the last, or belongs to another application.
     """
     if not Path(folder).is_dir():
         raise no_run(folder)
@@ -27,7 +27,7 @@ def here(settings: Settings, folder: str, number: int) -> Run:
 
 
 def acknowledge(settings: Settings, files: Files, number: int) -> Run:
-    """Acknowledge run ``number``, or :data:`LAST`; returns the last run. Raises the errors of :func:`here`."""
+    """Acknowledge run ``number``, or :data:`LAST`; return the last run. Raises the errors of :func:`here`."""
     runs = RunHistory.load(files)
     runs.belong_to(settings.app.id)
     last = runs.last
@@ -46,7 +46,7 @@ def acknowledge(settings: Settings, files: Files, number: int) -> Run:
 
 
 def when(files: Files, run: Run) -> str | None:
-    """Return when somebody acknowledged a run, ISO 8601; None = nobody has."""
+    """Return the time at which a run was acknowledged (ISO 8601); None = not acknowledged."""
     return files.read_text(seen_of(run.number)).strip() if run.acknowledged else None
 
 

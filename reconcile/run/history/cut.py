@@ -1,7 +1,7 @@
 """The cut: offset ranges of a run, from the end of its base to the committed offsets of the workers. Pure.
 
-Outputs are read to their end. It is asked for after the commits, so that the outputs contain all covered messages.
-Evidence on inputs beyond the cut is kept for the next run.
+Outputs are read to their ends. The run asks for the ends after the committed offsets, so the outputs contain
+all covered messages. Evidence on inputs beyond the cut is kept for the next run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,31 +13,31 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
-"""Topic → partition → offsets from, to."""
+"""Topic → partition → first offset, and offset behind the last."""
 
 
 class Span(NamedTuple):
-    """The range of one partition in one run."""
+    """Range of one partition in one run."""
 
-    origin: int  # before this offset nothing was ever judged
-    begin: int  # where the last run ended
-    read_from: int  # begin, or the log's start where retention has passed it
-    cut: int  # where this run ends: the committed offset of an input, the end of an output
-    end: int  # where the log ended after the outputs' ends were known
+    origin: int  # no run judged records below this offset
+    begin: int  # end of the last run
+    read_from: int  # ``begin``, or the log start if retention deleted more
+    cut: int  # end of this run: committed offset of an input, end of an output
+    end: int  # end of the log, read after the ends of outputs
 
 
 class Lost(NamedTuple):
-    """Evidence that is gone."""
+    """Range of missing evidence."""
 
     topic: str
     partition: int
     begin: int
-    end: int  # the first offset behind it; begin where nobody knows how far it went
+    end: int  # offset behind the last missing record; equals ``begin`` if unknown
     why: str
 
     @property
     def text(self) -> str:
-        """The lost offsets and the reason, for a person."""
+        """Missing offsets and the reason, as text."""
         if self.begin == self.end:
             return f"from offset {self.begin} on: {self.why}"
         last = self.end - 1
@@ -47,7 +47,7 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a run read a topic."""
+    """End of a run in a topic, by partition."""
 
     topic_id: str
     origins: tuple[int, ...]
@@ -56,32 +56,32 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic when the run begins, as the cluster reports it."""
+    """State of a topic when the run begins, from the cluster."""
 
     topic_id: str
     starts: tuple[int, ...]
     cuts: tuple[int | None, ...]
-    """Committed offsets of an input, None = none; ends of what is read to its end."""
+    """Committed offsets of an input (None = none); the ends of other topics."""
     ends: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class TopicCut:
-    """The ranges of a topic."""
+    """Ranges of a topic in one run."""
 
     topic: str
     topic_id: str
     spans: list[Span] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    recreated: bool = False  # it is another topic of that name than the last run's, or its log went back
-    key: str = ""  # name of its position in what runs keep: its own, or that of chained_key
+    recreated: bool = False  # the last run read another topic of this name, or the log has become shorter
+    key: str = ""  # name of its kept position: the topic, or its chained_key
 
     def __post_init__(self) -> None:
         self.key = self.key or self.topic
 
     @property
     def position(self) -> Position:
-        """The position for the next run."""
+        """Position from which the next run continues."""
         return Position(
             self.topic_id,
             tuple(span.origin for span in self.spans),
@@ -90,35 +90,35 @@ class TopicCut:
 
 
 class Recorded(NamedTuple):
-    """Rules and limits that the last transaction of a lane recorded."""
+    """Rules and limits from the last transaction of a lane."""
 
     rules: Mapping[str, Any]
-    """Key of the configuration → value; one of another address, for parts of transactions, begins with ``<address>: ``."""
-    capacity: int  # of its ring
+    """Configuration key → value. Keys of addresses that receive parts begin with ``<address>: ``."""
+    capacity: int  # size of the lane's ring
     max_age_ms: int  # 0 = no limit
-    lanes: int = 0  # of its address; 0 = a lane for each partition
+    lanes: int = 0  # the address's key; 0 = one lane for each partition
     min_age_ms: int = 0  # 0 = no promise in time
-    size: int = 0  # id_cache_size, with such a promise
-    broken: int = 0  # IDs that left their ring in spite of it
+    size: int = 0  # id_cache_size if there is a promise in time, else 0
+    broken: int = 0  # IDs that left their ring before the promised time
 
 
 @dataclass(frozen=True, slots=True)
 class AddressCut:
-    """The ranges of an address."""
+    """Ranges of all topics of an address."""
 
     input: TopicCut
-    forward: TopicCut | None  # None = it never had more than one lane
+    forward: TopicCut | None  # None = the address never had more than one lane
     accepted: TopicCut
     quarantine: TopicCut
     duplicates: TopicCut | None
     forward_committed: tuple[int, ...]
-    """Offsets up to which home lanes had consumed the forward topic; it is read to its end."""
-    journal: Sequence[Lost] = ()  # what is gone of the journal, which all addresses share
+    """Committed offsets of home lanes in the forward topic, whose cut is its end."""
+    journal: Sequence[Lost] = ()  # missing ranges of the journal, which all addresses share
     targets: Sequence[TopicCut] = ()
-    """Accepted topics of other addresses, in which parts of its transactions are."""
-    former: str = ""  # what it was called on the last run; empty = as now
+    """Accepted topics of other addresses that receive parts of its transactions."""
+    former: str = ""  # name in the last run; empty = unchanged
     recorded: Mapping[int, Recorded] = field(default_factory=dict)
-    """Lane → what its changelog says that it goes by; lanes without a transaction are absent."""
+    """Lane → rules that its changelog records; lanes without a transaction are absent."""
 
     def topics(self) -> dict[str, TopicCut]:
         """Return the topics by role."""
@@ -133,12 +133,15 @@ class AddressCut:
 
     @property
     def lost(self) -> list[Lost]:
-        """All evidence that is gone."""
+        """All missing evidence of the address, journal included."""
         return [lost for topic in self.topics().values() for lost in topic.lost] + list(self.journal)
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
-    """Return the topics that a run reads of an address, by role. With one lane nothing is forwarded: see :func:`former_forward`."""
+    """Return the topics of an address that a run reads, by role.
+
+    With one lane nothing is forwarded: see :func:`former_forward`.
+    """
     roles = {
         "input": address.input_topic,
         "forward": wire_names.forward_topic(app_id, address.name),
@@ -151,15 +154,15 @@ def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
 
 
 def former_forward(app_id: str, address: AddressSettings) -> str | None:
-    """Return the forward topic that an address with one lane may have from earlier lanes; None = it has more."""
+    """Return the forward topic that an address with one lane may have from former lanes, else None."""
     return None if address.forwards else wire_names.forward_topic(app_id, address.name)
 
 
 def chained_key(topic: str) -> str:
-    """Name of the position of an input that is another address's accepted topic; no topic has such a name.
+    """Return the name of an input's position if another address writes the input; no topic has such a name.
 
-    The input is judged up to a committed offset, and the accepted topic is read to its end: a run keeps two
-    positions of one topic.
+    The input is judged up to a committed offset, and the accepted topic is read to its end, so a run keeps
+    two positions of one topic.
     """
     return f"{topic}/input"
 
@@ -169,10 +172,9 @@ def positions_of(
     positions: Mapping[str, Position],
     rules: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Position]:
-    """Return the positions of an earlier run, named for the present chains of addresses.
+    """Return the positions of an earlier run, renamed for the present chains of addresses.
 
-    An address may have become a link of a chain since, or may have left one. ``rules`` are those of the
-    earlier run, by address.
+    An address may have joined or left a chain since. ``rules``: address → rules of the earlier run.
     """
     found = dict(positions)
     written = {rule.get("accepted_topic") for rule in rules.values()}
@@ -189,13 +191,13 @@ def positions_of(
 
 
 def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence[Position] = ()) -> TopicCut:
-    """Return the ranges of a topic. Without a last run it begins at 0, and a later log start is a gap.
+    """Return the ranges of a topic. Without a last position it begins at 0, and a later log start is a gap.
 
     Args:
-        topic: Its name.
-        now: Its state.
-        last: How far the base read it.
-        seen: How far later runs read it that nobody acknowledged. They prove what was there.
+        topic: Name of the topic.
+        now: Present state.
+        last: Position of the base; None = the base did not read it.
+        seen: Positions of later runs that were not acknowledged. They prove which records existed.
     """
     replaced = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
     if last in replaced:
@@ -211,7 +213,7 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
             why = "the log ends before the judged offsets: it lost its last records"
             lost.append(Lost(topic, number, end, begin, why))
             recreated = True
-            begin = end  # what stands below was judged, or is called lost
+            begin = end  # everything below was judged, or is reported as lost
         elif reached > end:
             why = "the log ends before the offsets of an earlier run: it lost its last records"
             lost.append(Lost(topic, number, end, reached, why))
@@ -225,7 +227,7 @@ def cut_topic(topic: str, now: TopicState, last: Position | None, seen: Sequence
 
 
 def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
-    """Lost evidence of deleted topics with this name."""
+    """Return lost evidence of deleted topics with this name."""
     ends: dict[int, int] = {}
     for position in former:
         for number, end in enumerate(position.ends):
@@ -236,10 +238,13 @@ def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
 def journal_lost(
     journal: str, now: Position, last: Position | None, seen: Sequence[Position] = ()
 ) -> list[Lost]:
-    """Lost events of the journal, which each run reads whole.
+    """Return lost events of the journal, which each run reads from its start.
 
-    ``now`` and ``last`` are its first and end offsets, now and in the last run; ``seen``: see
-    :func:`cut_topic`.
+    Args:
+        journal: Name of the topic.
+        now: Its first and end offsets.
+        last: The same in the last run.
+        seen: See :func:`cut_topic`.
     """
     former = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
     if former:
@@ -254,12 +259,12 @@ def journal_lost(
 
 
 def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
-    """Positions by topic, and by :func:`chained_key` for inputs that another address writes."""
+    """Return positions by topic, and by :func:`chained_key` for inputs that another address writes."""
     return {topic.key: topic.position for cut in cuts.values() for topic in cut.topics().values()}
 
 
 def ranges(topics: Sequence[TopicCut]) -> Ranges:
-    """Return the ranges to read, by topic and partition, without empty ones."""
+    """Return the ranges to read by topic and partition, without empty ranges."""
     return _filled(
         (topic.topic, {number: (span.read_from, span.cut) for number, span in enumerate(topic.spans)})
         for topic in topics
@@ -267,7 +272,7 @@ def ranges(topics: Sequence[TopicCut]) -> Ranges:
 
 
 def backlog(topics: Sequence[TopicCut], ends: Mapping[tuple[str, int], int]) -> Ranges:
-    """Readable ranges of the inputs beyond the cut; ``ends`` are their last stable offsets."""
+    """Return readable ranges of inputs beyond the cut. ``ends``: last stable offsets."""
     return _filled(
         (topic.topic, {n: (span.cut, ends[topic.topic, n]) for n, span in enumerate(topic.spans)})
         for topic in topics

@@ -1,7 +1,7 @@
-"""Finished runs: cut, results and accepted IDs, as later runs need them.
+"""Finished runs with cut, results and accepted IDs, for later runs.
 
-``<state_dir>/nights/<number>.json`` is written last, by a rename: a run is finished when that file is there,
-and the next run removes whatever else a crashed run left.
+A run is finished when ``<state_dir>/nights/<number>.json`` exists. The run writes this file last, by a
+rename. The next run removes everything else that a crashed run left.
 """
 
 import datetime as dt
@@ -25,9 +25,9 @@ from reconcile.run.history.renames import called
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FORMAT: Final = 8  # of a run's file; another one is refused
+FORMAT: Final = 8  # of a run's file; files with another format are refused
 
-LaneCounts = dict[str, dict[int, int]]  # Address → lane → IDs
+LaneCounts = dict[str, dict[int, int]]  # address → lane → number of IDs
 
 
 @dataclass(slots=True)
@@ -35,74 +35,76 @@ class Run:
     """One finished run."""
 
     number: int
-    base: int | None  # the run that it went on from; None = from the beginning
-    date: str  # the day on which it began, UTC
+    base: int | None  # run from whose end it continued; None = start of the logs
+    date: str  # day of its start, UTC
     verdict: str
     _: KW_ONLY
     positions: dict[str, Position] = field(default_factory=dict)
     accepted: LaneCounts = field(default_factory=dict)
-    known: LaneCounts = field(default_factory=dict)  # IDs since the last missing evidence
-    complete: dict[str, bool] = field(default_factory=dict)  # address → all IDs of its rings are kept
+    known: LaneCounts = field(default_factory=dict)  # IDs accepted since evidence was last missing
+    complete: dict[str, bool] = field(default_factory=dict)  # address → whether all IDs of its rings are kept
     summary: dict[str, Any] = field(default_factory=dict)
     acknowledged: bool = False
     held: LaneCounts = field(default_factory=dict)  # IDs since the ring was new, or emptied by order
-    consumed: LaneCounts = field(default_factory=dict)  # forward offset that each lane had consumed
-    earliest: dict[str, int] = field(default_factory=dict)  # address → first timestamp of its inputs, ms
+    consumed: LaneCounts = field(default_factory=dict)  # end of each lane in its forward topic
+    earliest: dict[str, int] = field(default_factory=dict)  # address → lowest timestamp of its inputs, ms
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # address → rules of the last run with it
     whole_since: dict[str, int] = field(default_factory=dict)
-    """Address → the first run from which on no accepted ID is missing."""
+    """Address → first run since which no accepted ID is missing."""
     app: str = ""  # app.id
-    left: dict[str, int] = field(default_factory=dict)  # address → the last run with it, whose results wait
+    left: dict[str, int] = field(
+        default_factory=dict
+    )  # address → last run with it, which holds its waiting state
     events_from: dict[str, int] = field(default_factory=dict)
     """Address → offset in the journal; earlier events concern a deleted input."""
-    cluster: str = ""  # Kafka's ID of the cluster; empty = it has none
+    cluster: str = ""  # Kafka's ID of the cluster; empty = unknown
     leaves: dict[str, int] = field(default_factory=dict)  # folder → its Parquet files, for later runs
 
     @property
     def settled(self) -> bool:
-        """Whether nobody has to look at it again."""
+        """Whether the next run may begin where this one ended."""
         return self.verdict == "clean" or self.acknowledged
 
     @property
     def inputs(self) -> int:
-        """The number of its inputs."""
+        """Number of inputs of all addresses."""
         return sum(value["input"] for value in self.summary.get("addresses", {}).values())
 
     def capacity(self, address: str) -> int:
-        """Its ``id_cache_size`` of an address."""
+        """Return the ring size of an address in this run; 0 = the address was not judged."""
         kept: dict[str, Any] = self.summary.get("addresses", {}).get(address, {})
         return int(kept.get("ring", {}).get("capacity", 0))
 
     def judged(self, topic: TopicCut) -> bool:
-        """Whether it judged this topic, and not a deleted one of the same name."""
+        """Return whether the run judged this topic, and not a deleted one of the same name."""
         position = self.positions.get(topic.key)
         return position is not None and position.topic_id == topic.topic_id
 
     def judged_another(self, topic: TopicCut) -> bool:
-        """Whether it judged a deleted topic of the same name."""
+        """Return whether the run judged a deleted topic of the same name."""
         return (topic.key) in self.positions and not self.judged(topic)
 
     def left_by(self, address: str) -> int:
-        """Return the run whose results have what waits for the next run at an address."""
+        """Return the run whose results hold the address's waiting state."""
         return self.left.get(address, self.number)
 
     def own_rules(self) -> dict[str, dict[str, Any]]:
-        """Rules of the addresses that it judged itself."""
+        """Return rules of the addresses that this run judged itself."""
         return {name: rule for name, rule in self.rules.items() if self.left_by(name) == self.number}
 
     def to_json(self) -> str:
-        """Return the text of its file."""
+        """Return the text of the run's file."""
         kept = asdict(self)
         del kept["acknowledged"]
         return json.dumps({"format": FORMAT, **kept})
 
     @classmethod
     def from_json(cls, text: str, *, acknowledged: bool) -> Self:
-        """Read the text of a file.
+        """Parse the text of a run's file.
 
         Raises:
-            ConfigurationError: another version wrote it.
-            ValueError: it is damaged.
+            ConfigurationError: Another version wrote the file.
+            ValueError: The file is damaged.
         """
         kept = json.loads(text)
         if not isinstance(kept, dict) or "format" not in kept:
@@ -129,21 +131,19 @@ class Run:
 
 @dataclass(slots=True)
 class RunHistory:
-    """All finished runs of a folder."""
+    """All finished runs of a state folder."""
 
     files: Files
     finished: dict[int, Run] = field(default_factory=dict)
-    former: Mapping[str, str] = field(
-        default_factory=dict
-    )  # address → its name in the runs, where it differs
+    former: Mapping[str, str] = field(default_factory=dict)  # address → its name in the runs, if that differs
 
     @classmethod
     def load(cls, files: Files) -> Self:
         """Read the runs of a folder.
 
         Raises:
-            ConfigurationError: another version wrote them.
-            PrerequisiteError: one cannot be read.
+            ConfigurationError: Another version wrote them.
+            PrerequisiteError: A file is damaged.
         """
         names = set(files.names(RUNS))
         found = cls(files)
@@ -161,23 +161,23 @@ class RunHistory:
 
     @property
     def last(self) -> Run | None:
-        """The latest run, whatever its verdict."""
+        """Latest run with any verdict."""
         return self.finished[max(self.finished)] if self.finished else None
 
     @property
     def next_number(self) -> int:
-        """The number of the next run."""
+        """Number of the next run."""
         return max(self.finished, default=0) + 1
 
     def rename(self, former: Mapping[str, str]) -> None:
-        """Show the runs under the present names of their addresses; ``former``: address → its name in the runs."""
+        """Show the runs under the present names of addresses. ``former``: address → its name in the runs."""
         self.former = former
 
     def belong_to(self, app: str, cluster: str = "") -> None:
-        """Check that the runs are of this application and this cluster; an empty ID is not known.
+        """Check that the runs belong to this application and cluster; an empty cluster ID is not checked.
 
         Raises:
-            ConfigurationError: they are of another one.
+            ConfigurationError: They belong to another application or cluster.
         """
         last = self.last
         if last is None:
@@ -196,12 +196,12 @@ class RunHistory:
             )
 
     def settled_base(self) -> Run | None:
-        """Return the base of the next run: the last clean or acknowledged one."""
+        """Return the base of the next run: the last clean or acknowledged run."""
         last = self.last
         return None if last is None else self._get(last.number if last.settled else last.base)
 
     def seen_since(self, base: Run | None) -> dict[str, list[Position]]:
-        """How far later, unacknowledged runs read each topic. They prove what was there."""
+        """Return positions by topic of runs after the base. They prove which records existed."""
         found: dict[str, list[Position]] = {}
         for number, run in self.finished.items():
             if base is None or number > base.number:
@@ -210,7 +210,7 @@ class RunHistory:
         return found
 
     def again(self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]) -> Run | None:
-        """Return the last run, if these positions and rules equal its own and nobody acknowledged it: it is repeated."""
+        """Return the last run if it is to be repeated: same positions, same rules, not acknowledged."""
         last = self.last
         if last is None or last.acknowledged or last.own_rules() != rules:
             return None
@@ -218,11 +218,11 @@ class RunHistory:
         return last if _ends(there) == _ends(positions) else None
 
     def base_of(self, run: Run) -> Run | None:
-        """Return the run that a run went on from."""
+        """Return the base of a run."""
         return self._get(run.base)
 
     def chain(self, run: Run | None) -> list[Run]:
-        """Return a run and all that it went on from, the latest first."""
+        """Return a run, its base, the base of that, and so on."""
         found: list[Run] = []
         while run is not None:
             found.append(run)
@@ -230,7 +230,7 @@ class RunHistory:
         return found
 
     def since(self, run: Run | None, today: str, days: int) -> list[Run]:
-        """Return the :meth:`chain` of a run, of the last ``days`` days."""
+        """Return the runs of :meth:`chain` that began within the last ``days`` days."""
         return [run for run in self.chain(run) if run.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Run | None:
@@ -241,14 +241,15 @@ class RunHistory:
         """Make a run finished and durable."""
         for folder in (results_folder(run.number), ids_folder(run.date, run.number)):
             self.files.settle(folder)
-        # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
+        # An operator may have removed a damaged run with this number. Its acknowledgement is not one of this
+        # run.
         for beside in (seen_of(run.number), forgotten_of(run.number)):
             self.files.remove(beside)
         self.files.write_text(file_of(run.number), run.to_json())
         self.finished[run.number] = run
 
     def acknowledge(self) -> Run | None:
-        """Acknowledge the last run; None = there is nothing to acknowledge."""
+        """Acknowledge the last run; None = nothing to acknowledge."""
         last = self.last
         if last is None or last.settled:
             return None
@@ -264,7 +265,7 @@ def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, 
 
 
 def days_before(today: str, days: int) -> str:
-    """Return the date so many days before."""
+    """Return the date ``days`` days before another."""
     return (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
 
 

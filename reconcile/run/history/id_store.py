@@ -1,7 +1,7 @@
-"""Accepted IDs of earlier runs: their folders, their number, and how long they are kept.
+"""Accepted IDs of earlier runs: their folders, their number, and their retention.
 
-An ID is needed while a ring may know it, and where the last run is judged again. Each address forgets by
-itself: a busy one does not wait for the rings of a quiet one.
+An ID is kept as long as a ring may know it, or the last run may be judged again. Addresses forget IDs
+independently: IDs of a busy address do not wait for the rings of a quiet one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _ADDRESS = "address="
 
 
 def kept(files: Files) -> dict[int, list[str]]:
-    """Return the addresses of which each run has IDs."""
+    """Return run → addresses whose IDs it keeps."""
     return {
         number: [name.removeprefix(_ADDRESS) for name in files.names(folder) if name.startswith(_ADDRESS)]
         for number, folder in _id_folders(files)
@@ -38,7 +38,7 @@ def address_folder(run: Run, address: str) -> str:
 
 
 def folder_of(date: str, number: int, address: str) -> str:
-    """Return the folder of IDs of one address, by the date and number of the run."""
+    """Return the folder of an address's IDs, by date and number of the run."""
     return f"{layout.ids_folder(date, number)}/{_ADDRESS}{address}"
 
 
@@ -56,7 +56,7 @@ def count(runs: RunHistory, base: Run | None) -> int:
 
 
 def sweep(runs: RunHistory) -> None:
-    """Remove what a crashed run has left."""
+    """Remove leftovers of a crashed run."""
     files = runs.files
     files.delete(layout.SCRATCH)
     for name in files.names(RESULTS):
@@ -68,16 +68,16 @@ def sweep(runs: RunHistory) -> None:
 
 
 def forget(runs: RunHistory, today: str, keep_days: int, rings: Mapping[str, Rings]) -> None:
-    """Remove what no later run can need. ``rings``: those of each address."""
+    """Remove files that no later run can need. ``rings``: address → its rings."""
     last = runs.last
     if last is None:
         return
-    # The next one may go on from where the last one did.
+    # the next run may continue from the base of the last one, to repeat it
     base = runs.base_of(last)
     chain = runs.chain(base)
     oldest = history.days_before(today, keep_days)
     recent = [last, *(run for run in chain if run.date >= oldest)]
-    # The largest configured rings of these runs: workers use the size of their start.
+    # Use the largest size configured in these runs: workers keep the size from their start.
     capacities = {name: max(size_kept(run.rules.get(name, {})) or 0 for run in recent) for name in last.rules}
     spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, rings, *of))
     needed = {last.number, *(run.number for run in chain)}
@@ -99,7 +99,7 @@ def forget(runs: RunHistory, today: str, keep_days: int, rings: Mapping[str, Rin
 
 
 def _note(files: Files, run: Run, addresses: Sequence[str]) -> None:
-    """Record what is to go before it goes: other missing folders are damage."""
+    """Record folders before they are deleted, since other missing folders count as damage."""
     known, gone = forgotten(files, run.number), {address_folder(run, address) for address in addresses}
     if gone - known:
         files.write_text(
@@ -108,7 +108,7 @@ def _note(files: Files, run: Run, addresses: Sequence[str]) -> None:
 
 
 def forgotten(files: Files, number: int) -> set[str]:
-    """Folders of a run's IDs that were removed on purpose."""
+    """Return the folders of a run's IDs that were deleted on purpose."""
     name = layout.forgotten_of(number)
     there = name.removeprefix(f"{RUNS}/") in files.names(RUNS)
     return set(files.read_text(name).splitlines()) if there else set()
@@ -123,9 +123,10 @@ def _forget_results(runs: RunHistory, latest: Sequence[Run], oldest: str) -> Non
 
 
 def heirs(last: Run, rings: Mapping[str, Rings], run: Run, address: str, lane: int) -> Sequence[int]:
-    """Return the lanes that may know the IDs of a lane of an earlier run, itself included: more, if the address got more lanes.
+    """Return the lanes that may know the IDs of an earlier lane, itself included.
 
-    If it sets `lanes`, more partitions are not more lanes. After a regrouping, new lanes know the IDs of former ones.
+    With more lanes, several lanes know them. If the address sets `lanes`, more partitions do not give more
+    lanes. After a regrouping, new lanes know the IDs of former ones.
     """
     if (of := rings.get(address)) is not None and (of.fixed or of.regroups):
         return of.heirs(lane)
@@ -141,14 +142,14 @@ def expendable(
     capacities: Mapping[str, int],
     known_to: Callable[[Run, str, int], Sequence[int]] = lambda _run, _address, lane: (lane,),
 ) -> set[tuple[str, int]]:
-    """Address and run whose IDs are old enough, and which no ring can hold any more.
+    """Return (address, run) whose IDs are old enough and in no ring any more.
 
     Args:
         chain: Runs, the latest first.
-        today: A date in ISO 8601.
+        today: Date of this run, ISO 8601.
         keep_days: Days for which IDs are kept.
-        capacities: Address → IDs that a ring may hold.
-        known_to: See :func:`heirs`, without its first two arguments.
+        capacities: Address → size limit of its rings, in IDs.
+        known_to: :func:`heirs` without its first two arguments.
     """
     oldest = history.days_before(today, keep_days)
     later: LaneCounts = {}

@@ -1,13 +1,13 @@
-"""Files and folders that runs keep below ``reconcile.state_dir``.
+"""Files and folders of runs below ``reconcile.state_dir``.
 
 ::
 
     nights/000003.json             a finished run: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next run begins where it ended
-    nights/000003.forgotten        folders of its IDs, removed on purpose: no later run needs them
-    results/000003/                Parquet: anomalies, counts, resends, and what the next run needs (inputs, ahead, hops)
-    accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
-    scratch/                       of the run under way
+    nights/000003.forgotten        folders of its IDs, deleted on purpose: no later run needs them
+    results/000003/                Parquet: anomalies, counts, resends, state for the next run (inputs, ahead, hops)
+    accepted/date=…/night=3/       Parquet: accepted IDs, one folder for each address
+    scratch/                       temporary files of the current run
 """
 
 from typing import Final
@@ -19,21 +19,21 @@ SCRATCH: Final = "scratch"
 DONE: Final = ".json"
 SEEN: Final = ".acknowledged"
 FORGOTTEN: Final = ".forgotten"
-RUN_COLUMN: Final = "night"  # the number of a run, as folders name it
+RUN_COLUMN: Final = "night"  # folder key for the number of a run
 
 
 def file_of(number: int) -> str:
-    """Return the file of a run, whose existence makes it finished."""
+    """Return the file of a run; a run is finished when it exists."""
     return f"{RUNS}/{_name(number)}{DONE}"
 
 
 def seen_of(number: int) -> str:
-    """Return the file with the time of a run's acknowledgement."""
+    """Return the file with the time at which a run was acknowledged."""
     return f"{RUNS}/{_name(number)}{SEEN}"
 
 
 def forgotten_of(number: int) -> str:
-    """Return the file with the folders of a run's IDs that were removed on purpose."""
+    """Return the file that lists folders of a run's IDs that were deleted on purpose."""
     return f"{RUNS}/{_name(number)}{FORGOTTEN}"
 
 

@@ -1,4 +1,4 @@
-"""Addresses that changed their name and kept their input: earlier runs count for the new name. Pure."""
+"""Addresses with a new name and the same input: earlier runs count for the new name. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +16,12 @@ _INPUT = "input_topic"
 
 
 def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[str, str]:
-    """Address → its name in the last run, for addresses with another name now."""
+    """Return address → its name in the last run, for addresses whose name has changed."""
     if base is None:
         return {}
     configured = {address.name for address in addresses}
     away = sorted((base.left_by(name), name) for name in base.rules if name not in configured)
-    by_input = {base.rules[name].get(_INPUT): name for _, name in away}  # the latest, where several had it
+    by_input = {base.rules[name].get(_INPUT): name for _, name in away}  # the latest of several
     return {
         address.name: by_input[address.input_topic]
         for address in addresses
@@ -30,7 +30,10 @@ def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[st
 
 
 def called(run: "Run", former: Mapping[str, str]) -> "Run":
-    """Return the run under the present names of its addresses. Rings and hops of a new name are new and empty."""
+    """Return the run under the present names of addresses.
+
+    Rings and hops of a renamed address are new and empty.
+    """
     if not former:
         return run
     now = {old: new for new, old in former.items()}
@@ -61,7 +64,7 @@ def called(run: "Run", former: Mapping[str, str]) -> "Run":
 
 
 def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> dict[str, AddressCut]:
-    """Return the cuts with former names. Forward topics of the new names were never read before."""
+    """Add former names to the cuts. No run has read the forward topic of a new name."""
     renamed = {
         name: replace(
             cut, former=former[name], forward=replace(cut.forward, recreated=True) if cut.forward else None
@@ -73,7 +76,7 @@ def with_former(cuts: Mapping[str, AddressCut], former: Mapping[str, str]) -> di
 
 
 def since(address: AddressSettings, chain: Sequence["Run"]) -> int:
-    """Return the first run that judged an address by its present name, after runs by another; 0 = there is none."""
+    """Return the first run with an address under its present name, after runs under another; 0 = none."""
     for later, run in pairwise(chain):
         if address.name in later.rules and address.name not in run.rules:
             inputs = {rule.get(_INPUT) for rule in run.rules.values()}

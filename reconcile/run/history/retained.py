@@ -1,7 +1,7 @@
 """Checks that the files of earlier runs are complete.
 
-Without an earlier accepted ID, its duplicate looks LOST, and an operator who sends it again doubles it. Therefore a missing folder is an
-error, unless it was forgotten on purpose (``nights/000003.forgotten``).
+If an accepted ID is missing, its duplicate looks LOST, and an operator who sends it again doubles it. A
+missing folder is therefore an error, unless it was deleted on purpose (``nights/000003.forgotten``).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +13,7 @@ from reconcile.run.history.layout import file_of, ids_folder, results_folder
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import PrerequisiteError
 
-HANDED_ON = ("ahead", "hops", "inputs")  # of a run's results what the next run reads
+HANDED_ON = ("ahead", "hops", "inputs")  # results of a run that the next run reads
 _RESTORE = "restore it from a backup of reconcile.state_dir; without one "
 _ANEW = (
     "name another reconcile.state_dir: the next run begins at the start of the logs, and records that "
@@ -22,7 +22,7 @@ _ANEW = (
 
 
 def of(files: Files, date: str, number: int) -> dict[str, int]:
-    """Folder → number of its Parquet files, of a run that has written all."""
+    """Return folder → number of its Parquet files, for a run that has written all files."""
     ids, results = ids_folder(date, number), results_folder(number)
     folders = [f"{ids}/{name}" for name in files.names(ids)]
     folders += [f"{results}/{name}" for name in HANDED_ON]
@@ -31,10 +31,10 @@ def of(files: Files, date: str, number: int) -> dict[str, int]:
 
 
 def refuse_missing(runs: RunHistory, base: Run | None, cuts: Mapping[str, AddressCut]) -> None:
-    """Check that all files exist that a run with this base and these cuts reads.
+    """Check that all files exist which a run with this base and these cuts reads.
 
     Raises:
-        PrerequisiteError: something is missing.
+        PrerequisiteError: A file is missing.
     """
     for run in [runs.last, *runs.chain(base)]:
         if run is not None and run.base is not None and run.base not in runs.finished:
@@ -52,7 +52,7 @@ def refuse_missing(runs: RunHistory, base: Run | None, cuts: Mapping[str, Addres
     if gone:
         (number, folder, there, written), *others = gone
         more = f" (and {len(others)} folders beside it lack some)" if others else ""
-        # The last one is judged again without its file, from where the one before it ended.
+        # the last run can be judged again, from the end of its base, without its files
         last = runs.last is not None and number == runs.last.number
         anew = f"remove {runs.files.root}/{file_of(number)}: that run is judged again" if last else _ANEW
         raise PrerequisiteError(

@@ -1,7 +1,7 @@
-"""Numbers of an address's rings, also of those that it had before its lanes were regrouped. Pure.
+"""Numbers of an address's rings, including rings from before its lanes were regrouped. Pure.
 
-A lane has a ring. `rings regroup` begins new rings: in a run they have numbers behind the old ones, so that no number stands for two
-rings. Without a regroup the number of a ring is that of its lane.
+A lane has a ring. `rings regroup` starts new rings. A run numbers them after the old ones, so that each
+number means one ring. Without a regrouping, a ring has the number of its lane.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,32 +14,32 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 
 class Regrouped(NamedTuple):
-    """A journal record of a new lane."""
+    """Journal record that a new lane writes at a regrouping."""
 
     number: int  # offset in the journal
     lane: int
-    before: int  # lanes
+    before: int  # number of lanes before; ``after``: number of lanes now
     after: int
     nexts: Sequence[int]
-    """By input partition: the first offset that its new lane judged. Only partitions of the lane count."""
+    """First offset of each input partition that its new lane judged. Only the lane's own partitions count."""
     forward_next: int
-    lanes: int  # the key of the address; 0 = a lane for each partition
+    lanes: int  # configuration key of the address; 0 = one lane for each partition
 
 
 @dataclass(frozen=True)
 class Regroup:
-    """A change of the number of lanes."""
+    """Change of the number of lanes."""
 
-    number: int  # offset of its first record in the journal
-    before: int  # lanes
+    number: int  # journal offset of its first record
+    before: int  # number of lanes before; ``after``: number of lanes now
     after: int
-    nexts: Mapping[int, int]  # input partition → first offset that new lanes judged
-    forward_nexts: Mapping[int, int]  # the same, of the forward topic
-    lanes: int  # the key of the address
+    nexts: Mapping[int, int]  # input partition → first offset that its new lane judged
+    forward_nexts: Mapping[int, int]  # forward partition → first offset that its new lane judged
+    lanes: int  # configuration key of the address
 
     @classmethod
     def of(cls, records: Sequence[Regrouped]) -> "Regroup":
-        """Return the change that these records are of: one for each new lane."""
+        """Return the change that these records describe, one record for each new lane."""
         first = records[0]
         nexts = {
             partition: item.nexts[partition]
@@ -51,7 +51,10 @@ class Regroup:
 
 
 def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
-    """Return the changes in order. One change follows another only to other lanes, so equal records are of one change."""
+    """Group records into changes, in order.
+
+    Consecutive changes lead to different numbers of lanes, so equal records belong to one change.
+    """
     found: list[list[Regrouped]] = []
     for record in sorted(records):
         last = found[-1][-1] if found else None
@@ -67,44 +70,45 @@ def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
 
 @dataclass(frozen=True)
 class Rings:
-    """The rings of an address."""
+    """All rings of an address."""
 
-    layout: LaneLayout  # of its lanes now
+    layout: LaneLayout  # layout of the present lanes
     regroups: tuple[Regroup, ...] = ()
-    fixed: bool = False  # the address sets `lanes`: accepted records have the sequence numbers of their IDs
+    fixed: bool = False  # whether the address sets `lanes`: accepted records then have sequence numbers
 
     @classmethod
     def of(cls, lanes: int, partitions: int, changes: Sequence[Regroup] = ()) -> "Rings":
-        """Return the rings of an address with this key ``lanes``, this many partitions, and these changes.
+        """Return the rings of an address with these settings and changes.
 
-        The journal says how many lanes there are since the last change. The file may say something else before workers do.
+        The last change in the journal decides about the number of lanes, because the file may be newer than
+        the workers.
         """
         now = changes[-1].lanes if changes else lanes
         return cls(LaneLayout.of(now, partitions), tuple(changes), fixed=lanes > 0)
 
     @cached_property
     def starts(self) -> list[int]:
-        """The first ring of each layout, the present one last."""
+        """First ring of each layout, the present layout last."""
         return [0, *accumulate(change.before for change in self.regroups)]
 
     @property
     def start(self) -> int:
-        """The first present ring."""
+        """First present ring."""
         return self.starts[-1]
 
     @property
     def now(self) -> range:
-        """The present rings."""
+        """Present rings."""
         return range(self.start, self.start + self.layout.lanes)
 
     @property
     def all(self) -> range:
-        """All rings, also former ones."""
+        """All rings, including former ones."""
         return range(self.now.stop)
 
     @property
     def lanes(self) -> list[int]:
-        """Lanes of each layout, the present one last."""
+        """Number of lanes in each layout, the present layout last."""
         return [*(change.before for change in self.regroups), self.layout.lanes]
 
     def of_partition(self, partition: int) -> int:
@@ -116,12 +120,12 @@ class Rings:
         return self.layout.partitions_of(ring - self.start)
 
     def at(self, number: int) -> int:
-        """Return the first ring of the layout that was in force at an offset of the journal."""
+        """Return the first ring of the layout in force at an offset of the journal."""
         return self.starts[sum(change.number <= number for change in self.regroups)]
 
     @cached_property
     def ancestors(self) -> dict[int, frozenset[int]]:
-        """Ring → former rings of which it holds the newest IDs, also by way of others."""
+        """Ring → former rings whose newest IDs it holds, also through other rings."""
         found: dict[int, frozenset[int]] = {ring: frozenset() for ring in range(self.lanes[0])}
         for epoch, (former, later) in enumerate(zip(self.lanes, self.lanes[1:], strict=False)):
             here, there = self.starts[epoch], self.starts[epoch + 1]
@@ -131,14 +135,14 @@ class Rings:
         return found
 
     def heirs(self, ring: int) -> list[int]:
-        """Present rings that may know the IDs of a ring, itself included."""
+        """Return the present rings that may know the IDs of a ring, itself included."""
         return [now for now in self.now if ring == now or ring in self.ancestors[now]]
 
     def knowing(self, ring: int) -> list[int]:
-        """All rings that may know the IDs of a ring, or did, itself included."""
+        """Return all rings, past and present, that may know the IDs of a ring, itself included."""
         return [other for other in self.all if ring == other or ring in self.ancestors.get(other, ())]
 
     def settled(self, ring: int) -> int:
-        """Return the present ring that took over all IDs of a ring; if there are several, the ring itself."""
+        """Return the only present ring that may know the IDs of a ring; the ring itself if several may."""
         heirs = self.heirs(ring)
         return heirs[0] if len(heirs) == 1 else ring

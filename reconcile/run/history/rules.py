@@ -1,4 +1,4 @@
-"""Rules by which a run judged its addresses: the next run sees what was changed since. Pure.
+"""Rules by which a run judged its addresses: the next run compares its own with them. Pure.
 
 Workers use the configuration of their start, so a change in the file may not be in force yet.
 """
@@ -25,7 +25,7 @@ _PROMISE: Final = "id_min_age"
 _LANES: Final = "lanes"
 _ON_CONFLICT: Final = "on_conflict"
 _ABSENT: Final[Mapping[str, Any]] = {_LANES: 0, _PROMISE: [0, 0], _ON_CONFLICT: ""}
-"""Values of the keys that earlier releases did not have."""
+"""Values for keys that earlier releases did not have."""
 _LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
 _OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
@@ -45,11 +45,13 @@ _DOUBTED: Final = {
     "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
     "lanes": _OF_IDS | {Anomaly.REORDERED},
 }
-"""Anomalies that are unknown in the run that sees a changed key: part of the input was judged by the old value."""
+"""Key → anomalies that are uncertain in the first run after its change, because part of the input was judged
+by the old value.
+"""
 _OF_PARTS: Final = frozenset(
     {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
 )
-"""Keys of an address that concern its parts in transactions of other addresses."""
+"""Keys of an address that concern parts sent to it by transactions of other addresses."""
 _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.LOST,
     Anomaly.WRONG_VERDICT,
@@ -57,7 +59,9 @@ _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.TORN,
     Anomaly.GAP,
 }
-"""Anomalies that an output of a deleted topic may resemble, if it is taken for one of the topic with that name now."""
+"""Anomalies that outputs of a deleted topic may cause, if they are taken for outputs of the new topic with
+its name.
+"""
 
 
 class Rule(NamedTuple):
@@ -82,7 +86,10 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """Return the rules that a run keeps of an address, as JSON returns them. Without newer keys an earlier run's are equal."""
+    """Return the rules of an address that a run keeps, in JSON types.
+
+    Keys of newer releases are left out if they are not used, so that rules of earlier runs compare equal.
+    """
     found = {name: getattr(address, name) for name in _KEPT}
     if address.id_min_age:
         found |= {_PROMISE: _promise_of(address), _SIZE_MAX: address.id_cache_size_max}
@@ -94,13 +101,13 @@ def kept(address: AddressSettings) -> dict[str, Any]:
 
 
 def _promise_of(address: AddressSettings) -> list[int]:
-    """Return the promise in time: milliseconds, and the IDs that count whatever their age; [0, 0] = there is none."""
+    """Return the promise in time: milliseconds, and IDs kept at any age; [0, 0] = no promise."""
     age = round(address.id_min_age * 1000)
     return [age, address.id_cache_size] if age else [0, 0]
 
 
 def size_kept(rules: Mapping[str, Any]) -> int | None:
-    """Return the size of a ring by the rules that a run kept; None = it did not judge the address."""
+    """Return the ring size from the rules of a run; None = the run did not judge the address."""
     size = rules.get(_SIZE_MAX, rules.get(_SIZE))
     return None if size is None else int(size)
 
@@ -111,10 +118,10 @@ def promised(
     chain: Sequence[Run],
     rings: Sequence[Rings],
 ) -> list[dict[int, int]]:
-    """Return the certain ring size of each lane, by address and ring, unless the journal shows another.
+    """Return by address and ring the size that the ring had at least, unless the journal shows another.
 
     A worker that opens a written lane with another size records it. Without such an event the size is the
-    smallest configured one since the lane's first ID; of a lane without IDs, that of the last run. Sizes
+    smallest configured since the lane's first ID, or that of the last run if the lane has no IDs. Sizes
     configured before the last full ring of IDs do not count. ``chain``: runs, the latest first.
     """
     return [
@@ -130,7 +137,7 @@ def _sizes(
     address: AddressSettings, cut: AddressCut, ring: int, chain: Sequence[Run], rings: Rings
 ) -> Iterator[int]:
     if ring in rings.now and (recorded := cut.recorded.get(ring - rings.start)):
-        yield recorded.capacity  # a ring keeps its recorded size while live workers do not agree
+        yield recorded.capacity  # a ring keeps its recorded size until all live workers agree on a new one
     since = 0
     for number, run in enumerate(chain):
         if since >= address.ring_capacity:
@@ -143,36 +150,40 @@ def _sizes(
 
 
 def diverts(address: AddressSettings, base: Run | None) -> bool:
-    """Whether the duplicates topic has all duplicates since the last run."""
+    """Return whether the duplicates topic has all duplicates since the last run."""
     return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
 
 
 def observes(address: AddressSettings, base: Run | None) -> bool:
-    """Whether the configuration lets duplicates pass, now and in the last run."""
+    """Return whether duplicates pass by configuration, now and in the last run."""
     before = _before(address, base)
     return address.observes and (not before or before.get("mode") == address.mode)
 
 
 def observed(address: AddressSettings, base: Run | None) -> bool:
-    """Whether the configuration let duplicates pass in the last run."""
+    """Return whether duplicates passed by configuration in the last run."""
     return bool(_before(address, base).get("mode") == "observe")
 
 
 def enforces(address: AddressSettings, base: Run | None) -> bool:
-    """Whether no duplicate may pass: the address enforces, and did so in the last run. Before a first run it may have observed."""
+    """Return whether duplicates must not pass: the address enforces, now and in the last run.
+
+    Before a first run it may have observed.
+    """
     return not address.observes and bool(_before(address, base)) and not observed(address, base)
 
 
 def diverts_conflicts(address: AddressSettings, base: Run | None) -> bool:
-    """Whether the duplicates topic has all duplicates with another value than their original's since the last run."""
+    """Return whether the duplicates topic has all conflicts since the last run."""
     known = not _before(address, base) or (base is not None and address.duplicates_topic in base.positions)
     return address.on_conflict == "divert" and known
 
 
 def detects(addresses: Sequence[AddressSettings], events: Collection[int], base: Run | None) -> set[int]:
-    """Numbers of the addresses that detect duplicates, or did.
+    """Return numbers of the addresses that detect duplicates now, or did since the last run.
 
-    A ring that is off in the configuration is on until the workers restart. Then the journal has an event.
+    A ring that is off in the configuration stays on until the workers restart, which writes an event to the
+    journal.
     """
     return {
         n
@@ -195,14 +206,14 @@ def of(
     """Return the rules of the addresses.
 
     Args:
-        addresses: All of them.
-        cuts: By name.
+        addresses: All addresses.
+        cuts: Name of the address → its cut.
         chain: Runs, the latest first.
-        number: Of this run.
-        largest: The largest ring that each can have had.
+        number: Number of this run.
+        largest: Largest ring size that each address may have had.
         detects: Result of :func:`detects`.
         observing: See :class:`reconcile.run.measures.counts.Judgement`.
-        dropping: See there.
+        dropping: See :class:`reconcile.run.measures.counts.Judgement`.
         complete: See carry_over.py.
     """
     base = chain[0] if chain else None
@@ -232,21 +243,22 @@ def of(
 
 
 def ids_gone(cut: AddressCut) -> bool:
-    """Whether rings may know IDs whose evidence is gone."""
+    """Return whether rings may know IDs whose evidence is deleted."""
     return bool(cut.input.lost or cut.accepted.lost or any(target.lost for target in cut.targets))
 
 
 def lanes_whole(address: str, cut: AddressCut, base: Run | None, largest: int) -> list[int]:
-    """Lanes whose rings were full of known IDs when the run began; none, if evidence of this run is gone."""
+    """Return lanes whose rings held only known IDs when the run began; empty if evidence is missing."""
     if base is None or ids_gone(cut):
         return []
     return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
 
 
 def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
-    """Return the last run that may have judged by another partitioner, and so with other home lanes; 0 = none.
+    """Return the last run that may have judged by another partitioner, with other home lanes; 0 = none.
 
-    It is the first that saw the present one, as workers began with it at some time in between.
+    That is the first run with the present partitioner, because workers switched at an unknown time before its
+    end.
     """
     later = number
     for run in chain:
@@ -258,9 +270,9 @@ def moved(address: AddressSettings, chain: Sequence[Run], number: int) -> int:
 
 
 def whole_since(address: str, cut: AddressCut, base: Run | None, number: int) -> int:
-    """Return the first run from which on no accepted ID is missing.
+    """Return the first run since which no accepted ID is missing.
 
-    Lost inputs came before the others of the run. When lost outputs came is not known.
+    Lost inputs came before the other inputs of their run. The time of lost outputs is not known.
     """
     if cut.accepted.lost or any(target.lost for target in cut.targets):
         return number + 1
@@ -274,7 +286,7 @@ def doubts(
     base: Run | None,
     rings: Sequence[Rings],
 ) -> list[Doubt]:
-    """Anomalies that evidence cannot prove in this run, with the reason."""
+    """Return anomalies that evidence cannot prove in this run, with the reason."""
     found = []
     for number, address in enumerate(addresses):
         if cuts[address.name].journal:
@@ -289,7 +301,7 @@ def doubts(
                 "that name"
             )
             found.append(Doubt(number, _OF_IDS, why))
-        # The journal tells what a change of lanes has moved.
+        # the journal shows what a change of lanes has moved
         told = {_LANES} if rings[number].regroups else set()
         changed = [key for key in _changed(address, base) if key not in told]
         if changed:
@@ -301,7 +313,7 @@ def doubts(
 
 
 def doubts_of_modes(partly: Collection[int]) -> list[Doubt]:
-    """Doubts of addresses that observe, where not all accepted records say so."""
+    """Return doubts about addresses in observe mode whose accepted records do not all say so."""
     why = "accepted records without _RF_VERDICT show that a lane did not observe all the time"
     return [Doubt(number, frozenset({Anomaly.LOST}), why) for number in sorted(partly)]
 
@@ -313,13 +325,16 @@ def _doubts_of_lanes(
     addresses: Sequence[AddressSettings],
     rings: Rings,
 ) -> Iterator[Doubt]:
-    """Yield a doubt if lanes recorded other rules than this file has: workers judge by the lanes'."""
+    """Yield a doubt if lanes recorded rules that differ from this file.
+
+    Workers judge by the recorded rules.
+    """
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}
     unlike: dict[str, list[int]] = {}
     for lane, said in sorted(cut.recorded.items()):
-        if lane >= rings.layout.lanes:  # a former lane
+        if lane >= rings.layout.lanes:  # lane of a former layout
             continue
         promise = [said.min_age_ms, said.size]
         recorded = {**said.rules, "id_max_age": said.max_age_ms, _PROMISE: promise, _LANES: said.lanes}
@@ -354,7 +369,7 @@ def _changed(address: AddressSettings, base: Run | None) -> list[str]:
 def _doubts_of_transactions(
     number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Run | None
 ) -> Iterator[Doubt]:
-    """Doubts of an address from changes at other addresses, with which it shares transactions."""
+    """Yield doubts from changes at other addresses that share transactions with this one."""
     names = address.transaction_addresses
     if base is None:
         return
