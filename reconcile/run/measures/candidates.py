@@ -1,6 +1,6 @@
 """Candidate rows of each anomaly, counted in one pass. A finder without candidates does not run.
 
-The conditions are those by which the finders choose their rows.
+The conditions are those by which the finders select their rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ SAID_TO_REPEAT: Final = "said_to_repeat"
 REPEATING: Final = "repeating"
 ALONE: Final = "alone"
 NUMBERED_TWICE: Final = "numbered_twice"
-"""Lanes with more sequence numbers than there are between the lowest and the highest."""
+"""Lanes with more sequence numbers than lie between the lowest and the highest."""
 _CONDITIONS: Final[Mapping[str, str]] = {
     SECOND: fates.SECOND,
     STRAY: fates.STRAY,
@@ -36,7 +36,7 @@ _CONDITIONS: Final[Mapping[str, str]] = {
 
 
 def counted() -> Iterator[Column]:
-    """One aggregate for each name, as ``suspect_<name>``."""
+    """Yield one aggregate for each name, as ``suspect_<name>``."""
     for name, condition in _CONDITIONS.items():
         yield F.count_if(F.expr(condition)).alias(f"suspect_{name}")
 

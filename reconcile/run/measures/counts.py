@@ -22,7 +22,7 @@ from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import Ranges
 
 BACKLOG_READ_MAX: Final = 1_000_000
-"""In a longer backlog offsets are counted instead of records, markers and aborted records included."""
+"""Limit for reading the backlog. A longer one is counted in offsets, with markers and aborted records."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
     "bridge_diverted", "bridge_dropped", "observed", "marked", "parts",
@@ -31,45 +31,52 @@ COUNTED: Final = (
 
 @dataclass(slots=True)
 class Judgement:
-    """The findings of a run; it grows with the steps of the run. Keys are names of addresses unless noted."""
+    """Findings of a run, filled step by step. Keys are names of addresses unless noted."""
 
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)  # GAPs that may be LOST
     accepted: LaneCounts = field(default_factory=dict)  # accepted IDs by lane
-    largest: dict[str, int] = field(default_factory=dict)  # the largest ring that an address can have had
+    largest: dict[str, int] = field(default_factory=dict)  # largest ring size that the address may have had
     emptied: LaneCounts = field(default_factory=dict)
-    """IDs since the ring of a lane was emptied by order in this run; other lanes are absent."""
+    """IDs since the ring of a lane was last emptied by order, in this run; other lanes are absent."""
     lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)  # counts by lane
     dropping: frozenset[int] = frozenset()
-    """Numbers of addresses that detect duplicates and drop them: an input with an ID and no output is a duplicate or lost."""
+    """Numbers of addresses that drop duplicates: an input with an ID but no output is a duplicate or lost."""
     observing: frozenset[int] = frozenset()
-    """Numbers of addresses that detect duplicates and let all of them pass: an input without an output is lost."""
+    """Numbers of addresses that detect duplicates but pass them: an input without an output is lost."""
     partly: frozenset[int] = frozenset()
-    """Observing addresses with accepted records that name no verdict: some worker may have dropped duplicates."""
+    """Observing addresses with accepted records without a verdict: some worker may have dropped duplicates.
+
+    """
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """First and last timestamp of the inputs, ms, without those far from most others."""
+    """First and last timestamp of the inputs in ms, without strays."""
     suspects: Counter[str] = field(default_factory=Counter)
-    """Candidate rows of each anomaly, by the names of :mod:`reconcile.run.measures.candidates`."""
-    numbers: list[Row] = field(default_factory=list)  # NUMBERS, as in schemas.py
-    findings: list[Row] = field(default_factory=list)  # the first of each anomaly of an address
+    """Number of candidate rows for each name of :mod:`reconcile.run.measures.candidates`."""
+    numbers: list[Row] = field(default_factory=list)  # rows of NUMBERS, see schemas.py
+    findings: list[Row] = field(default_factory=list)  # first anomalies of each name and address
 
     def total(self, count: str) -> int:
-        """Return a count, summed over all addresses."""
+        """Return the sum of a count over all addresses."""
         return sum(value.get(count, 0) for value in self.counts.values())
 
     @property
     def anomalous(self) -> int:
-        """The number of anomalies of all kinds."""
+        """Number of anomalies of all kinds."""
         return sum(count for anomaly in self.anomalies.values() for count in anomaly.values())
 
     def note_modes(
         self, names: Mapping[int, str], configured: Collection[int], settled: Collection[int] = ()
     ) -> None:
-        """Choose :attr:`observing`: each accepted record names its verdict, and the address is ``configured`` so.
+        """Set :attr:`observing`: configured addresses whose accepted records all have a verdict.
 
-        An address that observed at times may have dropped duplicates at other times. ``names``: those that detect duplicates. ``settled``:
-        those that the last run saw observe, which have to observe all the time.
+        An address that observed for part of the time may have dropped duplicates the rest of the time.
+
+        Args:
+            names: Number → name of the addresses that detect duplicates.
+            configured: Numbers of addresses in observe mode by configuration.
+            settled: Numbers of addresses that were in observe mode in the last run too; they have observed
+                all the time.
         """
         marked = {number for number, name in names.items() if self.counts[name]["marked"]}
         whole = {number for number in marked if self._all_marked(names[number])}
@@ -91,7 +98,7 @@ class Judgement:
             self.accepted[name], self.emptied[name], self.lanes[name] = {}, {}, {}
 
     def add_lane(self, name: str, row: Row) -> None:
-        """Add the counts of one lane. A lane of None stands for outputs that name no input."""
+        """Add the counts of one lane. Lane None stands for outputs that name no input."""
         for item in COUNTED:
             self.counts[name][item] += row[item]
         self.suspects.update(candidates.of_row(row))
@@ -115,8 +122,13 @@ def count(
 ) -> None:
     """Add the counts of a run to ``found``.
 
-    ``consumed`` has the forward offset that each lane had consumed in the last run, ``beyond`` the ranges of
-    inputs beyond the cut.
+    Args:
+        frames: Source of the frames.
+        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
+        histories: Events of rings.
+        consumed: Offset in the forward topic where each lane ended in the last run.
+        beyond: Ranges of inputs beyond the cut.
+        found: Judgement that receives the counts.
     """
     names, rings = [address.name for address in frames.addresses], frames.ring_numbers()
     found.start_counting(names)
@@ -125,7 +137,7 @@ def count(
         name = names[row["address"]]
         found.add_lane(name, row)
         newest[name][row["lane"]] = row["since"]
-    # Lanes that judged nothing in this run count too.
+    # lanes that judged nothing in this run may have been emptied too
     for number, lanes in histories.items():
         name = names[number]
         for ring in lanes:
@@ -145,7 +157,7 @@ def count(
 def _lane_counts(
     frames: Frames, evidence: DataFrame, histories: Journal, dropping: frozenset[int]
 ) -> DataFrame:
-    """One row for each lane: :data:`COUNTED`, IDs, candidates of anomalies, and times."""
+    """Return a row for each lane with :data:`COUNTED`, IDs, candidates of anomalies, and times."""
     once, fate, identified, by_hop = F.expr(ONCE), F.col("fate"), F.col("ids") > 0, F.col("resent")
     capacities = constant([address.id_cache_size for address in frames.addresses], "array<bigint>")
     accepted, diverted = once & (fate == ACCEPTED), once & fate.isin(*REPEATS)
@@ -181,7 +193,10 @@ def _lane_counts(
 
 
 def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
-    """Return records beyond the cut by address and partition; offsets, where there are more than :data:`BACKLOG_READ_MAX`."""
+    """Return the number of records beyond the cut by address and partition.
+
+    Above :data:`BACKLOG_READ_MAX` it returns the number of offsets instead.
+    """
     spans = {
         (topic, number): end - begin
         for topic, value in beyond.items()
@@ -213,7 +228,7 @@ def _since(frames: Frames, evidence: DataFrame, histories: Journal) -> tuple[Dat
 
 
 def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:
-    """Narrow too long a time span if only a few records are far from all others."""
+    """Shorten a long time range if only a few records are far from the others."""
     spans = {number: found.times[name] for number, name in enumerate(names) if name in found.times}
     wide = [number for number, (first, last) in spans.items() if last - first > LONG_MS]
     if not wide:
@@ -225,7 +240,7 @@ def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> 
 
 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:
-    """Add the number of anomalies among the results to ``found``."""
+    """Add the number of anomalies in the results to ``found``."""
     unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
     found.anomalies.update({name: {} for name in found.counts})
     found.unknown.update(dict.fromkeys(found.counts, 0))

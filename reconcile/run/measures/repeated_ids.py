@@ -1,7 +1,7 @@
-"""IDs that occur several times, once at least in this run: among them are all repeated IDs, originals and resends.
+"""IDs that occur several times, at least once in this run: originals and resends.
 
-Most IDs occur once, and need no shuffle. Digests of eight bytes tell IDs apart; of two IDs with equal digests
-both remain.
+Most IDs occur once, so their rows need no shuffle. Digests of eight bytes stand for IDs; if two IDs have
+equal digests, both remain.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,21 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-SENT_MAX: Final = 1_000_000  # so many digests are sent to all tasks; more are shuffled
+SENT_MAX: Final = 1_000_000  # limit of digests to broadcast to all tasks; more are shuffled
 
 
 class RepeatedIds(NamedTuple):
-    """Digests of repeated IDs."""
+    """Digests of IDs that occur several times."""
 
-    digests: DataFrame  # as digests has them
-    number: int  # how many digests
-    again: bool  # perhaps an ID was accepted several times
+    digests: DataFrame  # result of :func:`digests`
+    number: int  # number of digests
+    again: bool  # whether some ID may have been accepted several times
 
 
 def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
-    """``digest`` of each such ID, and whether it was accepted ``again``.
+    """Return the ``digest`` of each repeated ID, and whether it was accepted ``again``.
 
-    ``others`` is evidence with an ID that was not accepted; None = there is none.
+    ``others``: evidence with an ID that was not accepted; None = no such evidence.
     """
     every = ids.select(
         _digest("id_address"), (F.col("run") == run).alias("new"), F.lit(True).alias("accepted")
@@ -42,9 +42,9 @@ def digests(ids: DataFrame, others: DataFrame | None, run: int) -> DataFrame:
 
 
 def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *, many: bool) -> RepeatedIds:
-    """Count the digests. Many records are not read twice; of few, digests are kept only if there are any.
+    """Count the digests, and write them with ``kept`` if it saves a second read.
 
-    ``kept`` writes a frame by a name, and reads it again.
+    Many digests are written before they are counted. Few are written only if there are any.
     """
     if many:
         found = kept("recurring", found)
@@ -55,7 +55,10 @@ def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *,
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:
-    """Return the rows of these digests. ``rows``: id_address, id, and more; ``count``: the number of digests."""
+    """Return the rows with these digests.
+
+    ``rows`` have id_address and id; ``count`` is the number of digests.
+    """
     only = digests.select("digest")
     few = F.broadcast(only) if count <= SENT_MAX else only.hint("shuffle_hash")
     marked = rows.withColumn("digest", _digest("id_address"))

@@ -1,16 +1,16 @@
 """Distance between a resend and its original: the smallest ring that would have caught it (HornetQ 37.2).
 
-A lane has an own partition, and one of the forward topic, and judges each in order. If all of
-its IDs came through one input, the number between two of them is known. How the two inputs interleaved is
-not. But a lane writes one transaction after the other, so its records are in its own order in each output
-partition. From that follow the smallest and the largest number of IDs that the lane can have accepted before
-a record.
+A lane has its own partition and one of the forward topic, and judges each in order. If all of its IDs came
+through one input, the number between two of them is known. With two inputs the logs do not show the
+interleaving. But a lane writes one transaction after the other, so each output partition has its records in
+the lane's order. This gives a lower and an upper bound of the IDs that the lane accepted before a record.
 
-Accepted records of an address that sets ``lanes`` have the sequence numbers of their IDs. There these are the places, and a record
-that was not accepted is between the last one before it and the first one behind it in its input.
+If an address sets ``lanes``, accepted records have the sequence numbers of their IDs, which give the places.
+A record that was not accepted lies between the last sequence number before it and the first one behind it in
+its input.
 
-A distance is the largest number before the resend minus the smallest before its original. It is never too
-small for a ring, as long as outputs are in order.
+A distance is the upper bound of the resend minus the lower bound of its original. It is never too small for a
+ring, as long as outputs are in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,14 +30,16 @@ _PLACED = ["lane", *_ID, "timestamp", "value_digest", "accepted", "earliest", "l
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
-    """Return accepted IDs, and inputs that may repeat one.
+    """Return accepted IDs, and inputs that may repeat one of them.
 
-    ``detects`` are numbers of addresses that detect duplicates, ``dropping`` those where an input without an
-    output is one.
+    Args:
+        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
+        detects: Numbers of addresses that detect duplicates.
+        dropping: Numbers of addresses that drop duplicates, so that an input without an output is one.
     """
     whole = F.col("whole")
     dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
-    # No ring has caught a message that was known by its hop.
+    # leave out messages recognized by their hop: no ring caught them
     by_hop = F.col("resent")
     return (
         evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))
@@ -57,13 +59,13 @@ def placed(
     blocks: DataFrame | None = None,
     sequenced: Collection[int] = (),
 ) -> DataFrame:
-    """Return the rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane accepted before.
+    """Add ``earliest`` and ``latest``: bounds of the IDs that the lane accepted before.
 
     Args:
-        seen: Rows of all IDs that each lane accepted; with ``blocks``, only of lanes with two inputs.
+        seen: Rows of all IDs that each lane accepted; with ``blocks``, only lanes with two inputs need all.
         started: IDs that the lane had accepted before the run.
-        forwarded: Lanes of each address with forwarded rows. All others need no four sorts.
-        blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`; None = rows are sorted.
+        forwarded: Lanes with forwarded rows, by address. Other lanes do not need the four sorts.
+        blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`; None = sort the rows.
         sequenced: Addresses whose accepted IDs have sequence numbers.
     """
     if sequenced:
@@ -87,7 +89,7 @@ def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> Data
 
 
 def _in_sequence(seen: DataFrame) -> DataFrame:
-    """Place rows by sequence numbers, which count the IDs since the ring was begun."""
+    """Place rows by sequence numbers, which count the IDs since the ring was new."""
     line = Window.partitionBy(*_LANE, "partition", F.col("forward_offset").isNotNull())
     at = F.coalesce("forward_offset", "offset")
     last = F.max("sequence").over(_before(line.orderBy(at, "part_number")))
@@ -101,7 +103,7 @@ def _in_sequence(seen: DataFrame) -> DataFrame:
 
 def _merged(seen: DataFrame, started: Column) -> DataFrame:
     one = F.col("accepted").cast("bigint")
-    # The first window is the widest: the others need no shuffle of their own.
+    # The first window has the fewest keys, so the other windows need no shuffle of their own.
     both = seen.withColumns(
         {
             "total": F.sum(one).over(Window.partitionBy(*_LANE)),
@@ -126,7 +128,7 @@ def _merged(seen: DataFrame, started: Column) -> DataFrame:
 
 
 def _witnessed(counted: DataFrame) -> DataFrame:
-    """Return the rows, with the least and the most IDs that the lane's other input had before."""
+    """Add bounds of the IDs that the lane's other input had before."""
     output = Window.partitionBy(*_LANE, "out_address", "out_partition")
     forth = _before(output.orderBy("out_offset", "part_number"))
     back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
@@ -145,7 +147,10 @@ def _before(window: WindowSpec) -> WindowSpec:
 
 
 def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
-    """:func:`placed` rows of this run, and :data:`reconcile.spark.schemas.IDS` of earlier ones, without ``latest``."""
+    """Join :func:`placed` rows of this run with :data:`reconcile.spark.schemas.IDS` of earlier runs.
+
+    Rows of earlier runs have no ``latest``.
+    """
     before = earlier.select(
         *_ID, "lane", "timestamp", "value_digest", F.lit(True).alias("accepted"),
         F.col("position").alias("earliest"), F.lit(None).cast("bigint").alias("latest"),
@@ -154,18 +159,18 @@ def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
 
 
 def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
-    """address, lane, distance, age (s, a power of two), conflict (a duplicate with another value) of each resend of this run.
+    """Return lane, distance (IDs), age (s, a power of two) and conflict (another value) of each resend.
 
-    A resend of an ID that no longer counted is left out: no ring would have caught it. A resend that was not
-    accepted was caught: it was no further apart than the ring was large.
+    A resend of an ID older than ``id_max_age`` is left out, because no ring would have caught it. A resend
+    that was not accepted was caught, so its distance is at most the size of the ring.
 
     Args:
         rows: Result of :func:`beside`.
         max_age_ms: Maximum ID age of the address; 0 = no limit.
-        capacity: The largest ring that it can have had.
+        capacity: Largest ring size that the address may have had.
     """
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))
-    # A record before an accepted ID is not its resend.
+    # an accepted ID sorts behind records at its place, which cannot be its resends
     of_id = Window.partitionBy(*_ID, "lane").orderBy(place, "accepted")
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp", "value_digest"))
     age = F.col("timestamp") - F.col("original.timestamp")
@@ -186,7 +191,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
 
 
 def counted(distances: DataFrame) -> DataFrame:
-    """:data:`reconcile.spark.schemas.RESENDS`."""
+    """Return :data:`reconcile.spark.schemas.RESENDS`."""
     return (
         distances.groupBy(*_LANE, "distance", "age")
         .agg(F.count(F.lit(1)).alias("count"), F.count_if("conflict").alias("conflicts"))
@@ -195,12 +200,12 @@ def counted(distances: DataFrame) -> DataFrame:
 
 
 def among(name: str, numbers: Collection[int]) -> Column:
-    """Whether a column is one of these numbers."""
+    """Return whether a column is one of these numbers."""
     return F.col(name).isin(sorted(numbers)) if numbers else F.lit(False)
 
 
 def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
-    """Return a number for each address and lane as a literal instead of a join; absent = 0."""
+    """Return a number by address and lane as a literal instead of a join; absent = 0."""
     rows = [[count.get(number, 0) for number in range(max(count, default=0) + 1)] for count in counts]
     lanes = F.get(constant(rows, "array<array<bigint>>"), F.col("address"))
     return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))
