@@ -1,1 +1,1 @@
-"""Output of a run: results, report, and the state for the next run."""
+"""Output of a run: results, report, and state for the next run."""

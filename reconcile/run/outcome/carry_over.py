@@ -1,6 +1,6 @@
-"""State that a run leaves to the next one. Pure.
+"""State that a run leaves to the next run. Pure.
 
-An address that is not configured keeps its state: it may come back.
+An address that is not configured keeps its state, because it may come back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,20 @@ def finished_run(
     cluster: str,
     rings: Sequence[Rings],
 ) -> Run:
-    """Return the run as it is kept: base, cuts, findings, ``summary.json`` (``document``), and where the journal ended."""
+    """Return the run to keep.
+
+    Args:
+        settings: Configuration.
+        base: Run that this one continues.
+        cuts: Address → its cut.
+        found: Findings.
+        document: Content of ``summary.json``.
+        today: Date of the run.
+        journal: End of the journal.
+        events_from: Result of :func:`events_from`.
+        cluster: Kafka's ID of the cluster.
+        rings: Rings of each address.
+    """
     names = [address.name for address in settings.addresses]
     number = document["night"]
     before = base or Run(0, None, today, "")
@@ -66,9 +79,9 @@ def finished_run(
 
 
 def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
-    """Address → whether all IDs that its rings may hold are known.
+    """Return address → whether all IDs that its rings may hold are known.
 
-    If not, single lanes may be whole: :func:`reconcile.run.history.rules.lanes_whole`.
+    If not, some lanes may still be complete: :func:`reconcile.run.history.rules.lanes_whole`.
     """
     return {
         address.name: (base is None or base.complete.get(address.name, True))
@@ -78,14 +91,14 @@ def complete(settings: Settings, base: Run | None, cuts: Mapping[str, AddressCut
 
 
 def _full(known: Mapping[int, int], rings: Rings, largest: int) -> bool:
-    """Whether each lane accepted as many IDs as its ring can have held since evidence was missing."""
+    """Return whether each lane accepted a full ring of IDs since evidence was last missing."""
     return all(known.get(ring, 0) >= largest for ring in rings.now)
 
 
 def events_from(
     base: Run | None, cuts: Mapping[str, AddressCut], journal: Mapping[str, Position]
 ) -> dict[str, int]:
-    """Address → offset of its first event in the journal: earlier ones concern a deleted input."""
+    """Return address → offset of its first event in the journal: earlier events concern a deleted input."""
     if base is None:
         return {}
     (name, now), *_ = journal.items()

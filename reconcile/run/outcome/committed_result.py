@@ -1,4 +1,4 @@
-"""Commits the result of a run, so that status, pages and alerts elsewhere know it."""
+"""Commits the result of a run to a consumer group, for status, pages and alerts on other machines."""
 
 import datetime as dt
 import socket
@@ -28,12 +28,12 @@ LIMIT_S: Final = 10.0
 
 
 def finished(document: Mapping[str, Any], runs: RunHistory, out: str | None, url: str = "") -> RunResult:
-    """Return the result of a run, from its ``summary.json``.
+    """Return the result of a run from its ``summary.json``.
 
     Args:
         document: The summary.
-        runs: The folder of the runs.
-        out: The folder of ``--out``, if the page is in it.
+        runs: History of the runs.
+        out: Folder of ``--out`` if the page is there, else None.
         url: ``reconcile.report_url``.
     """
     addresses = document["addresses"].values()
@@ -71,7 +71,7 @@ def failed(began: dt.datetime, error: BaseException) -> RunResult:
 
 
 def commit(settings: Settings, result: RunResult) -> None:
-    """Commit a result. A cluster that refuses or does not answer costs a warning: the run itself is kept."""
+    """Commit a result. If the cluster refuses or does not answer, it warns: the run itself is kept."""
     try:
         group = _Group(settings)
         retriable_errors.asked(group.admin, lambda: group.commit(result), LIMIT_S)
@@ -80,7 +80,10 @@ def commit(settings: Settings, result: RunResult) -> None:
 
 
 def acknowledge(settings: Settings, seen: Run) -> None:
-    """Mark the last run as acknowledged, if somebody has ``seen`` it. Problems are warnings, as in :func:`commit`."""
+    """Mark the committed result as acknowledged if the run is.
+
+    Problems are warnings, as in :func:`commit`.
+    """
     if not seen.acknowledged:
         return
     try:
@@ -97,10 +100,10 @@ def acknowledge(settings: Settings, seen: Run) -> None:
 
 
 class _Group:
-    """The group of runs, as it is committed to from outside."""
+    """Consumer group that holds the result of the last run, without members."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connect; raise BrokerUnavailableError if nobody listens."""
+        """Connect, or raise BrokerUnavailableError if no broker listens."""
         require_listener(settings.kafka)
         self._group = wire_names.run_group(settings.app.id)
         self._journal = wire_names.journal_topic(settings.app.id)
@@ -110,7 +113,7 @@ class _Group:
         place = TopicPartition(self._journal, run_result.PARTITION)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         (end,) = self.admin.list_offsets({place: latest}, request_timeout=LIMIT_S).values()
-        # The journal's end: tools that watch the lag of groups see none.
+        # Commit at the journal's end, so that tools do not report a lag of this group.
         at = TopicPartition(self._journal, place.partition, end.result().offset, run_result.encode(result))
         wanted = ConsumerGroupTopicPartitions(self._group, [at])
         answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=LIMIT_S)

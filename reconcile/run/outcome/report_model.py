@@ -1,4 +1,4 @@
-"""Figures of a run for the page, from its counts and collected rows. Pure."""
+"""Figures of the report page, from counts and collected rows of a run. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from ringfence_kafka.config.settings import Settings
 
 
 class Row(Protocol):
-    """A row of Spark's."""
+    """Row of a Spark frame."""
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of a column."""
@@ -40,7 +40,10 @@ class Numbers:
 def rings(
     settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Run]], today: str
 ) -> dict[str, data.Ring]:
-    """Size and advised size of each address's ring. ``recent``: the earlier runs that count, by address."""
+    """Return the ring of each address with its advised size.
+
+    ``recent``: address → earlier runs that count.
+    """
     numbers = Numbers(found.numbers)
     made = {}
     for number, address in enumerate(settings.addresses):
@@ -65,7 +68,7 @@ def rings(
 
 
 def _span_ms(name: str, runs: Sequence[Run], found: Judgement) -> int:
-    """Time between the first and the last record of an address in these runs and this one."""
+    """Return the time between an address's first and last record in these runs and this one, in ms."""
     times = [*found.times.get(name, ())]
     for run in runs:
         times += run.summary.get("addresses", {}).get(name, {}).get("times") or []
@@ -74,12 +77,15 @@ def _span_ms(name: str, runs: Sequence[Run], found: Judgement) -> int:
 
 
 def conflicts(found: Judgement, address: int) -> int:
-    """Duplicates of an address with another value than their original's; ``address``: its number."""
+    """Return the number of an address's duplicates whose value differs from their original's."""
     return sum(row["a"] for row in Numbers(found.numbers).rows_of(address, kinds.CONFLICTS))
 
 
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
-    """Days that the evidence covers, old inputs included. Timestamps (ms) may be any numbers."""
+    """Return the number of days that the evidence covers, old inputs included.
+
+    Arithmetic on ordinals accepts any timestamps (ms), also those outside the range of dates.
+    """
     days = [dt.date.fromisoformat(name).toordinal() for name in (today, *dates)]
     epoch = dt.date(1970, 1, 1).toordinal()
     return days[0] + 1 - min([*days, *(epoch + number // data.DAY_MS for number in earliest)])
@@ -91,7 +97,7 @@ def _overruns(run: Run, address: str) -> int:
 
 
 def held(base: Run | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
-    """IDs accepted in each lane since its ring was new or emptied by order."""
+    """Return the IDs that each lane accepted since its ring was new or emptied by order."""
     made: LaneCounts = {}
     for name, lanes in found.accepted.items():
         before = base.held.get(name, {}) if base and not recreated[name] else {}
@@ -108,9 +114,15 @@ def figures(
     held: LaneCounts,
     lanes: Mapping[str, Sequence[int]],
 ) -> data.Figures:
-    """Return the figures of the page, from ``summary.json`` (``document``), the findings, and rings and lanes by address.
+    """Return the figures of the page.
 
-    ``lanes``: the number of each lane's ring.
+    Args:
+        settings: Configuration.
+        document: Content of ``summary.json``.
+        found: Findings of the run.
+        rings: Address → its ring with advice.
+        held: IDs in the rings, by address and ring.
+        lanes: Address → number of the ring of each lane.
     """
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]
@@ -163,7 +175,7 @@ def figures(
 
 
 def past_runs(finished: Mapping[int, Run], document: Mapping[str, Any]) -> list[data.PastRun]:
-    """Return the last runs up to this one (``document``), as far as their summaries are kept."""
+    """Return the last runs whose summaries are kept, up to this run."""
     earlier = [finished[number].summary for number in sorted(finished) if number != document["night"]]
     kept = [summary for summary in earlier if "night" in summary]
     return [_past(summary) for summary in [*kept, document][-data.RUNS_MAX :]]
@@ -232,19 +244,19 @@ def _lanes(
 
 
 def finding(row: Row) -> data.Finding:
-    """Return an anomaly of the results for the page."""
+    """Return an anomaly for the page."""
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
         "other_offset", "timestamp",
     )  # fmt: skip
     detail = row["detail"] if len(row["detail"]) <= data.NAME_MAX else f"{row['detail'][: data.NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
-    # A finding that may be more than a GAP is there to be looked at.
+    # A GAP with a suspected anomaly may be more than a gap, so a person should look at it.
     gone = row["anomaly"] == Anomaly.GAP and row["suspected"] is None
     return data.Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail, gone=gone)
 
 
 def text(value: bytes) -> str:
-    """Readable bytes: invisible or invalid ones are escaped, and long ones cut."""
+    """Return bytes as text: invisible and invalid bytes are escaped, and long text is cut."""
     beginning = as_text(bytes(value[: data.NAME_MAX]))
     return beginning if len(value) <= data.NAME_MAX else f"{beginning}…"

@@ -21,7 +21,7 @@ FIGURES: Final = "figures.json"
 def keep(
     spark: SparkSession, state: Files, document: Mapping[str, Any], figures: Figures, out: Files | None
 ) -> None:
-    """Write the results before the run is committed."""
+    """Write the results, before the run is committed."""
     rows = [
         (name, count, item[count]) for name, item in document["addresses"].items() for count in summary.COUNTS
     ] + [
@@ -40,7 +40,7 @@ def keep(
         state.write_text(f"{folder}/{PAGE}", page)
     if out is None:
         return
-    # Written last, and away until then: where it is, all that stands beside it is of the same run.
+    # Remove the summary first and write it last. If it exists, all files beside it belong to its run.
     out.remove(SUMMARY)
     anomalies = spark.read.parquet(state.at(folder, "anomalies"))
     anomalies.write.mode("overwrite").parquet(out.at("anomalies"))

@@ -27,9 +27,12 @@ _LOOK_EVERY_S: Final = 0.5
 
 @contextlib.contextmanager
 def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
-    """Yield a bar with the step's name on a terminal, else a line for each step; both follow the running tasks.
+    """Yield a progress bar on a terminal, else a line for each step; both follow the running tasks.
 
-    ``number`` is the number of steps, ``console`` standard error.
+    Args:
+        spark: Session of the run.
+        number: Number of steps.
+        console: Console of standard error.
     """
     if not console.is_terminal:
         with steps(so_far=lambda: _tasks_done(spark)) as lines:
@@ -72,7 +75,7 @@ class _Steps:
 
 def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    with contextlib.suppress(*SPARK, OSError):  # where the JVM is gone, the thread that works says so
+    with contextlib.suppress(*SPARK, OSError):  # if the JVM has died, the main thread reports it
         while not ended.wait(_LOOK_EVERY_S):
             done, tasks = _tasks(tracker)
             if tasks:
@@ -80,7 +83,7 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
 
 
 def _tasks(tracker: StatusTracker) -> tuple[int, int]:
-    """Finished tasks of the active stages, and all of them."""
+    """Return the number of finished tasks of active stages, and of all their tasks."""
     ids = tracker.getActiveStageIds()
     stages = [found for id_ in ids if (found := tracker.getStageInfo(id_)) is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
@@ -94,7 +97,7 @@ def _tasks_done(spark: SparkSession) -> str:
 
 
 def terminal() -> Console:
-    """Return the console of results."""
+    """Return the console for results."""
     return conf.terminal.console()
 
 
@@ -125,20 +128,23 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A run that is kept."""
+    """Result of a run that is kept."""
 
     document: Mapping[str, Any]
-    """``summary.json``."""
+    """Content of ``summary.json``."""
     advice: Iterable[str]
-    """Sentences of the page."""
+    """Sentences of advice on the page."""
     report: str
-    """Path or URI of the page; empty = it could not be drawn."""
+    """Path or URI of the page; empty = the page could not be drawn."""
 
 
 def tell(judged: Judged, out: str | None, again: Sequence[str]) -> None:
-    """Print the result of a run, the places of its results, and the commands that show and acknowledge what it found.
+    """Print the result of a run, the places of its results, and commands to show and acknowledge it.
 
-    ``out`` is the folder of ``--out``, ``again`` the options that these commands repeat.
+    Args:
+        judged: Result of the run.
+        out: Folder of ``--out``.
+        again: Options that these commands repeat.
     """
     document, console = judged.document, terminal()
     show(document, judged.advice, console)
