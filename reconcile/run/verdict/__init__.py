@@ -1,1 +1,1 @@
-"""The verdict of a run: every anomaly, by name."""
+"""Verdict of a run: names every anomaly."""

@@ -1,4 +1,4 @@
-"""Searches the evidence for anomalies: each finder that has candidates runs once."""
+"""Searches the evidence for anomalies: each finder with candidates runs once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,37 +33,40 @@ from reconcile.spark.topic_reader import concatenated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyContext:
-    """Input of the finders. The comments name the schema of a frame; None = it has no rows."""
+    """Input of the finders. Comments name the schema of a frame; None = the frame has no rows."""
 
     workspace: Workspace
     judgement: Judgement
-    chain: Sequence[Run]  # runs that this one goes on from, the latest first
+    chain: Sequence[Run]  # base, base of the base and so on
     evidence: DataFrame  # EVIDENCE
     ids: DataFrame  # IDS of this run and of the runs before
-    recurring: DataFrame  # IDS: those that occur several times, accepted or not
-    repeated: DataFrame | None  # IDS: those that were accepted several times
+    recurring: DataFrame  # IDS that occur several times, accepted or not
+    repeated: DataFrame | None  # IDS accepted several times
     events: DataFrame | None  # EVENTS of rings
     grown: DataFrame | None  # EVENTS of addresses that got more lanes
     rules: DataFrame  # RULES
-    promised: Sequence[Mapping[int, int]]  # ring size, by address and lane
+    promised: Sequence[Mapping[int, int]]  # ring size by address and lane
     blocks: DataFrame | None  # see reconcile.run.frames.id_positions
 
     @property
     def transactions(self) -> bool:
-        """Whether records of this run are transactions."""
+        """Whether this run has transactions."""
         return self.judgement.total("parts") > 0
 
     @property
     def diverts_conflicts(self) -> bool:
-        """Whether an address writes duplicates with another value to its duplicates topic."""
+        """Whether some address diverts duplicates with another value to its duplicates topic."""
         return any(address.on_conflict == "divert" for address in self.workspace.frames.addresses)
 
 
-_Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # takes the context and the result of orphans
+_Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # arguments: context, result of :func:`orphans`
 
 
 def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
-    """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames; ``followed``: result of :func:`without_lost`."""
+    """Return :data:`reconcile.spark.schemas.ANOMALIES` in a few frames.
+
+    ``followed``: result of :func:`without_lost`.
+    """
     counts = context.judgement.suspects
     by_evidence: tuple[tuple[object, _Finder], ...] = (
         (True, _gaps),
@@ -88,7 +91,7 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
 
 
 def orphans(context: AnomalyContext) -> DataFrame:
-    """Return inputs with an ID that were not accepted and repeat nothing, or that are missing among the conflicts."""
+    """Return inputs with an ID that were not accepted and repeat nothing, and conflicts not diverted."""
     if not context.judgement.suspects[candidate.REPEATING]:
         return context.evidence.where(F.lit(False))
     found = _of_nothing(context)
@@ -122,7 +125,7 @@ def _of_nothing(context: AnomalyContext) -> DataFrame:
 def without_lost(
     workspace: Workspace, followed: DataFrame | None, orphans: DataFrame, found: Judgement
 ) -> DataFrame | None:
-    """Return the rows that came over bridges. A lost input has not made its hop known to the lane."""
+    """Return records that came over bridges. Lanes do not know the hops of lost inputs."""
     if followed is None or not found.suspects[candidate.UNMATCHED]:
         return followed
     lost = workspace.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
@@ -130,7 +133,7 @@ def without_lost(
 
 
 def with_groups(found: DataFrame, evidence: DataFrame) -> DataFrame:
-    """Anomalies with the groups of their inputs. Kept IDs have only digests of groups."""
+    """Add the groups of the inputs to anomalies, because kept IDs have only digests of groups."""
     groups = evidence.where(FIRST).select(*PLACE, F.col("group").alias("of_input"))
     both = found.drop("group").join(groups, on=PLACE, how="left")
     return both.withColumnRenamed("of_input", "group").select(*ANOMALIES.names)
@@ -182,7 +185,7 @@ def _wrong_verdict(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
 
 
 def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame | None:
-    """Anomalies of hops that were accepted again; None = there are none."""
+    """Return anomalies of hops that were accepted again; None = no anomalies."""
     if followed is None:
         return None
     workspace = context.workspace
@@ -195,9 +198,9 @@ def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame |
 
 
 def _reordered(context: AnomalyContext) -> list[DataFrame]:
-    """Broken order within this run, and with the last one.
+    """Return broken order within this run, and with the last run.
 
-    Order within this run is not examined if whole partitions are in order.
+    The search within this run is skipped if whole partitions are in order.
     """
     evidence, blocks, frames = context.evidence, context.blocks, context.workspace.frames
     in_order = (
@@ -216,7 +219,7 @@ def _reordered(context: AnomalyContext) -> list[DataFrame]:
 
 
 def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFrame]:
-    """Anomalies of IDs that were accepted several times, without those that a hop explains."""
+    """Return anomalies of IDs accepted several times, without those that a hop explains."""
     repeated, number = context.repeated, context.workspace.number
     if repeated is None:
         return []
@@ -227,7 +230,7 @@ def _repeated(context: AnomalyContext, of_hops: DataFrame | None) -> list[DataFr
     ranked = ring_ranks.ranks(ids, lanes, events, sequenced=sequenced, promised=promised)
     scratch = context.workspace.scratch
     pairs = lane_moves.with_lanes(repeated_ids.pairs(repeated, ranked, number), context.grown, rings)
-    pairs = scratch("pairs", pairs)  # what follows reads them several times
+    pairs = scratch("pairs", pairs)  # several later steps read the pairs
     regrouped = any(item.regroups for item in rings)
     passed = lane_moves.with_passed(pairs, ids, regrouped=regrouped)
     between = scratch("pairs_between", repeated_ids.between(passed))

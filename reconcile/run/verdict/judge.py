@@ -1,4 +1,4 @@
-"""Judges one run step by step: evidence, counts, anomalies, measurements, and what the next run needs."""
+"""Judges one run step by step: evidence, counts, anomalies, measurements, state for the next run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,19 +44,19 @@ STEPS = (
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """The work of one run. Each step uses what the steps before have found."""
+    """Judgement of one run. Each step uses the results of the steps before."""
 
     workspace: Workspace
     date: str
     progress: Progress
     base: Run | None
-    chain: Sequence[Run]  # the base and the runs that it goes on from, the latest first
+    chain: Sequence[Run]  # the base, the base of that, and so on
     events: DataFrame | None  # EVENTS of the journal
-    beyond: Ranges  # ranges of the inputs beyond the cut
-    complete: Mapping[str, bool]  # address → all IDs that its rings may hold are known
-    recent: Sequence[Run] = ()  # runs whose resends the advice rests on
-    confidence: float = 1.0  # share of the resends that the advised ring would have caught
-    overrun_max: float = 1.0  # share of the duplicates that may be OVERRUN
+    beyond: Ranges  # ranges of inputs beyond the cut
+    complete: Mapping[str, bool]  # address → whether all IDs in its rings are known
+    recent: Sequence[Run] = ()  # runs whose resends count for the advice
+    confidence: float = 1.0  # share of resends that the advised ring would have caught
+    overrun_max: float = 1.0  # share of duplicates that may be OVERRUN
 
     _found: Judgement = field(init=False)
     _evidence: DataFrame = field(init=False)
@@ -74,7 +74,7 @@ class Judge:
     _anomalies: DataFrame = field(init=False)
 
     def judge(self) -> Judgement:
-        """Run all steps, and write the results of the run. They count once the run is committed."""
+        """Run all steps, and write the results. They become valid when the run is committed."""
         steps = (self._match, self._count, self._find_repeated, self._search, self._measure, self._hand_on)
         for name, step in zip(STEPS, steps, strict=True):
             self.progress.begin(name)
@@ -85,12 +85,13 @@ class Judge:
     def _frames(self) -> Frames:
         return self.workspace.frames
 
-    # -- the steps; each returns its counts for a person -------------------------------------------------------------
+    # -- the steps; each returns its counts as text
+    # -------------------------------------------------------------
 
     def _match(self) -> str:
-        """Match inputs and outputs, and collect what happened to the rings."""
+        """Match inputs with outputs, and collect events of rings."""
         addresses, cuts = self._frames.addresses, self._frames.cuts
-        if self.events is not None:  # few rows, which most of what follows joins
+        if self.events is not None:  # few rows, which most later steps join
             self.events = self.workspace.scratch("events", self.events)
         events, self._grown = journal.of_growth(journal.without_regroups(self.events))
         self._evidence, self._followed = match.matched(self.workspace, events)
@@ -180,7 +181,7 @@ class Judge:
             *kept_rules.doubts(addresses, cuts, self.base, rings),
             *kept_rules.doubts_of_modes(found.partly),
         ]
-        # One after the other: each plan stays small, and each gets all of the memory.
+        # Write one frame after the other: each plan stays small and can use all memory.
         for frame in frames:
             named = self._frames.topics_named(doubted(frame, doubts))
             self.workspace.write_results(named, "anomalies", "append")
@@ -189,7 +190,7 @@ class Judge:
         return counted(found.anomalous, "anomaly", "anomalies")
 
     def _measure(self) -> str:
-        """Measure all that the advice and the page need, and collect the first anomalies."""
+        """Measure everything for advice and page, and collect the first anomalies."""
         self._write_resends()
         found = self._found
         frames = [*self._traffic(), *self._resends()]
@@ -200,7 +201,7 @@ class Judge:
         return counted(found.total("input"), "message")
 
     def _hand_on(self) -> str:
-        """Write what the next run needs."""
+        """Write the state for the next run."""
         waiting = self._found.total("waiting")
         if waiting:
             self._write(ev.carried_inputs(self._evidence), "inputs")
@@ -213,18 +214,19 @@ class Judge:
             self._write(hops.kept_on(self._followed, most), "hops")
         return f"{counted(waiting, 'message')} for the next run"
 
-    # -- parts of the steps ------------------------------------------------------------------------------------------
+    # -- parts of the steps
+    # -------------------------------------------------------------------------------------
 
     def _write(self, frame: DataFrame, name: str) -> None:
         self.workspace.write_results(self._frames.named(frame), name)
 
     def _accepted_before(self) -> Column:
-        """How many IDs each lane had accepted when the run began."""
+        """Return the number of IDs that each lane had accepted before this run."""
         total = added(run.accepted for run in self.chain)
         return resend_distance.by_lane([total.get(address.name, {}) for address in self._frames.addresses])
 
     def _forwarded(self) -> list[set[int]]:
-        """Return the lanes of each address to which records were forwarded."""
+        """Return by address the lanes that got forwarded records."""
         lanes = [self._found.lanes[address.name] for address in self._frames.addresses]
         return [{lane for lane, counts in item.items() if counts.get("forwarded")} for item in lanes]
 
@@ -233,7 +235,7 @@ class Judge:
         return [number for number, rings in enumerate(self._frames.ring_numbers()) if rings.fixed]
 
     def _accepted_ids(self) -> DataFrame:
-        """Write the accepted IDs of this run; return those of all runs, of the addresses that detect duplicates."""
+        """Write the accepted IDs of this run; return IDs of all runs for addresses that detect duplicates."""
         found, files, number = self._found, self._frames.files, self.workspace.number
         of_lanes = resend_distance.among("address", self._sequenced())
         told = ev.accepted_ids(self._evidence, number)
@@ -246,7 +248,9 @@ class Judge:
         )
         kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
         first, *others = self._frames.addresses
-        if not others and found.accepted[first.name]:  # else all are sorted, to find the folder of each
+        if (
+            not others and found.accepted[first.name]
+        ):  # several addresses need a sort, to write each row into the folder of its address
             path = files.at(id_store.folder_of(self.date, number, first.name))
             kept.drop("address").write.mode("overwrite").parquet(path)
         else:
@@ -257,7 +261,7 @@ class Judge:
         )
 
     def _write_resends(self) -> None:
-        """Measure how far resends of this run are from their originals, if there can be any."""
+        """Measure the distance of each resend of this run to its original, if there are resends."""
         addresses, found, digests = self._frames.addresses, self._found, self._digests
         capacities = journal.capacities(addresses, self._largest)
         on = [number for number, capacity in enumerate(capacities) if capacity]
@@ -269,7 +273,7 @@ class Judge:
         forwarded = self._forwarded()
         if (
             self._blocks is not None and not any(forwarded) and not self._sequenced()
-        ):  # a place does not depend on other rows
+        ):  # a row's place does not depend on other rows here
             seen = repeated_ids.among(seen, digests.digests, digests.number)
         placed = resend_distance.placed(
             seen, self._accepted_before(), forwarded, self._blocks, self._sequenced()
@@ -285,7 +289,7 @@ class Judge:
         self._write(resend_distance.counted(distances), "resends")
 
     def _traffic(self) -> list[DataFrame]:
-        """:data:`reconcile.spark.schemas.NUMBERS` of the inputs."""
+        """Return :data:`reconcile.spark.schemas.NUMBERS` of the inputs."""
         found, orphans = self._found, self._orphans
         if not found.total("input"):
             return []
@@ -302,7 +306,7 @@ class Judge:
         ]
 
     def _resends(self) -> list[DataFrame]:
-        """:data:`reconcile.spark.schemas.NUMBERS` of the resends of this run and the recent ones."""
+        """Return :data:`reconcile.spark.schemas.NUMBERS` of resends in this run and recent runs."""
         seen = self._frames.resends(self.recent, self.workspace.number)
         if seen is None:
             return []
@@ -323,5 +327,5 @@ class Judge:
 
 
 def narrow(frame: DataFrame, rows: int) -> DataFrame:
-    """Put few rows into one task, which is faster than several. ``rows``: the most that there can be."""
+    """Put few rows into one task, which is faster than several. ``rows``: upper bound of the rows."""
     return frame.coalesce(1) if rows < FEW else frame

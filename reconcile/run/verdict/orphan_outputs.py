@@ -1,4 +1,4 @@
-"""IDs and groups of outputs without an input, read again because the evidence has neither."""
+"""Reads IDs and groups of outputs without an input again, because the evidence does not have them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,13 +12,14 @@ from reconcile.spark.columns import Dialect
 from reconcile.spark.schemas import ANOMALIES, DIVERTED, PASSED
 
 READ_MAX: Final = 1_000_000
-"""Most offsets that are read again. If the outputs lie further apart, their IDs stay unnamed, and a person reads the records that
-matter."""
+"""Limit of offsets to read again. If the outputs lie further apart, their IDs stay unnamed, and an operator
+reads the records.
+"""
 _PLACE: Final = ("fate", "out_address", "out_partition", "out_offset")
 
 
 def with_names(frames: Frames, found: DataFrame) -> DataFrame:
-    """:data:`reconcile.spark.schemas.ANOMALIES` of outputs, with their IDs and groups."""
+    """Add IDs and groups to :data:`reconcile.spark.schemas.ANOMALIES` of outputs."""
     own = found.withColumn("out_address", F.coalesce("out_address", "address"))
     spans = (
         own.where(F.col("fate").isin(*PASSED, DIVERTED))
@@ -39,7 +40,7 @@ def with_names(frames: Frames, found: DataFrame) -> DataFrame:
 
 
 def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], dict[int, tuple[int, int]]]:
-    """Fate and address → partition → offsets. Outputs that the last run left may be in a deleted topic."""
+    """Return fate and address → partition → offsets. Outputs from the last run may be in a deleted topic."""
     ranges: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     for row in spans:
         cut = frames.cuts[frames.addresses[row["out_address"]].name]
@@ -56,7 +57,7 @@ def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], d
 def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, int]]) -> DataFrame:
     address = frames.addresses[number]
     topic = address.accepted_topic if fate in PASSED else address.duplicates_topic
-    # Retention may delete records meanwhile: the verdict does not rest on them.
+    # Retention may delete records meanwhile, which does not change the verdict.
     records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
     named = outputs.named(records, Dialect.of_address(address), fate)
     return named.withColumns({"fate": F.lit(fate), "out_address": F.lit(number)})

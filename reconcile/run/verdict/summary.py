@@ -16,14 +16,16 @@ COUNTS: Final = (
     "input", "accepted", "duplicates", "conflicts", "bridge_duplicates", "observed_duplicates", "quarantined", "unchecked", "forwarded",
     "in_flight",
 )  # fmt: skip
-ADDRESSES_MAX: Final = 5  # in one line
+ADDRESSES_MAX: Final = 5  # addresses named in one line
 BRIDGED: Final = "bridge_duplicates"
-OBSERVED: Final = "observed_duplicates"  # they are in the accepted topic
+OBSERVED: Final = "observed_duplicates"  # duplicates that passed to the accepted topic
 CONFLICTS: Final = "conflicts"
 _SELDOM: Final = frozenset({BRIDGED, OBSERVED, CONFLICTS})
-"""Each is one of the duplicates, too. Shown to people where there are any."""
+"""Counts that are parts of the duplicates. The terminal shows them only if they are not 0."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
-"""Neither makes a run one of anomalies: a ring promises no more, up to ``overrun_max``, and what is gone is unknown."""
+"""Anomalies that do not make the verdict "anomalies": OVERRUN is allowed up to ``overrun_max``, and GAP means
+unknown.
+"""
 
 
 def verdict(addresses: Mapping[str, Mapping[str, Any]], overrun_max: float) -> str:
@@ -44,10 +46,17 @@ def address_counts(
     times: tuple[int, int] | None = None,
     conflicts: int = 0,
 ) -> dict[str, Any]:
-    """One address of the document.
+    """Return the entry of one address in the document.
 
-    If not every duplicate has an output (``divert``), an input that is missing and not lost is one. ``unknown`` are GAPs that may be
-    LOST, ``times`` the first and last timestamp of the inputs (ms), ``conflicts`` duplicates with another value than their original's.
+    Args:
+        counts: Counts of the run.
+        anomalies: Number of anomalies by name.
+        ring: Advice about the ring.
+        divert: Whether every duplicate has an output. If not, a missing input that is not lost is a
+            duplicate.
+        unknown: Number of GAPs that may be LOST.
+        times: First and last timestamp of the inputs, ms.
+        conflicts: Number of duplicates whose value differs from their original's.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
@@ -73,7 +82,10 @@ def address_counts(
 
 
 def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the promise in time of an address, and IDs that left too early; empty = it has none. ``before``: its entry of the last run."""
+    """Return the promise in time of an address, and IDs that left too early; empty = no promise.
+
+    ``before``: entry of the address in the last run.
+    """
     if not address.id_min_age:
         return {}
     total = sum(said.broken for said in cut.recorded.values())
@@ -89,13 +101,13 @@ def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str,
 
 
 def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the counts to show: those of bridges, conflicts and observed duplicates only where there are any."""
+    """Return the counts to show, without those of bridges, conflicts and observed duplicates if they are 0."""
     there = {count for count in _SELDOM if any(address.get(count) for address in addresses.values())}
     return [count for count in COUNTS if count not in _SELDOM - there]
 
 
 def by_address(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Messages, accepted and quarantined ones of the first addresses, in one line."""
+    """Return messages, accepted and quarantined ones of the first addresses, in one line."""
     shown = [
         f"{name} {counted(value['input'], 'message')}, {value['accepted']:,} accepted, {value['quarantined']:,} quarantined"
         for name, value in list(counts.items())[:ADDRESSES_MAX]
