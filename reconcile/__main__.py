@@ -1,11 +1,11 @@
-"""``python -m reconcile``."""
+"""Entry point of ``python -m reconcile``."""
 
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Import the job, then run it."""
+    """Import and run the job. Ctrl-C during the import exits without a traceback."""
     try:
         from reconcile.job import main as run
     except KeyboardInterrupt:

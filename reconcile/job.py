@@ -1,4 +1,4 @@
-"""The reconciliation run: preparation, session, judgement, results and exit code.
+"""Reconciliation run: options, Spark session, judgement, results and exit code.
 
 It runs as ``ringfence reconcile``, as ``python -m reconcile``, and under ``spark-submit``.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-if __package__ in {None, ""}:  # spark-submit puts this file's folder first
+if __package__ in {None, ""}:  # spark-submit puts this file's folder, not the root, first on sys.path
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from pyspark.sql import SparkSession
@@ -64,17 +64,22 @@ class Options:
 
     out: str | None = None
     as_json: bool = False
-    acknowledge: int | None = None  # the run to acknowledge; LAST = whichever is the last
+    acknowledge: int | None = None  # number of the run to acknowledge, or LAST; None = judge a new run
     master: str | None = None
     again: Sequence[str] = ()
-    """Options of the command line that commands on this run repeat: the configuration, the connection, Spark's master."""
+    """Command-line options to repeat in the next commands that the report shows: configuration, connection,
+    master.
+    """
 
 
 def run(settings: Settings, options: Options) -> int:
-    """Judge a run, or acknowledge the last one; returns the exit code.
+    """Judge a new run, or acknowledge a finished one.
+
+    Returns:
+        The exit code of the process.
 
     Raises:
-        RingfenceError: it failed. No result is kept, and the next run begins where this one did.
+        RingfenceError: The run failed. It keeps no result, and the next run begins at the same offsets.
     """
     try:
         with stoppable() as stop:
@@ -85,7 +90,7 @@ def run(settings: Settings, options: Options) -> int:
 
 
 def _check(settings: Settings, options: Options) -> None:
-    """Raise ConfigurationError if the options make no sense."""
+    """Raise ConfigurationError if options or settings contradict each other."""
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
     if options.acknowledge is not None and (options.as_json or options.out is not None):
@@ -103,7 +108,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
     try:
         judged = _judged(settings, options, stop)
     except (BusyError, BrokerUnavailableError, ConfigurationError, MissingTopicError):
-        raise  # another run will commit its result, there is nothing to commit to, or nothing has begun
+        raise  # another run commits its result, Kafka is away, or the run has not begun
     except Exception as error:
         if options.acknowledge is None and stop.number is None:
             committed_result.commit(settings, committed_result.failed(began, error))
@@ -118,10 +123,10 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
 
 
 def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
-    """Judge and keep a run; None = one was acknowledged."""
+    """Judge and keep a run, or return None after acknowledging one."""
     run = options.acknowledge
     master, folder = options.master or settings.reconcile.master, readable(settings.runs_dir)
-    # The session knows the master of spark-submit.
+    # Under spark-submit only the Spark session knows the master.
     here = not submitted() and is_local(folder, master)
     if run is not None and here:
         committed_result.acknowledge(settings, acknowledgement.here(settings, folder, run))
@@ -134,7 +139,7 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
         if options.out and not submitted() and is_local(options.out, master):
             out = proved(LocalFiles(options.out))
         if ready is None and run is None:
-            Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
+            Admin(settings.kafka, settings.app.id).connect()  # report a denied access before Spark starts
         spark = held.enter_context(
             session(master, stop, records=records, executor_timeout_s=settings.reconcile.executor_timeout)
         )
@@ -165,13 +170,13 @@ def _judged(settings: Settings, options: Options, stop: Stop) -> Judged | None:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Facts that are known before Spark is needed."""
+    """Run history and cluster state, known before Spark starts."""
 
     runs: RunHistory
     survey: Survey
 
     def records(self, settings: Settings) -> int:
-        """Return the most records that the run reads, kept IDs included."""
+        """Return an upper bound of the records that the run reads, kept IDs included."""
         base, cuts = begin(settings, self.runs, self.survey)
         beyond = cut.backlog([cut.input for cut in cuts.values()], self.survey.stable)
         small = {**beyond, "": self.survey.journal}
@@ -180,9 +185,10 @@ class Ready:
 
 
 def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:
-    """Check all that needs no Spark. The folder is locked until ``held`` ends."""
+    """Check everything that does not need Spark, and lock the folder until ``held`` ends."""
     files = LocalFiles(folder)
-    # Alone first: what was asked before another run's run ended would look as if logs had lost their tails.
+    # Lock before asking the cluster. Offsets from before the end of a concurrent run would look as if logs
+    # were truncated.
     held.enter_context(files.locked())
     runs = RunHistory.load(files)
     runs.belong_to(settings.app.id)
@@ -192,13 +198,13 @@ def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready
 
 
 def opened(spark: SparkSession, folder: str) -> Files:
-    """Return the files of a folder, local or wherever Spark reaches."""
+    """Return access to a folder: through the local file system, or through Spark's Hadoop file systems."""
     local = is_local(folder, spark.sparkContext.master or "")
     return LocalFiles(folder) if local else HadoopFiles(spark, folder)
 
 
 def surveyed(settings: Settings) -> Survey:
-    """Ask the cluster before Spark starts, so that problems appear at once."""
+    """Read offsets and topics from the cluster before Spark starts, so that problems appear at once."""
     with steps() as progress:
         progress.begin("asking the cluster")
         progress.count(counted(len(settings.addresses), "address", "addresses"))
@@ -208,7 +214,11 @@ def surveyed(settings: Settings) -> Survey:
 def judge(
     spark: SparkSession, settings: Settings, runs: RunHistory, survey: Survey, out: Files | None
 ) -> dict[str, Any]:
-    """Judge a run from its cut to its commit; returns the document. Results go to ``out`` too."""
+    """Judge the offset range since the last run, write the results, also to ``out``, and commit the run.
+
+    Returns:
+        The document of the run, as in ``summary.json``.
+    """
     began = dt.datetime.now(dt.UTC)
     runs.belong_to(settings.app.id, survey.cluster)
     base, cuts = begin(settings, runs, survey)
@@ -233,7 +243,7 @@ def judge(
         for number, address in enumerate(settings.addresses)
     ]
     frames = replace(frames, rings=numbered)
-    if changes:  # lanes have other numbers now
+    if changes:  # the journal shows a regrouping: read the events again with the new lane numbers
         events = frames.events(journal, survey.journal, events_from)
     with shown_progress(spark, len(STEPS), Console(stderr=True)) as progress:
         judgement = Judge(
@@ -320,7 +330,7 @@ def _explained(error: SparkError, folder: str, out: str | None, master: str) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as ``spark-submit`` and ``python -m reconcile``."""
+    """Run the job for ``spark-submit`` and ``python -m reconcile``."""
     parser = argparse.ArgumentParser(prog="reconcile", description="Compares inputs with outputs.")
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")

@@ -1,4 +1,4 @@
-"""Anomalies as a person reads them in 80 columns: in groups, or one by one; and as CSV. Pure."""
+"""Layouts of anomalies for 80 columns, grouped or one by one, and as CSV. Pure."""
 
 import csv
 import textwrap
@@ -16,14 +16,14 @@ from ringfence_kafka.wording import counted
 
 WIDTH: Final = 80
 PAUSE_MS: Final = 3_600_000
-"""Records of one partition that are further apart in time are different lines."""
+"""Gap between records of one partition that starts a new line of a group, in milliseconds."""
 _PART: Final = pattern(r"^part \d+: ")
 _VALUES: Final[tuple[Pattern[str], ...]] = (
     pattern(r"(?<=^hop )\S+(?=: )"),
     pattern(r"\S+/\d+/\d+"),
     pattern(r"(?<![\w.-])\d+(?:, \d+)*(?![\w-])"),
 )
-"""Parts of a detail that differ from record to record: a hop, a place, numbers."""
+"""Parts of a detail that differ between records: a hop, a place, numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +36,41 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Anomalies of one partition that are close in time."""
+    """Records of one partition that follow each other within :data:`PAUSE_MS`."""
 
     partition: int | None
     rows: int
     first: int | None
-    """Offset."""
+    """Lowest offset; None = not known. ``last`` is the highest."""
     last: int | None
     begin_ms: int | None
-    """Timestamp; None = no evidence shows it."""
+    """Timestamp of the first record; None = not known. ``end_ms`` is that of the last."""
     end_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Anomalies of one name and one reason in one topic."""
+    """Anomalies with one name and one reason in one topic."""
 
     anomaly: str
     address: str
     topic: str
-    """The input's; the output's if no input is known."""
+    """Topic of the input, or of the output if the input is not known."""
     reason: str
     lines: Sequence[Line]
 
     @property
     def rows(self) -> int:
-        """The number of anomalies."""
+        """Number of anomalies."""
         return sum(line.rows for line in self.lines)
 
 
 def grouped(found: Iterable[Shown]) -> list[Group]:
-    """Group anomalies by name, address, topic and reason; names in their order of appearance, then the largest first."""
+    """Group anomalies by name, address, topic and reason.
+
+    Returns:
+        Groups with names in their order of appearance, and the largest group of a name first.
+    """
     order: dict[str, int] = {}
     kept: dict[tuple[str, str, str, str], list[Finding]] = {}
     for shown in found:
@@ -88,7 +92,7 @@ def grouped(found: Iterable[Shown]) -> list[Group]:
 
 
 def reason(detail: str) -> str:
-    """Return a detail without what differs from record to record."""
+    """Return a detail with a placeholder for each part that differs between records."""
     detail = _PART.sub("", detail)
     for values in _VALUES:
         detail = values.sub("…", detail)
@@ -96,7 +100,7 @@ def reason(detail: str) -> str:
 
 
 def _lines(findings: Iterable[Finding]) -> Iterator[Line]:
-    """Lines by partition and time; records without a time are a line of their own."""
+    """Split findings into lines by partition and time. Records without a timestamp share a line."""
     partitions: dict[int | None, list[tuple[int | None, int | None]]] = {}
     for it in findings:
         at = (it.partition, it.offset) if it.partition is not None else (it.out_partition, it.out_offset)
@@ -132,7 +136,7 @@ def _line(partition: int | None, run: Sequence[tuple[int | None, int | None]]) -
 
 
 def in_groups(groups: Iterable[Group]) -> Iterator[str]:
-    """Text of the groups: a heading with the reason, what to do at the first of a name, and a line for each range."""
+    """Yield a heading with the reason, what to do (once for each name), and a line for each offset range."""
     named = ""
     for group in groups:
         at = "" if group.address == group.topic else f" (address {printable(group.address)})"
@@ -167,7 +171,7 @@ def _times(line: Line) -> str:
 
 
 def one_by_one(found: Iterable[Shown]) -> Iterator[str]:
-    """Text of single anomalies: places and time, ID and group, and the problem."""
+    """Yield place, time, ID, group and problem of each anomaly."""
     for shown in found:
         it = shown.finding
         output = _place(it.out_topic, it.out_partition, it.out_offset)
@@ -207,7 +211,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def write_csv(found: Iterable[Shown], file: TextIO) -> int:
-    """Write a line for each anomaly below a line with the names of the columns; return how many."""
+    """Write a header and one line for each anomaly; return the number of anomalies."""
     names = ["address", *(field.name for field in fields(Finding))]
     rows = csv.DictWriter(file, names, lineterminator="\n")
     rows.writeheader()

@@ -1,6 +1,7 @@
-"""``ringfence reconcile show``: the named anomalies of a run, without Parquet tools.
+"""``ringfence reconcile show``: lists the anomalies of a run.
 
-The first of each need neither Spark nor the cluster. For more of them Spark reads all.
+The first anomalies of each address come from ``figures.json``, without Spark and the cluster. Spark reads
+more of them.
 """
 
 import json
@@ -26,43 +27,43 @@ from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 FIGURES: Final = "figures.json"
 SHOWN: Final = 20
-"""Single anomalies are many lines: so many unless somebody asks for more."""
+"""Default number of anomalies that ``--rows`` or ``--json`` shows."""
 GROUPED_MAX: Final = 10_000
-"""Anomalies that groups are made of, unless somebody asks for more."""
+"""Default number of anomalies that are read to form groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The options of the command."""
+    """Options of the command."""
 
-    anomaly: str = ""  # its name; empty = all
-    limit: int | None = None  # None = as :meth:`end` has it
-    page: int = 1  # of so many anomalies as the limit
-    run: int | None = None  # its number; None = the last
+    anomaly: str = ""  # name of the anomaly; empty = all
+    limit: int | None = None  # anomalies of a page; None = the default of :meth:`end`
+    page: int = 1  # number of the page, from 1
+    run: int | None = None  # number of the run; None = the last run
     as_json: bool = False
     rows: bool = False
     csv: TextIO | None = None
     master: str | None = None
 
     def end(self, total: int) -> int:
-        """Return how many anomalies of ``total`` to read, at most: up to the end of the page."""
+        """Return how many of ``total`` anomalies to read at most, up to the end of the page."""
         if self.page_size is not None:
             return self.page * self.page_size
         return GROUPED_MAX if self.csv is None else total
 
     @property
     def page_size(self) -> int | None:
-        """Anomalies of a page; None = all is one page."""
+        """Number of anomalies on a page; None = all on one page."""
         if self.limit is None and (self.as_json or self.rows):
             return SHOWN
         return self.limit
 
 
 def run(settings: Settings, wanted: Wanted) -> int:
-    """Show the anomalies; returns the exit code.
+    """Print the anomalies, and return the exit code.
 
     Raises:
-        RingfenceError: no such run is kept, or it cannot be read.
+        RingfenceError: The state folder does not keep this run, or its results cannot be read.
     """
     try:
         return _run(settings, wanted)
@@ -83,7 +84,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
     total = sum(counts.values())
     most, known = wanted.end(total), first(figures, wanted.anomaly)
     found = known[:most]
-    # Groups of the first rows need no Spark.
+    # Spark is not needed for groups: they are formed from the first anomalies.
     whole = wanted.csv is not None or (wanted.page_size is not None and most > FINDINGS_MAX)
     if len(known) < total and whole:
         from reconcile.show_all import from_parquet
@@ -95,7 +96,7 @@ def _run(settings: Settings, wanted: Wanted) -> int:
 
 
 def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
-    """Show anomalies of a folder on Spark's cluster."""
+    """Show the anomalies of a folder that only Spark's cluster reaches."""
     from reconcile.show_all import opened
 
     with opened(folder, master, settings.reconcile.executor_timeout) as (files, read):
@@ -120,7 +121,7 @@ def _chosen_run(files: Files, settings: Settings, wanted: Wanted) -> Run:
 
 
 def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, int]]:
-    """Return the figures of a run, and the wanted anomalies by address."""
+    """Return the figures of a run, and the number of matching anomalies of each address."""
     folder = results_folder(run.number)
     there = [name for name in files.names(RESULTS) if name.isdecimal()]
     if folder not in {f"{RESULTS}/{name}" for name in there}:
@@ -146,7 +147,7 @@ def _figures(files: Files, run: Run, anomaly: str) -> tuple[Figures, dict[str, i
 
 
 def first(figures: Figures, anomaly: str) -> list[Shown]:
-    """Return the anomalies of a name among the figures, as Spark orders them; an empty name = all."""
+    """Return the matching anomalies of the figures, in Spark's order; an empty name matches all."""
     found = [
         Shown(address.name, finding)
         for address in figures.addresses
@@ -159,9 +160,14 @@ def first(figures: Figures, anomaly: str) -> list[Shown]:
 def show(
     run: Run, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted, acknowledged: str | None
 ) -> int:
-    """Print the wanted page of the anomalies up to its end; returns the exit code.
+    """Print one page of the anomalies, and return the exit code.
 
-    ``acknowledged``: result of :func:`reconcile.run.history.acknowledge.when`.
+    Args:
+        run: Run that found the anomalies.
+        found: Anomalies from the first to the end of the page.
+        counts: Number of matching anomalies of each address.
+        wanted: Options of the command.
+        acknowledged: Result of :func:`reconcile.run.history.acknowledge.when`.
     """
     total, size = sum(counts.values()), wanted.page_size
     end = wanted.end(total)
@@ -198,7 +204,7 @@ def show(
 
 
 def paged(lines: Sequence[str]) -> None:
-    """Print lines; in a terminal with fewer lines, through the pager."""
+    """Print lines, through a pager if the terminal has fewer lines."""
     if sys.stdout.isatty() and len(lines) >= shutil.get_terminal_size().lines:
         click.echo_via_pager("\n".join(lines) + "\n")
     else:

@@ -1,4 +1,4 @@
-"""All anomalies of a run, read by Spark."""
+"""Reads all anomalies of a run with Spark."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from ringfence_kafka.wording import counted
 def from_parquet(
     files: Files, number: int, anomaly: str, most: int, master: str, executor_timeout_s: float
 ) -> list[Shown]:
-    """Read anomalies of a local folder."""
+    """Start Spark, and read the anomalies of a local folder."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         return read(spark, files, number, anomaly, most)
@@ -33,7 +33,7 @@ def from_parquet(
 def opened(
     folder: str, master: str, executor_timeout_s: float
 ) -> Iterator[tuple[Files, Callable[[int, str, int], list[Shown]]]]:
-    """Yield the files of a folder that only Spark reaches, and a function that reads a run of it."""
+    """Yield access to a folder that only Spark reaches, and a function that reads a run's anomalies."""
     required(master)
     with stoppable() as stop, session(master, stop, executor_timeout_s=executor_timeout_s) as spark:
         files = HadoopFiles(spark, folder)
@@ -41,10 +41,10 @@ def opened(
 
 
 def read(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
-    """Read the first anomalies of a name in a run; an empty name = all.
+    """Read the first ``most`` anomalies with a name from a run; an empty name matches all.
 
     Raises:
-        RingfenceError: Spark cannot read them.
+        RingfenceError: Spark cannot read the anomalies.
     """
     try:
         with steps(brief_s=BRIEF_S) as progress:
@@ -65,7 +65,7 @@ def read(spark: SparkSession, files: Files, number: int, anomaly: str, most: int
 
 def _found(spark: SparkSession, files: Files, number: int, anomaly: str, most: int) -> list[Shown]:
     found = spark.read.parquet(files.at(results_folder(number), "anomalies"))
-    if "timestamp" not in found.columns:  # an earlier version wrote them
+    if "timestamp" not in found.columns:  # earlier versions did not write this column
         found = found.withColumn("timestamp", F.lit(None))
     if anomaly:
         found = found.where(F.col("anomaly") == anomaly)
