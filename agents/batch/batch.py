@@ -10,15 +10,15 @@ from agents.batch.record import Record, RecordContent
 __all__ = ["BATCH_RECORDS_MAX", "DueRecords", "FetchedBatch", "Record", "RecordContent"]
 
 BATCH_RECORDS_MAX: Final = 5_000
-"""Records of one batch, and so of one transaction of a lane with one partition."""
+"""Maximum number of records in a batch, and in a transaction of a lane with one partition."""
 TRANSACTION_RECORDS_MAX: Final = 4 * BATCH_RECORDS_MAX
-"""Records of one transaction of a lane with several partitions."""
+"""Maximum number of records in a transaction of a lane with several partitions."""
 JOINED_BYTES_MAX: Final = 8 * 2**20
-"""Most memory that joined batches may use together, in bytes; a single batch may use more."""
+"""Maximum memory of joined batches, in bytes; a single batch may use more."""
 
 
 class Held(Protocol):
-    """Memory that a batch uses."""
+    """Memory of a batch."""
 
     @property
     def bytes(self) -> int:
@@ -26,20 +26,20 @@ class Held(Protocol):
         ...
 
     def free(self) -> None:
-        """Give back what the batch holds. May be called again; memory without an owner is freed anyway."""
+        """Free the memory. It may be called again; memory without an owner is freed anyway."""
         ...
 
     def unpack(self) -> None:
-        """Make an object of each record. The batch takes more memory from then on."""
+        """Create an object for each record. The batch then uses more memory."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
-    """Committed records of one input partition, in order, with nothing missing between ``begin`` and ``end``.
+    """Committed records of one input partition, ordered and without gaps between ``begin`` and ``end``.
 
-    ``begin`` is the position at which the fetch began, not the first record's offset: markers and aborted records may lie between the two.
-    A batch that begins above the lane's next offset shows skipped offsets. A batch without records holds only markers and aborted
+    ``begin`` is the position at which the fetch began, not the first record's offset: markers and aborted records may be between the two.
+    A batch that begins above the lane's next offset reveals skipped offsets. A batch without records covers only markers and aborted
     records up to ``end``.
     """
 
@@ -47,21 +47,21 @@ class FetchedBatch:
     partition: int
     begin: int
     end: int
-    """Position after the batch; at least one more than the last record's offset."""
+    """Position after the batch; greater than the last record's offset."""
     records: Sequence[Record]
     seek: int
-    """How often the partition had been rewound when this was fetched."""
+    """Number of rewinds of the partition before this fetch."""
     malformed: Mapping[int, str] = field(default_factory=dict)
-    """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""
+    """Reason by offset, of records that no output accepts unchanged. ``records`` has them as far as they can be read."""
     bytes: int = field(default=0, compare=False)
-    """Memory that the batch uses until its transaction has ended, in bytes."""
+    """Memory that the batch uses until its transaction ends, in bytes."""
     held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
-    """The memory itself."""
+    """Handles of the memory."""
     asked_at: float = field(default=0.0, compare=False)
-    """When the broker was asked for it, which then had it, by the monotonic clock; 0 = that counts no more."""
+    """Monotonic time of the fetch request that returned the records, in seconds; 0 = not measured."""
 
     def joined(self, later: Self) -> Self | None:
-        """Join both, if ``later`` goes on where this ends and the two are not too many; else None."""
+        """Return both batches as one; None if ``later`` does not continue this batch or both are too large together."""
         end = self.topic, self.partition, self.seek, self.end
         begin = later.topic, later.partition, later.seek, later.begin
         if begin != end or len(self.records) + len(later.records) > BATCH_RECORDS_MAX:
@@ -78,31 +78,31 @@ class FetchedBatch:
         )
 
     def free(self) -> None:
-        """Free the memory after the transaction has ended, even if something still refers to the batch."""
+        """Free the memory after the transaction, even if references to the batch remain."""
         for held in self.held:
             held.free()
 
     def unpack(self) -> None:
-        """Make an object of each record, because Python reads them one by one."""
+        """Create an object for each record, because Python code is going to read all of them."""
         for held in self.held:
             held.unpack()
 
 
 class DueRecords(NamedTuple):
-    """The records of a batch that its lane has not processed yet."""
+    """Records of a batch that the lane has not processed yet."""
 
     batch: FetchedBatch
     records: Sequence[Record]
 
 
 class Parcel:
-    """Batches of one lane on their way through Faust. It keeps each message until the next one comes."""
+    """Batches of one lane on their way through Faust. Faust references each message until the next one arrives."""
 
     def __init__(self, batches: Sequence[FetchedBatch]) -> None:
-        """``batches``: each of another partition."""
+        """Create a parcel of batches, each from a different partition."""
         self._batches: Sequence[FetchedBatch] = batches
 
     def take(self) -> Sequence[FetchedBatch]:
-        """Return the batches; nothing is left behind."""
+        """Return the batches and drop this parcel's references to them."""
         batches, self._batches = self._batches, ()
         return batches

@@ -1,4 +1,4 @@
-"""The batches that wait for a lane, of each of its inputs in order. Pure."""
+"""Batches that wait for a lane, in order for each input. Pure."""
 
 from collections import deque
 from typing import Final
@@ -6,14 +6,14 @@ from typing import Final
 from agents.batch.batch import JOINED_BYTES_MAX, TRANSACTION_RECORDS_MAX, FetchedBatch
 
 MAIL_MAX: Final = 2
-"""Batches, besides the first of each partition; more wait in Faust's buffer and then in the broker."""
+"""Maximum number of batches, besides the first batch of each partition. Further batches wait in Faust's buffer, then in the broker."""
 
 
 class Inbox:
-    """The batches of one lane. A batch that continues where one of its partition ends is joined to it.
+    """Waiting batches of one lane. A batch that continues the last one of its partition is joined to it.
 
-    A transaction costs the same for one record as for a hundred. A lane that is behind therefore catches up by larger transactions, and a
-    lane of several partitions takes what all of them have.
+    A transaction costs the same for one record as for a hundred. A lane with a lag therefore catches up with larger transactions. A lane
+    with several partitions takes batches of all of them into one.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Inbox:
         return bool(self._batches)
 
     def add(self, batch: FetchedBatch) -> bool:
-        """Whether there was room."""
+        """Add a batch. Return whether there was room."""
         for number in reversed(range(len(self._batches))):
             if _place(self._batches[number]) == _place(batch):
                 joined = self._batches[number].joined(batch)
@@ -32,12 +32,12 @@ class Inbox:
                     return True
                 if len(self._batches) >= MAIL_MAX:
                     return False
-                break  # nothing of a partition overtakes what came before it
+                break  # batches of one partition stay in order
         self._batches.append(batch)
         return True
 
     def take(self) -> list[FetchedBatch]:
-        """Remove the first batch, and the first of each other partition that fits into one transaction with it."""
+        """Remove and return the first batch, and the first batch of each other partition that fits into the same transaction."""
         if not self._batches:
             return []
         taken = [self._batches.popleft()]
@@ -62,7 +62,7 @@ class Inbox:
         return taken
 
     def clear(self) -> None:
-        """Drop all."""
+        """Discard all batches."""
         self._batches.clear()
 
 

@@ -1,6 +1,6 @@
-"""Records of a fetch in the bytes of the fetch (:class:`native.records.RawRecords`).
+"""Records of a fetch that stay in the fetched bytes (:class:`native.records.RawRecords`).
 
-They serve as a sequence of records; :mod:`agents.output.native_build` has the core work on their bytes.
+They are a sequence of records in Python. :mod:`agents.output.native_build` passes their bytes to the native core.
 """
 
 import logging
@@ -18,16 +18,15 @@ Decompress = Callable[[int, bytes], bytes | bool | None]
 
 
 class Part(NamedTuple):
-    """Part of a fetch."""
+    """Parsed part of a fetch."""
 
     records: RawRecords
     end: int
-    """Offset at which the next part, or the next fetch, begins."""
+    """Offset at which the next part or the next fetch begins."""
     more: bool
-    """There is a next part."""
+    """Whether the fetch has another part."""
     large_at: int = -1
-    """Position of the next batch in the bytes of the fetch, if it is too large for one part; this part then has no records. -1 = it is
-    not."""
+    """Position, in the fetched bytes, of a record batch that is too large for one part; this part then has no records. -1 = none."""
 
 
 def parse(
@@ -41,20 +40,20 @@ def parse(
     records_max: int = sys.maxsize,
     bytes_max: int = sys.maxsize,
 ) -> Part | None:
-    """Return the committed records of a fetch: all, or those of the next record batches until there are enough.
+    """Return committed records of a fetch: all of them, or the next record batches up to a limit.
 
     Args:
         data: Record batches as the broker sent them.
         begin: Offset at which the fetch began; records below it are left out.
-        aborted: Producer and first offset of each aborted transaction, in order of the offsets.
-        decompress: Codec and bytes → the bytes; None = another reader has to report their problem; False = they are too many.
-        committed: False: what was aborted, and what is not decided, is wanted too.
-        start: End of the part before this one; None = this is the first.
-        records_max: Number of records that is enough.
-        bytes_max: Number of bytes of decompressed batches that is enough, too.
+        aborted: Producer ID and first offset of each aborted transaction, ordered by offset.
+        decompress: Takes codec and bytes, returns bytes. None = aiokafka must report the problem; False = the result is too large.
+        committed: Whether to leave out aborted and undecided records.
+        start: End of the previous part; None = this is the first part.
+        records_max: Stop after this number of records.
+        bytes_max: Stop after this number of decompressed bytes.
 
     Returns:
-        None = aiokafka has to read the fetch: the core is missing, or the fetch holds something unusual.
+        The part; None = aiokafka must read the fetch, because the native core is missing or the fetch has unusual content.
     """
     if native.core is None:
         return None
@@ -70,19 +69,19 @@ def parse(
 
 
 def joined(first: Sequence[Record], later: Sequence[Record]) -> Sequence[Record]:
-    """Both, in that order."""
+    """Return both sequences as one."""
     if isinstance(first, RawRecords) and isinstance(later, RawRecords):
         return RawRecords(first.core.joined(later.core))
     return [*first, *later]
 
 
 def since(records: Sequence[Record], offset: int) -> Sequence[Record]:
-    """Those from an offset on."""
+    """Return the records at or above an offset."""
     if isinstance(records, RawRecords):
         return RawRecords(records.core.since(offset))
     return [record for record in records if record.offset >= offset]
 
 
 def plain(records: Sequence[Record]) -> Any:
-    """Return the records in the core's form; None = the core cannot process them."""
+    """Return the records in the native core's form; None = the core cannot process them."""
     return records.core if isinstance(records, RawRecords) and native.core is not None else None

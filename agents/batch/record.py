@@ -19,12 +19,12 @@ class RecordContent(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Headers in order, repeats included."""
+        """Headers in order, including repeated names."""
         ...
 
 
 class Record(RecordContent, Protocol):
-    """Fields of a consumed record that the path reads (aiokafka's ConsumerRecord has them)."""
+    """Fields of a consumed record that lanes read. aiokafka's ConsumerRecord has them."""
 
     @property
     def offset(self) -> int:
@@ -33,5 +33,5 @@ class Record(RecordContent, Protocol):
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
+        """Timestamp in milliseconds since the epoch."""
         ...

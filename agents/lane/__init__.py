@@ -1,1 +1,1 @@
-"""A lane: one partition of an address, from its opening to its close."""
+"""Lanes: opening, batch transactions, failures and state folder."""

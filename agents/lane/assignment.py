@@ -12,9 +12,9 @@ class Ownership(Protocol):
     """Requests of a lane to the consumer group; one object for each assignment."""
 
     async def confirm(self) -> bool:
-        """Whether the broker says, now, that this process is a member of the assignment's generation."""
+        """Return whether the broker confirms that this process belongs to the generation of this assignment."""
         ...
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
-        """Fetch from ``offset`` again; returns the number that batches fetched from then on carry at least."""
+        """Fetch from ``offset`` again. Return the lowest :attr:`FetchedBatch.seek` of batches that are fetched after this rewind."""
         ...

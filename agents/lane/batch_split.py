@@ -8,18 +8,18 @@ from typing import Final
 from agents.batch.batch import TRANSACTION_RECORDS_MAX
 
 WHOLE_TRIES: Final = 2
-"""Nearly always something else has failed, and is well again soon."""
+"""Failures in a row before a batch is halved. Most failures have another cause than a record, and pass soon."""
 
 
 class BatchSplit:
-    """Limit for the batches of one lane after a refused commit."""
+    """Limit of records in each transaction of one lane, lowered after failed commits."""
 
     def __init__(self) -> None:
         self.records_max = TRANSACTION_RECORDS_MAX
         self._failures = 0
 
     def failed(self, count: int) -> bool:
-        """Note a failed transaction of so many records. Return whether the next one will have fewer."""
+        """Record a failed transaction of ``count`` records. Return whether the next transaction will be smaller."""
         self._failures += 1
         if self._failures < WHOLE_TRIES or count <= 1:
             return False
@@ -27,6 +27,6 @@ class BatchSplit:
         return True
 
     def succeeded(self) -> None:
-        """Note that a batch was committed."""
+        """Record a committed transaction: the limit doubles, up to its maximum."""
         self._failures = 0
         self.records_max = min(TRANSACTION_RECORDS_MAX, 2 * self.records_max)

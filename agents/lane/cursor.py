@@ -1,4 +1,4 @@
-"""How far a lane is in one of its inputs: nothing below is processed again, nothing above is stepped to."""
+"""Position of a lane in one of its input partitions. Offsets below it are processed; no offset above it is skipped."""
 
 import asyncio
 import dataclasses
@@ -19,10 +19,10 @@ from tables.codec import next_key
 log: Final = logging.getLogger("ringfence.lane")
 
 COMMIT_SHOWS_S: Final = 3.0
-"""Longer than the markers of a commit take on a cluster that is well."""
+"""Time for the group's offset to show an acknowledged commit, in seconds. Healthy clusters write commit markers faster."""
 COMMIT_ASKED_S: Final = 0.1
 PARTITIONS_SHOWN: Final = 16
-"""A line of the log names so many partitions of a lane."""
+"""Maximum number of partitions of a lane that one log line names."""
 
 
 class TopicRecreatedError(Exception):
@@ -30,11 +30,11 @@ class TopicRecreatedError(Exception):
 
 
 class ClusterWentBackError(Exception):
-    """The cluster knows less than the lane: it was restored from a backup, or lost its tail. The lane must open again."""
+    """The cluster has less than the lane processed: it was restored from a backup or lost the end of a log. The lane must reopen."""
 
 
 class Cursor:
-    """The first offset of one topic partition that is not yet processed."""
+    """First offset of one topic partition that is not processed yet."""
 
     def __init__(
         self,
@@ -47,43 +47,43 @@ class Cursor:
         *,
         distrusts: bool = False,
     ) -> None:
-        """``topic_id`` is Kafka's own, ``committed`` the group's offset, both of when the lane was opened."""
+        """Create the cursor at an opening. ``topic_id`` is Kafka's ID of the topic then, ``committed`` the group's offset."""
         self.topic = topic
         self.partition = partition
         self.next = next_offset
         self.gap_records = 0
-        """Records that retention deleted before they were processed."""
+        """Number of offsets that retention deleted before they were processed."""
         self.committed = -1 if committed is None else committed
-        """The group's offset as we know it; the cluster's own can be lower only if it lost something."""
+        """Last known offset of the group. The cluster has a lower one only if it lost data."""
         self.distrusts = distrusts
-        """Whether the group has another offset, which is not followed."""
+        """Whether the group has an offset that the lane does not trust."""
         self._lane = lane
         self._topic_id = topic_id
         self._seek = 0
 
     async def begin(self, ownership: Ownership) -> None:
-        """Have everything fetched from ``next`` on, whatever was fetched before.
+        """Fetch everything from ``next`` on again, whatever was fetched before.
 
-        The lane discards a batch that comes between two openings, and the consumer is past it. Without this call, its records would wait
-        until a later record shows that they are missing.
+        While the lane is closed it discards batches, and the consumer's position moves past them. Without this rewind, these
+        records would wait until a later record shows the gap.
         """
         self._seek = await ownership.rewind(self.topic, self.partition, self.next)
 
     async def admit(
         self, batch: FetchedBatch, cluster: Cluster, ownership: Ownership
     ) -> Sequence[Record] | None:
-        """Return the records that are due; None = none.
+        """Return the records to process; None if the batch has none.
 
-        Records below ``next`` were processed. The lane refuses a batch that begins above it, and fetches the missing records again. If
-        retention deleted them, the lane logs GAP and continues.
+        Records below ``next`` were processed. The lane refuses a batch that begins above ``next``, and fetches the missing
+        records again. If retention deleted them, the lane logs GAP and continues.
 
         Raises:
-            TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
-            ClusterWentBackError: they did because the cluster lost them: what comes there now may be new.
-            FencedError: what is missing was processed, by another owner that the lane had in between.
+            TopicRecreatedError: the topic was created again, so its offsets started again; this is not a replay.
+            ClusterWentBackError: the cluster lost offsets that the lane processed; new records may have these offsets now.
+            FencedError: another owner processed the missing records in between.
         """
         if batch.seek < self._seek:
-            return None  # fetched before the rewind that is under way, and so fetched again
+            return None  # The batch was fetched before the latest rewind. Its records are fetched again.
         if batch.begin < self.next:
             self.require_topic(await cluster.topics.ids([self.topic]))
             await self.compare(cluster)
@@ -107,20 +107,20 @@ class Cursor:
         return native_records.since(batch.records, self.next)
 
     def require_topic(self, topic_ids: Mapping[str, str]) -> None:
-        """Whether it is still the topic that the lane was opened for, by Kafka's ID.
+        """Check that the topic has the Kafka ID that it had at the opening.
 
         Raises:
-            TopicRecreatedError: it is another one of that name.
+            TopicRecreatedError: the topic was deleted and created again.
         """
         if topic_ids[self.topic] != self._topic_id:
             raise TopicRecreatedError(f"{self.topic} was deleted and created again")
 
     def renew(self, batch: FetchedBatch) -> FetchedBatch:
-        """Return the batch as one that was fetched after the opening: it has been read again."""
+        """Return a batch that was read again, marked as fetched after the opening."""
         return dataclasses.replace(batch, seek=self._seek)
 
     def done(self, end: int) -> None:
-        """Everything below ``end`` is processed and committed. It never goes back."""
+        """Advance to ``end``: everything below it is processed and committed. The position never decreases."""
         require(
             end >= self.next, self.topic, self.partition, "is done up to", end, "and was up to", self.next
         )
@@ -129,7 +129,7 @@ class Cursor:
     def fits(
         self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
     ) -> bool:
-        """Whether neither the log nor the group's offset has gone back, by what the cluster has said; it may be old by now."""
+        """Return whether the given log end and committed offset are not below the known ones. Both may be out of date."""
         place = (self.topic, self.partition)
         if place not in ends or place not in committed:
             return False
@@ -137,12 +137,12 @@ class Cursor:
         return ends[place] >= self.next and (-1 if offset is None else offset) >= self.committed
 
     async def compare(self, cluster: Cluster) -> None:
-        """Make sure that neither the log nor the group's offset has gone back.
+        """Check with the cluster that neither the log end nor the group's offset has decreased.
 
         Raises:
-            ClusterWentBackError: one has.
+            ClusterWentBackError: one of them has.
         """
-        done, known = self.next, self.committed  # they may go on while the cluster is asked
+        done, known = self.next, self.committed  # both can advance while the cluster is queried
         end = await cluster.offsets.high_watermark(self.topic, self.partition)
         if end < done:
             raise ClusterWentBackError(
@@ -182,12 +182,12 @@ class Cursor:
 
 
 def next_offsets(cursors: Mapping[Partition, Cursor], lanes: int) -> dict[str, int]:
-    """Return the first offset of each input that is not processed, as the meta record has it. ``lanes`` is the address's."""
+    """Return the first unprocessed offset of each input, in the form of the meta record. ``lanes``: value of the address's setting."""
     return {next_key(topic, partition, lanes): cursor.next for (topic, partition), cursor in cursors.items()}
 
 
 def described(cursors: Mapping[Partition, Cursor], topic: str) -> str:
-    """Return the next offsets of a topic for a line of the log."""
+    """Return the next offsets of a topic as text for a log line."""
     nexts = {partition: cursor.next for (name, partition), cursor in cursors.items() if name == topic}
     if len(nexts) < 2:
         return f"offset {next(iter(nexts.values()), 0)}"

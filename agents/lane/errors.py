@@ -1,22 +1,22 @@
-"""Why a lane opens again, or must not run."""
+"""Reasons for which a lane must reopen, or must not run."""
 
 from collections.abc import Mapping
 from typing import Final
 
 QUESTION_LIMIT_S: Final = 15.0
-"""For one question to the cluster."""
+"""Limit of one query to the cluster, in seconds."""
 
 
 class LaneRefusedError(Exception):
-    """The lane must not run; the text names the way out."""
+    """The lane must not run; the message says what to do."""
 
 
 class TopicMissingError(Exception):
-    """A topic that the lane needs does not exist (any more); it may come back."""
+    """A topic that the lane needs does not exist, or was deleted. It may be created again."""
 
 
 class TopicChangedError(Exception):
-    """A topic takes larger or smaller records than at the opening: the lane must reopen to apply it."""
+    """The ``max.message.bytes`` of a topic changed since the opening: the lane must reopen to apply it."""
 
 
 class PartitionsChangedError(Exception):
@@ -24,7 +24,7 @@ class PartitionsChangedError(Exception):
 
 
 class ChangelogRecreatedError(Exception):
-    """The changelog is another topic than at the opening: the lane must reopen to write its IDs into it."""
+    """The changelog was deleted and created again since the opening: the lane must reopen to write its IDs into the new one."""
 
 
 class LimitsAgreedError(Exception):
@@ -32,10 +32,10 @@ class LimitsAgreedError(Exception):
 
 
 def require_sizes(known: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Compare the ``max.message.bytes`` of topics with those of the opening; a topic that is missing now is not compared.
+    """Compare the ``max.message.bytes`` of topics with the values at the opening. Missing topics are skipped.
 
     Raises:
-        TopicChangedError: one has changed.
+        TopicChangedError: a value has changed.
     """
     changed = [
         f"{name} takes {now[name]} bytes" for name in known if now.get(name, known[name]) != known[name]

@@ -1,4 +1,4 @@
-"""Log of a lane's failures: repeated ones once, unforeseen ones with a trace."""
+"""Log of a lane's failures. Repeated failures are logged once, unexpected ones with a traceback."""
 
 import logging
 import time
@@ -26,9 +26,9 @@ from tables.rocksdb.errors import DamagedStoreError
 log: Final = logging.getLogger("ringfence.lane")
 
 WAIT_UNUSUAL_S: Final = 10.0
-"""A rebalance that takes longer than this to confirm an assignment is worth a warning."""
+"""Time to wait for a confirmed assignment before a warning is logged, in seconds."""
 _REOPENS: Final = (TopicChangedError, PartitionsChangedError, LimitsAgreedError, FolderUsableError)
-"""Nothing failed: the lane opens again because something may be used now, or has changed."""
+"""Not failures: the lane reopens to use something that is available now, or to apply a change."""
 _EXPECTED: Final = (
     *_REOPENS,
     TopicRecreatedError,
@@ -42,7 +42,7 @@ _EXPECTED: Final = (
     DamagedStoreError,
     RingfenceError,
 )
-"""Failures of a cluster or a disk; any other failure shows its trace once."""
+"""Failures of a cluster or a disk. Any other failure is logged with its traceback once."""
 
 
 class Failures:
@@ -52,22 +52,22 @@ class Failures:
         self._opening = opening
         self._name = opening.name
         self._reported: type[BaseException] = FencedError
-        """Type of the failure that was logged with its trace last; a fence never is."""
+        """Type of the failure whose traceback was logged last. FencedError is never logged with a traceback."""
         self._warn_at: float | None = None
-        """When waiting for the group becomes unusual; None = it does not wait."""
+        """Monotonic time from which waiting for the group is logged as a warning; None = the lane does not wait."""
 
     def reason(self, error: BaseException) -> str:
-        """Return the text of a failure: one text for each way to repair it, wherever it is found."""
+        """Return the text of a failure. Failures with the same remedy have the same text."""
         if isinstance(error, (TopicMissingError, ChangelogRecreatedError, *_REOPENS)):
             return str(error)
         return denied(self._opening.group_id, self._opening.address, error) or named(error)
 
     def reopens(self, error: BaseException) -> bool:
-        """Whether the lane only opens again, and nothing failed."""
+        """Return whether the lane only reopens and nothing failed."""
         return isinstance(error, _REOPENS)
 
     def say(self, error: BaseException, delay: float, attempt: int) -> None:
-        """Something failed ``attempt`` times in a row; it is tried again after ``delay`` seconds."""
+        """Log the ``attempt``-th failure in a row. ``delay``: seconds until the next attempt."""
         if isinstance(error, FencedError):
             log.warning("lane %s fenced: %s; reopening in %.1f s", self._name, error, delay)
             return
@@ -88,7 +88,7 @@ class Failures:
             )
 
     def _say_waits(self, error: NotOwnerError) -> None:
-        """Once an assignment, as it is part of every rebalance; a warning when it lasts."""
+        """Log the wait once for each assignment, because every rebalance has one. A long wait is a warning."""
         now = time.monotonic()
         if self._warn_at is None:
             log.info("lane %s waits: %s", self._name, error)
@@ -99,9 +99,9 @@ class Failures:
         self._warn_at = now + WAIT_UNUSUAL_S
 
     def waited(self) -> None:
-        """Note that it does not wait for the group any more, or waits for another assignment."""
+        """Record that the lane no longer waits for the group, or waits for another assignment."""
         self._warn_at = None
 
     def succeeded(self) -> None:
-        """Note a committed transaction."""
+        """Record a committed transaction: a later failure is logged with its traceback again."""
         self._reported = FencedError

@@ -1,4 +1,4 @@
-"""Says when much is forwarded, and what to do about it: properly keyed traffic costs less."""
+"""Advice when many records are forwarded: records with the right key cost less."""
 
 import logging
 import math
@@ -12,15 +12,15 @@ log: Final = logging.getLogger("ringfence.lane")
 
 SHARE: Final = 0.1
 RECORDS_MIN: Final = 1_000
-"""Before so many records a share says nothing."""
+"""Number of records from which the share of forwarded ones is meaningful."""
 AGAIN_AFTER_S: Final = 300.0
 
 
 class ForwardingHint:
-    """Watches the share of records that are not at home where they arrive."""
+    """Watches the share of records that arrive outside their home lane."""
 
     def __init__(self, address: AddressSettings, *, chained: bool = False) -> None:
-        """``chained``: workers write its input, keyed by the groups of another address."""
+        """Create the hint. ``chained``: workers write the input topic, with the groups of another address as keys."""
         other = {"murmur2": "crc32", "crc32": "murmur2"}[address.partitioner]
         client = {"murmur2": "Java, aiokafka", "crc32": "librdkafka's default"}[other]
         self._remedy = (
@@ -32,14 +32,14 @@ class ForwardingHint:
         self._chained = chained
         self._topic = address.input_topic
         self._homes: set[int] = set()
-        """Lanes that records of this count were forwarded to."""
+        """Home lanes of the forwarded records that are counted now."""
         self._forwarded = 0
         self._seen = 0
         self._said_at = -math.inf
         self.share = 0.0
-        """Share of forwarded records, of the last :data:`RECORDS_MIN` or more."""
+        """Share of forwarded records, among the last :data:`RECORDS_MIN` or more."""
         self.advice = ""
-        """The remedy; empty = few are forwarded."""
+        """What to do about the forwarding; empty if few records are forwarded."""
 
     def note(
         self,
@@ -49,7 +49,7 @@ class ForwardingHint:
         homes: Iterable[int] = (),
         place: tuple[int, int] = (0, 1),
     ) -> None:
-        """Count the forwarded and the local records of one batch. ``place``: number of the lane, and how many lanes its address has."""
+        """Count the records of one batch. ``place``: number of the lane, and number of lanes of the address."""
         self._forwarded += forwarded
         self._homes.update(homes)
         self._seen += forwarded + local
@@ -67,13 +67,14 @@ class ForwardingHint:
         self._homes.clear()
 
     def _after_growth(self, number: int, lanes: int) -> str:
-        """Return the advice if all forwarded records had their home here before a growth; else nothing.
+        """Return advice if producers still use a former, smaller partition count; else an empty text.
 
-        A topic grows by a multiple, so each group moves from its partition to one that is congruent to it. Another partitioner scatters groups.
+        A topic grows to a multiple of its size, so a group moves to a partition that is congruent to its former one. A wrong
+        partitioner scatters groups over all partitions.
         """
         if self._chained:
             return ""
-        for former in range(lanes // 2, max(number, 1), -1):  # among one partition nobody chooses
+        for former in range(lanes // 2, max(number, 1), -1):  # with one partition, producers do not choose
             if lanes % former == 0 and self._homes and all(home % former == number for home in self._homes):
                 return (
                     f"producers still choose among {former} of the {lanes} partitions of {self._topic}. "

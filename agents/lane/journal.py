@@ -1,6 +1,6 @@
-"""Journal of the events that excuse an ID accepted twice; the reconciliation run reads it. No I/O.
+"""Journal of the events after which an ID may be accepted twice; the reconciliation run reads it. No I/O.
 
-An event is committed before the first decision that it excuses, with the offsets of the lane at that time.
+An event is committed before the first decision that it affects, with the lane's offsets at that time.
 """
 
 import json
@@ -14,33 +14,33 @@ from tables.codec import Meta
 
 FORMAT: Final = 1
 FORMAT_GROWN: Final = 2
-"""Format of a growth: a run that does not know it must not pass over it."""
+"""Format of a GROWN event. A run that does not know this format must not ignore the event."""
 FORMAT_LANES: Final = 3
-"""Format of a lane whose address sets ``lanes``: ``next`` is by ``<topic>/<partition>``, and ``lanes`` has their number."""
+"""Format of a lane whose address sets ``lanes``: ``next`` has keys ``<topic>/<partition>``, and ``lanes`` is the number of lanes."""
 PARTITION: Final = 0
-"""The journal has one: its order is that of all."""
+"""The only partition of the journal, so that all events have one order."""
 
 
 class RingEvent(StrEnum):
-    """Why a ring knows less than it promises."""
+    """Reason for which a ring knows fewer IDs than it promises."""
 
     CLEARED = "cleared"
     RESIZED = "resized"
-    """Its capacity changed; 0 = off."""
+    """The capacity of the ring changed; 0 = off."""
     FORGOTTEN = "forgotten"
-    """The ring is, or was, in memory only, and was opened again."""
+    """The ring is or was kept in memory only, and was opened again."""
     GROWN = "grown"
-    """Its address has more lanes since, and those whose number is its own modulo the former count know what it knew."""
+    """The address has more lanes. Lanes with the same number modulo the former count start with the IDs of this lane."""
     REGROUPED = "regrouped"
-    """Its address has another number of lanes since: the ring holds the newest IDs of those former lanes whose partitions it owns."""
+    """The address has another number of lanes. The ring has the newest IDs of the former lanes whose partitions it owns."""
 
 
 def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> RingEvent | None:
-    """Return the event that an opening causes for the ring of this ``meta`` record; None = nothing that anybody must know."""
+    """Return the event that an opening causes for the ring of this ``meta`` record; None if the ring knows all that it promises."""
     if meta is None:
         return None
     if not (persistent and meta.persistent):
-        return RingEvent.FORGOTTEN  # whatever became of its size: what the lane knew of hops went, too
+        return RingEvent.FORGOTTEN  # also after a change of capacity: the hop memory is lost too
     return None if meta.capacity == capacity else RingEvent.RESIZED
 
 
@@ -55,18 +55,18 @@ def outgoing(
     topic_ids: Mapping[str, str],
     lanes: int = 0,
 ) -> Outgoing:
-    """Return the record of an event, in an empty batch of the producer that will write it.
+    """Return the record of an event, in a batch for the producer that will write it.
 
     Args:
-        builder: The empty batch.
-        app_id: The app.
-        event: The event.
+        builder: Empty batch.
+        app_id: ID of the app.
+        event: Reason of the record.
         address: Name of the address.
         lane: Number of the lane.
-        capacities: Before, after; of GROWN how many lanes there are.
-        next_offsets: First offset of each input that was not decided before it, as the meta record has it.
-        topic_ids: Kafka's own IDs of these topics, if known: a topic that is created again has other offsets.
-        lanes: ``lanes`` of the address.
+        capacities: Capacity before and after; for GROWN the number of lanes before and after.
+        next_offsets: First offset of each input that was not decided before the event, in the form of the meta record.
+        topic_ids: Kafka's IDs of these topics, if known: a topic that is created again has other offsets.
+        lanes: Value of the address's setting ``lanes``.
     """
     before, after = capacities
     topics = {key.partition("/")[0] for key in next_offsets}

@@ -1,8 +1,11 @@
 """A lane: one or more partitions of an address; the unit of ownership, state and transaction.
 
-*No record is ever stepped over.* A lane discards records below its next offset and refuses a batch that begins above it. On a failure
-it keeps the batch, opens again, reads the batch again from the log and trims it: later batches would otherwise commit over it.
-States are in :mod:`ringfence_kafka.ownership.partition_state`. A rebalance suspends a lane; one that stays resumes as it is.
+*A lane never skips a record.* It discards records below its next offset and refuses a batch that begins above it. After a
+failure it keeps the failed batch, reopens, reads the batch again from the log and trims it. Otherwise a later batch would
+commit past it.
+
+States are in :mod:`ringfence_kafka.ownership.partition_state`. A rebalance suspends a lane. If the lane is assigned again, it
+resumes without a new opening.
 """
 
 import asyncio
@@ -41,29 +44,29 @@ from tables.rocksdb.errors import StateFolderError
 log: Final = logging.getLogger("ringfence.lane")
 
 DRAIN_LIMIT_S: Final = 8.0
-"""How long closing waits for the transaction under way."""
+"""Time that a close waits for the running transaction, in seconds."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 REFUSED_AGAIN_S: Final = 10.0
-"""How soon a lane that must not run asks whether it may now."""
+"""Time until a refused lane checks again whether it may run, in seconds."""
 
 
 class LaneState(StrEnum):
-    """State of a lane, as health shows it."""
+    """State of a lane, as health reports it."""
 
     CLOSED = "closed"
     OPENING = "opening"
     SUSPENDED = "suspended"
-    """A rebalance is under way: nothing is begun, what is open stays open."""
+    """A rebalance is in progress: the lane starts no transaction and stays open."""
     OPEN = "open"
     RETRYING = "retrying"
-    """Something is refused or away; the lane keeps its batch and tries again."""
+    """A request was refused or the cluster is not reachable; the lane keeps its batch and tries again."""
     REFUSED = "refused"
-    """The lane must not run until a person has acted; the reason says how. It asks at intervals whether somebody has."""
+    """The lane must not run until a person acts; the reason says how. It checks again every :data:`REFUSED_AGAIN_S` seconds."""
 
 
 class Lane(PartitionTask[Ownership, Opened]):
-    """One lane in a task of its own, as Faust may cancel its actors at any await."""
+    """One lane in its own task, because Faust may cancel its actors at any await."""
 
     def __init__(
         self,
@@ -72,77 +75,77 @@ class Lane(PartitionTask[Ownership, Opened]):
         observe: Observe = lambda _seconds, _parts: None,
         took: Took = lambda _seconds: None,
     ) -> None:
-        """Prepare a lane. It calls ``changed`` when its state may have changed, ``observe`` and ``took`` after each batch."""
+        """Prepare a lane. It calls ``changed`` after a change of state or reason, ``observe`` and ``took`` after each transaction."""
         super().__init__(f"lane {opening.name}")
         self.name = opening.name
         self.state = LaneState.CLOSED
         self.reason = ""
-        """Why the lane is not open, for logs and health."""
+        """Reason for which the lane is not open, for logs and health."""
         self.folder_fault = False
-        """Whether that is because its folder cannot be written."""
+        """Whether the reason is that its folder cannot be written."""
         self.counts: Counter[str] = Counter()
         self.transactions = Transactions(opening, self.counts, observe, took)
         self._opening = opening
         self._changed = changed
         self._mail = Inbox()
         self._kept: list[FetchedBatch] = []
-        """Batches under way: of one topic, each of another partition."""
+        """Batches in progress: from one topic, each from a different partition."""
         self._given: Collection[Partition] | None = None
         self._room = asyncio.Event()
         self._cursors: dict[Partition, Cursor] = {}
         self._busy = False
-        """A batch is being processed."""
+        """Whether a batch is being processed."""
         self._failures = Failures(opening)
 
     @property
     def key(self) -> LaneKey:
-        """Input topic and number of the lane."""
+        """Input topic and lane number."""
         return self._opening.address.input_topic, self._opening.number
 
     @property
     def next(self) -> int:
-        """Sum of the first input offsets that are not yet processed; 0 until the lane was open."""
+        """Sum of the first unprocessed offsets of the input partitions; 0 before the first opening."""
         return sum(self.next_by_partition.values())
 
     @property
     def next_by_partition(self) -> dict[int, int]:
-        """First offset of each partition of the input topic that is not yet processed; empty until the lane was open."""
+        """First unprocessed offset of each partition of the input topic; empty before the first opening."""
         topic = self._opening.address.input_topic
         return {
             partition: cursor.next for (name, partition), cursor in self._cursors.items() if name == topic
         }
 
     def seconds_covered(self) -> float | None:
-        """How far back the ring reaches; None while the lane is not open, or knows fewer than two IDs."""
+        """Return the age of the oldest ID in the ring, in seconds; None if the lane is closed or has fewer than two IDs."""
         return self._opening.table.seconds_covered() if self._opened is not None else None
 
     def coverage(self) -> Coverage | None:
-        """Return whether the ring holds its promise; None while the lane is not open, or has none."""
+        """Return whether the ring keeps its promise in time; None if the lane is closed or has no such promise."""
         return self._opening.table.coverage() if self._opened is not None else None
 
     @property
     def opening(self) -> Opening:
-        """Opening that the lane is made from."""
+        """How the lane is opened."""
         return self._opening
 
     @property
     def cursors(self) -> dict[Partition, Cursor]:
-        """How far it is in each of its inputs; empty until it was open."""
+        """Position in each input; empty before the first opening."""
         return self._cursors
 
     @property
     def idle(self) -> bool:
-        """Whether the lane is open and nothing waits for it."""
+        """Whether the lane is open and has no batch."""
         return self._opened is not None and self.state is LaneState.OPEN and not (self._kept or self._mail)
 
     def fits(
         self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
     ) -> bool:
-        """Whether what the cluster has said of its topics leaves no doubt. Else :meth:`compare` is to ask again."""
+        """Return whether these offsets show no loss. Otherwise call :meth:`compare`, which queries the cluster."""
         return all(cursor.fits(ends, committed) for cursor in self._cursors.values())
 
     async def compare(self) -> None:
-        """Check whether an idle lane still fits the cluster; if not, it opens again. A working lane finds out by itself."""
+        """Compare an idle lane with the cluster, and reopen it if the cluster lost data. A busy lane notices this itself."""
         opened = self._opened
         if opened is None or not self.idle:
             return
@@ -154,12 +157,12 @@ class Lane(PartitionTask[Ownership, Opened]):
                 self._doubt(error)
 
     def refuse(self, faults: Iterable[str]) -> None:
-        """Something is wrong with the topics of an open lane: it must not go on with them."""
+        """Stop an open lane whose topics have these problems."""
         if self._opened is not None:
             self._doubt(LaneRefusedError("; ".join(faults)))
 
     def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
-        """Compare the largest record batch that each topic takes now with the one at the opening."""
+        """Compare the ``max.message.bytes`` of topics with the values at the opening; reopen the lane after a change."""
         if self._opened is None:
             return
         try:
@@ -168,7 +171,7 @@ class Lane(PartitionTask[Ownership, Opened]):
             self._doubt(error)
 
     def note_changelog(self, topic_id: str | None) -> None:
-        """Compare Kafka's own ID of the changelog with the one at the opening; None = the topic is not there now."""
+        """Reopen the lane if the changelog's Kafka ID differs from the one at the opening. None = the topic does not exist now."""
         topic = self._opening.changelog
         if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
             self._doubt(
@@ -178,27 +181,24 @@ class Lane(PartitionTask[Ownership, Opened]):
             )
 
     def note_agreement(self) -> None:
-        """All live workers state the same limits: a ring that keeps others takes them over."""
+        """Apply the limits that all live workers state now: a lane that keeps other limits reopens."""
         if self._opened is not None and self._opening.keeps_limits:
             self._doubt(LimitsAgreedError("all live workers state the same limits now: the ring adopts them"))
 
     def note_usable_folder(self) -> None:
-        """Note that the lane's folder can be written again: a lane that keeps its files in memory opens again."""
+        """Reopen a lane that keeps its files in memory, because its folder is writable again."""
         if self._opened is not None and self._opening.table.in_memory:
             self._doubt(FolderUsableError("its folder is writable again, and its state moves back there"))
 
     def _doubt(self, error: Exception) -> None:
-        """Note a problem found between batches: the lane must open again, or must not be open."""
+        """Record a problem found between batches: the lane must reopen, or must stop."""
         self._failed(error)
-        self._wake.set()  # also where it stands, and goes on standing
+        self._wake.set()  # wakes the task also if the next step is the same one
 
-    # -- what its owner calls ------------------------------------------------------------------------------
+    # -- called by the owner of the lane ---------------------------------------------------------------------
 
     def start(self, ownership: Ownership, given: Collection[Partition] | None = None) -> None:
-        """Open the lane that the group assigned, or go on with it, until :meth:`suspend` or :meth:`close`.
-
-        ``given``: the inputs of the lane that it gave us; None = all there are.
-        """
+        """Open the assigned lane, or resume it, until :meth:`suspend` or :meth:`close`. ``given``: assigned inputs; None = all."""
         if not self._standing.is_set():
             raise AssertionError(f"lane {self.name} is started while it runs")
         self._mail.clear()
@@ -210,7 +210,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._disturb()
 
     async def suspend(self) -> None:
-        """Finish the transaction under way, as a rebalance has begun, and begin nothing until :meth:`start`."""
+        """Finish the running transaction because a rebalance began. Start no other until :meth:`start`."""
         if self._task is None:
             return
         self._tenure.revoked()
@@ -219,7 +219,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._set(LaneState.CLOSED if self._opened is None else LaneState.SUSPENDED)
 
     async def close(self) -> None:
-        """Finish the transaction under way, then stop. RocksDB stays open for the next :meth:`start`."""
+        """Finish the running transaction, then stop. RocksDB stays open for the next :meth:`start`."""
         if self._task is None or self._task.done():
             return
         self._tenure.ended()
@@ -229,12 +229,12 @@ class Lane(PartitionTask[Ownership, Opened]):
         log.info("lane %s closed at %s", self.name, self._shown_offsets())
 
     async def dispose(self) -> None:
-        """Close for good, RocksDB included."""
+        """Close the lane and its RocksDB."""
         await self.close()
         self._opening.table.close()
 
     async def offer(self, batch: FetchedBatch) -> None:
-        """Hand over a batch; waits while the lane is busy. One that may begin nothing drops it: it will be fetched again."""
+        """Hand over a batch; wait while the lane is busy. A lane that may not start work discards it: it will be fetched again."""
         while self._tenure.right is not None:
             if self._mail.add(batch):
                 self._wake.set()
@@ -283,7 +283,7 @@ class Lane(PartitionTask[Ownership, Opened]):
             for batch in batches:
                 if batch.partition not in left:
                     batch.free()
-            del batch, batches  # while the next ones are waited for nobody needs them
+            del batch, batches  # frees their memory while the lane waits for the next batches
             self._tenure.succeeded()
             self._failures.succeeded()
             if self._step() is Action.WORK:
@@ -299,7 +299,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         await opened.producer.discard()
 
     def _failed(self, error: BaseException) -> None:
-        """Give up the opening and open again; at once, because an open transaction holds back readers of the outputs."""
+        """Give up the opening and reopen. This happens at once, because an open transaction blocks readers of the outputs."""
         if isinstance(error, LaneRefusedError):
             if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
                 log.error("lane %s stopped: %s", self.name, error)
@@ -317,23 +317,23 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:
-        """After a failure: the failed batches, as they stand in the log now. Those behind them are fetched again."""
+        """Read the failed batches again from the log. The consumer fetches the batches behind them again."""
         found = await asyncio.gather(*(self._read_again(batch, opened) for batch in self._kept))
         self._kept = [batch for batch in found if batch is not None]
 
     async def _read_again(self, kept: FetchedBatch, opened: Opened) -> FetchedBatch | None:
-        """Return a failed batch as it stands in the log now; None = the consumer fetches it again."""
+        """Read a failed batch again from the log; None = the consumer fetches it again."""
         cursor = opened.cursors.get((kept.topic, kept.partition))
         if cursor is None or kept.begin > cursor.next:
-            return None  # what comes before it was dropped meanwhile
+            return None  # records before it were discarded in the meantime
         try:
             again = await self._opening.read_again(kept)
-        except (TimeoutError, KafkaTimeoutError):  # its partition may have no leader
+        except (TimeoutError, KafkaTimeoutError):  # the partition may have no leader
             return None
         return again and cursor.renew(again)
 
     async def _take(self) -> list[FetchedBatch]:
-        """Return the kept batches, else the next ones; none when there is something else to do."""
+        """Return the kept batches, or else the next ones; empty when another step is due."""
         while self._step() is Action.WORK:
             if self._kept:
                 return self._kept

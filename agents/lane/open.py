@@ -1,7 +1,8 @@
-"""The order in which a lane opens: each step needs the one before.
+"""The order in which a lane opens. Each step needs the one before.
 
-The membership is confirmed before and after the fence: a woken zombie must not steal its lane back. The fence (InitProducerId) ends the
-former owner's writes. Only then the state is restored to the high watermark, and ``next`` is read: what was read before may be stale.
+The membership is confirmed before and after the fence: a worker that wakes after a long pause must not take its lane back. The
+fence (InitProducerId) ends the former owner's writes. Only after it the state is restored to the high watermark and ``next`` is
+read, because anything read earlier may be out of date.
 """
 
 import asyncio
@@ -50,28 +51,28 @@ log: Final = logging.getLogger("ringfence.lane")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """All that a lane works with until its next failure or close."""
+    """Everything that an open lane works with, until its next failure or close."""
 
     producer: TransactionalProducer
     table: LaneTable
     epoch: int
     cursors: dict[Partition, Cursor]
-    """Position in each input: partitions of the input topic, and one of the forward topic."""
+    """Position in each input: the partitions of the input topic, and one of the forward topic."""
     path: Path
     emitter: Emitter
     native_path: NativePath
-    """Asked before both."""
+    """Native path. It is tried before ``path`` and ``emitter``."""
     layout: LaneLayout
     partition_counts: dict[str, int]
-    """Partition counts of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
+    """Partition counts of the input topic, the accepted topic, and the accepted topics of other addresses that parts may go to."""
     topic_ids: dict[str, str]
     cluster: Cluster
     outputs: Outputs
-    """As they were when the lane was opened."""
+    """Facts about the output topics at the opening."""
 
 
 class Opening:
-    """Knows how to open one lane, any number of times."""
+    """Opens one lane, any number of times."""
 
     def __init__(
         self,
@@ -91,22 +92,22 @@ class Opening:
         group_watch: GroupWatch | None = None,
         state_folder: StateFolder | None = None,
     ) -> None:
-        """Create an opening that has not begun.
+        """Prepare the opening of a lane.
 
         Args:
-            settings: The app.
-            address: The lane's address.
-            number: The lane's number.
-            cluster: Is asked.
-            doubtful: The address has a problem: look at the changelog before the first fence.
-            denied: Missing rights, a line each.
-            slices: Time slices of the process: however many lanes open, others continue.
-            table: The lane's table, if it was here before.
-            places: Limits how many lanes of the worker open at a time.
-            clients: Connections that producers of many lanes share.
-            reader: Reads changelogs.
-            agreement: Statements of live workers; None = this worker is alone.
-            group_watch: Decides whose offsets are followed; None = all are.
+            settings: Settings of the app.
+            address: Address of the lane.
+            number: Number of the lane.
+            cluster: Client for queries to the cluster.
+            doubtful: Whether the address has a known problem: the changelog is then checked before the first fence.
+            denied: Returns missing access rights, one line each.
+            slices: Time slices of the process, so that other lanes continue while many lanes open.
+            table: Table of the lane from an earlier assignment.
+            places: Limits how many lanes of the worker open at the same time.
+            clients: Connections that the producers of many lanes share.
+            reader: Reader of changelogs.
+            agreement: Statements of live workers; None = this worker is the only one.
+            group_watch: Decides which committed offsets are trusted; None = all of them.
             state_folder: Decides what happens if the lane's folder cannot be written; None = the lane waits until it can.
         """
         lane = LaneIdentity.of(settings, address, number)
@@ -118,7 +119,7 @@ class Opening:
         self.changelog = lane.changelog
         self.chained = lane.chained
         self.note = ""
-        """IDs that are kept and forgotten since the changelog was deleted, for status; empty = it was not."""
+        """For status: how many IDs were kept and forgotten after the changelog was deleted; empty if it was not deleted."""
         self._lane = lane
         self._doubtful = doubtful
         self._checks = LaneChecks(lane, cluster, agreement, denied)
@@ -136,31 +137,31 @@ class Opening:
 
     @property
     def table(self) -> LaneTable:
-        """The lane's table; another one after its limits have changed."""
+        """Table of the lane. A change of limits replaces it."""
         return self._state.table
 
     @property
     def limits(self) -> Limits:
-        """The limits in force: the recorded ones while live workers do not agree."""
+        """Limits in force. While live workers disagree these are the recorded limits."""
         return self._state.limits
 
     @property
     def keeps_limits(self) -> bool:
-        """Whether the ring keeps recorded limits that are not those of this worker's file."""
+        """Whether the ring keeps recorded limits that differ from this worker's configuration."""
         return self._state.keeps_limits
 
     @property
     def rules_fault(self) -> str:
-        """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
+        """Difference between the lane's rules and this worker's; empty = there is none, or they are not compared yet."""
         return self._checks.rules_fault
 
     async def open(self, ownership: Ownership, given: Collection[Partition] | None = None) -> Opened:
-        """Open the lane. ``given``: the inputs of it that the group gave this worker; None = all.
+        """Open the lane. ``given``: inputs of the lane that the group assigned to this worker; None = all.
 
         Raises:
-            NotOwnerError: the group does not confirm the assignment; a new one will come.
+            NotOwnerError: the group does not confirm the assignment; a new one follows.
             LaneRefusedError: a person has to act.
-            Exception: anything that may pass: broker away, time-out, topic missing.
+            Exception: a temporary failure, such as an unreachable broker, a time-out or a missing topic.
         """
         async with self._places.place(self.name):
             return await self._open(ownership, given)
@@ -229,17 +230,18 @@ class Opening:
         )
 
     def _counts(self, facts: TopicFacts) -> dict[str, int]:
-        """Return the partition counts on which homes depend."""
+        """Return the partition counts that homes depend on."""
         accepted = [target.accepted_topic for target in (self.address, *self._lane.targets)]
         return {name: facts.counts[name] for name in (self.address.input_topic, *accepted)}
 
     async def warm_up(self) -> Restored:
-        """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
+        """Restore the table to the committed state while another worker owns the lane. The later opening then reads only new records.
 
-        It is a prefix of the changelog, as any RocksDB is. Nobody is fenced, and nothing is written to the cluster.
+        The result is a prefix of the changelog, like any RocksDB state. This fences no producer and writes nothing to the
+        cluster.
 
         Raises:
-            Exception: it cannot be done now. The opening will say why.
+            Exception: the restore failed. The opening will report the cause.
         """
         async with self._places.place(self.name):
             return await self._state.warm_up()
@@ -247,16 +249,16 @@ class Opening:
     async def regain(
         self, ownership: Ownership, opened: Opened, given: Collection[Partition] | None = None
     ) -> None:
-        """Go on with what stayed open over a rebalance, by a new assignment.
+        """Resume an open lane after a rebalance, under a new assignment.
 
-        The lane does not ask whether somebody had it in between: another owner has fenced the producer, and the next write is refused.
-        Decisions until then rest on state that nothing has followed.
+        The lane does not check whether another worker owned it in between. Such a worker has fenced the producer, so the next
+        write is refused and the decisions made before that write have no effect.
 
         Raises:
-            NotOwnerError: the group does not confirm the assignment; a new one will come.
-            PartitionsChangedError: the group gave the lane other partitions than are open.
-            TopicRecreatedError: an input is another topic of that name.
-            Exception: anything that may pass.
+            NotOwnerError: the group does not confirm the assignment; a new one follows.
+            PartitionsChangedError: the assigned inputs differ from the open ones.
+            TopicRecreatedError: an input topic was deleted and created again.
+            Exception: a temporary failure.
         """
         if given is not None and opened.cursors.keys() != set(given):
             raise PartitionsChangedError("the group gave the lane other partitions than before")
@@ -274,7 +276,7 @@ class Opening:
             await asyncio.gather(*(cursor.begin(ownership) for cursor in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
-        """Return a fetched batch as it stands in the log now; None = left to the consumer."""
+        """Read a fetched batch again from the log; None = the consumer fetches it again."""
         return await read_again(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, following: str) -> None:
@@ -290,12 +292,12 @@ class Opening:
     async def _tell_journal(
         self, producer: TransactionalProducer, cursors: dict[Partition, Cursor], topic_ids: Mapping[str, str]
     ) -> None:
-        """Write down that the ring knows less from here on, before anything is decided by it."""
+        """Record in the journal that the ring knows less from now on, before any decision depends on the ring."""
         meta, address = self.table.meta, self.address
         size = self.limits.capacity
         event = journal.opening_event(meta, size, persistent=self.limits.persist_id_cache)
         if event is None and size != address.ring_capacity:
-            # The reconciliation run has a file too: it must not take that file's size for this ring's.
+            # The reconciliation run must not assume the capacity in its own configuration file for this ring.
             event = journal.RingEvent.RESIZED
         if meta is None or event is None:
             return
@@ -321,7 +323,7 @@ class Opening:
         cursors: Mapping[Partition, Cursor],
         facts: TopicFacts,
     ) -> None:
-        """Record inputs that were created again. A regrouping, or a recovery of the changelog, goes by the records of all lanes."""
+        """Record inputs that were created again. A change of lanes and a recovery of the changelog use the records of all lanes."""
         table, ids = self.table, facts.topic_ids
         if table.meta is None or not any(table.meta.is_recreated(topic, ids[topic]) for topic, _ in cursors):
             return

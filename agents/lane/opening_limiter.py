@@ -1,6 +1,7 @@
-"""Limits how many lanes open at a time: a thousand at once would exceed every time-out.
+"""Limit of lanes that open at the same time: a thousand openings at once would exceed every time-out.
 
-A stuck opening gives its place back after a moment. The next time it waits for one of a few other places, so it holds up no others.
+A slow opening gives its place back after :data:`HELD_MAX_S`. Its next attempt waits for one of a few separate places, so it
+does not delay other lanes.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ from typing import Final
 
 OPENING_MAX: Final = 16
 SLOW_MAX: Final = 16
-"""Places for lanes that were not done in time the last time."""
+"""Places for lanes whose last opening took too long."""
 HELD_MAX_S: Final = 2.0
-"""For so long a place is held: many times what an opening takes that waits for nobody."""
+"""Maximum time to hold a place, in seconds: many times the duration of an opening that waits for no other party."""
 
 
 class OpeningLimiter:
@@ -25,11 +26,11 @@ class OpeningLimiter:
         self._free_for_slow = asyncio.Semaphore(slow_most)
         self._held_max_s = held_max_s
         self._slow: set[Hashable] = set()
-        """Lanes that were not done in time."""
+        """Lanes whose last opening took too long."""
 
     @contextlib.asynccontextmanager
     async def place(self, who: Hashable) -> AsyncIterator[None]:
-        """Wait for a place, first come, first served. Hold it to the end of the block, or until its time is over."""
+        """Wait for a place in order of arrival. Hold it until the block ends, or for the maximum time."""
         free = self._free_for_slow if who in self._slow else self._free
         await free.acquire()
         held = True

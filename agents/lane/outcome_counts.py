@@ -1,4 +1,4 @@
-"""Counts what became of the records of a lane's transactions, and of its promise in time."""
+"""Counts the outcomes of a lane's transactions, and IDs that left its ring too early."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ from tables.table import LaneTable
 log: Final = logging.getLogger("ringfence.lane")
 
 Observe = Callable[[float, Sequence[int]], None]
-"""Called after each transaction with its seconds, and with the number of parts of each envelope that was accepted in it."""
+"""Called after each transaction with its duration in seconds, and the number of parts of each envelope that it accepted."""
 
 _COUNTED_AS: Final = {
     Verdict.ACCEPTED: "transactions_accepted",
@@ -32,16 +32,16 @@ _COUNTED_AS: Final = {
     Verdict.CONFLICT: "transactions_duplicates",
 }
 AGAIN_S: Final = 60.0
-"""Between two lines about IDs that left too early."""
+"""Minimum time between two log lines about IDs that left too early, in seconds."""
 
 
 class OutcomeCounts:
-    """The counts of one lane, over all its openings."""
+    """Counts of one lane, over all its openings."""
 
     def __init__(self, opening: Opening, counts: Counter[str], observe: Observe) -> None:
-        """Count on in ``counts``, which is the lane's."""
+        """Create the counts. ``counts``: counter of the lane, which this object adds to."""
         self.parts: Counter[str] = Counter()
-        """Parts of envelopes that were accepted, by the address that they were accepted for."""
+        """Number of accepted parts of envelopes, by the address that accepted them."""
         self._opening = opening
         self._counts = counts
         self._observe = observe
@@ -54,7 +54,7 @@ class OutcomeCounts:
         self._reader = IdReader(opening.address)
 
     def add(self, outcome: Outcome, due: Sequence[DueRecords], seconds: float, partitions: int) -> None:
-        """Count the outcome of a transaction that took so many seconds. ``partitions``: of the input."""
+        """Count the outcome of a transaction that took ``seconds``. ``partitions``: partition count of the input topic."""
         verdicts = outcome.checked.verdicts
         conflicts = verdicts.count(Verdict.CONFLICT)
         duplicates = verdicts.count(Verdict.DUPLICATE) + conflicts
@@ -78,7 +78,7 @@ class OutcomeCounts:
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1
         self._observe(seconds, self._count_envelopes(outcome))
-        # Only where each lane is a partition, the home lanes show among how many partitions producers choose.
+        # Home lanes show the partition count that producers use only if each lane is one partition.
         place = (0, 1) if self._opening.address.lanes else (self._opening.number, partitions)
         self.forwarding.note(
             self._opening.name,
@@ -89,7 +89,7 @@ class OutcomeCounts:
         )
 
     def _id_at(self, outcome: Outcome, due: Sequence[DueRecords], place: int) -> bytes | None:
-        """Return the ID of a message with a verdict; None = it has none, or its hop has decided."""
+        """Return the ID of the message with this verdict; None if it has no ID or its hop decided."""
         if outcome.here:
             item = outcome.here[place]
             return None if item.resent else item.id
@@ -104,7 +104,7 @@ class OutcomeCounts:
         return () if record is None else (name for name, _ in record.headers)
 
     def _count_envelopes(self, outcome: Outcome) -> list[int]:
-        """Count each envelope as a message besides. Return how many parts those have that were accepted."""
+        """Count each envelope also as a message. Return the number of parts of each accepted envelope."""
         found: Counter[str] = Counter()
         sizes: list[int] = []
         found["transactions_quarantined"] = sum(is_envelope(item.record) for item in outcome.quarantined)
@@ -120,7 +120,7 @@ class OutcomeCounts:
 
 
 def _record_at(due: Sequence[DueRecords], place: int) -> Record | None:
-    """Return the record of a verdict of the core, which made no items."""
+    """Return the record of a verdict that the native core made. The core makes no items."""
     for _, records in due:
         if place < len(records):
             return records[place]
@@ -129,18 +129,18 @@ def _record_at(due: Sequence[DueRecords], place: int) -> Record | None:
 
 
 class CoverageLog:
-    """The promise of one lane, over all its openings."""
+    """Counts and logs broken promises in time of one lane, over all its openings."""
 
     def __init__(self, name: str, counts: Counter[str]) -> None:
-        """Count on in ``counts``, which is the lane's."""
+        """Create the log. ``counts``: counter of the lane, which this object adds to."""
         self._name = name
         self._counts = counts
         self._unsaid = 0
-        """IDs that left too early without a line."""
+        """Number of IDs that left too early and are not logged yet."""
         self._say_at = 0.0
 
     def note(self, before: Promise | None, table: LaneTable) -> None:
-        """Count and log what a transaction did to the promise that the ring had before."""
+        """Count and log the IDs that left too early in a transaction. ``before``: state of the promise before the transaction."""
         after = table.ring.promise
         if before is None or after is None or not (after.broken > before.broken or self._unsaid):
             return
@@ -160,7 +160,7 @@ class CoverageLog:
 
 
 def broken_text(coverage: Coverage, count: int, capacity: int) -> str:
-    """Return what it means that IDs left too early, and the way out."""
+    """Return the text about IDs that left too early: the consequence and the remedy."""
     age = duration_text(coverage.promise.min_age_ms / 1000)
     text = (
         f"{counted(count, 'ID')} younger than id_min_age = {age} left its ring, which has room for "

@@ -1,6 +1,6 @@
-"""Reads a batch that a lane holds over a failure again from the log.
+"""Reads a batch that a lane kept after a failure again from the log.
 
-A broker that lost the tail of its log gives the lost offsets to other records; one fetch may even hold records of before and after.
+A broker that lost the end of its log reuses the lost offsets for other records. One fetch may contain both old and new records.
 """
 
 import asyncio
@@ -17,10 +17,13 @@ READ_LIMIT_S: Final = 15.0
 
 
 async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
-    """Return the held batch as it stands in the log now; None = leave it to the consumer, which has been rewound.
+    """Read a kept batch again from the log.
 
-    Records that retention has deleted meanwhile cannot be read, and nothing else can stand at their offsets: they stay as they were
-    fetched. Only the consumer finds out the problem of a malformed record.
+    Records that retention deleted in the meantime cannot be read, and no other record can have their offsets: they stay as they
+    were fetched.
+
+    Returns:
+        The batch; None = the rewound consumer must fetch it, because only the consumer finds the problem of a malformed record.
 
     Raises:
         TimeoutError: the log cannot be read.

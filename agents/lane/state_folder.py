@@ -1,6 +1,7 @@
-"""Check of whether this worker can write its state, and the fate of lanes whose folder it cannot write.
+"""Checks whether this worker can write its state, and moves lanes whose folder it cannot write.
 
-They go to another worker after a minute. If there is none, RocksDB's files are in memory, restored from the changelog.
+After a minute other workers get these lanes. Without another worker, RocksDB keeps its files in memory, restored from the
+changelog.
 """
 
 import logging
@@ -16,34 +17,34 @@ from tables.rocksdb.errors import StateFolderError
 log: Final = logging.getLogger("ringfence.worker")
 
 GIVE_UP_S: Final = 60.0
-"""After so long other workers get the lanes, if there are any."""
+"""Time after which other workers get the lanes, if there are any, in seconds."""
 USABLE_S: Final = 60.0
-"""The folder must be usable for so long before lanes use it again. The time doubles with each relapse, up to :data:`USABLE_MAX_S`."""
+"""Time that the folder must be writable before lanes use it again, in seconds. Each relapse doubles it, up to :data:`USABLE_MAX_S`."""
 USABLE_MAX_S: Final = 3_600.0
 SHOWN_MAX: Final = 4
-"""Lanes that a cause names; the rest is counted."""
+"""Maximum number of lanes that the text of a cause names."""
 RECENT_S: Final = 15.0
-"""Lanes that cannot open try again within less."""
+"""Lanes that cannot open try again more often than this, in seconds."""
 PROBE_BYTES: Final = 1 << 20
 IDS_IN_MEMORY_MAX: Final = 2_000_000
-"""IDs of all rings whose files may be in memory, some 150 bytes each."""
+"""Maximum number of IDs in rings whose files are in memory; an ID uses about 150 bytes."""
 
 
 class _Failure(NamedTuple):
-    """Failure of one lane."""
+    """Failure of one lane to use its folder."""
 
     folder: Path
     text: str
     cause: str
-    """Lanes on one disk have it in common."""
+    """Cause of the failure. Lanes on the same disk have the same cause."""
 
 
 class FolderUsableError(Exception):
-    """A lane with files in memory opens again, because its folder can be written again."""
+    """The folder is writable again: a lane with files in memory reopens."""
 
 
 class StateFolder:
-    """The folders of this worker's lanes."""
+    """State folders of this worker's lanes."""
 
     def __init__(
         self,
@@ -52,32 +53,32 @@ class StateFolder:
         ids_in_memory: Callable[[], int],
         now: Callable[[], float] = clock.now,
     ) -> None:
-        """All folders are taken for usable.
+        """Create the record of failures. All folders count as usable.
 
         Args:
-            others: Asks whether another worker can hold lanes.
-            tell_group: States whether this worker is unusable; the group then assigns lanes again.
-            ids_in_memory: Returns the capacity of all rings whose files are in memory.
-            now: Seconds.
+            others: Returns whether another worker can take lanes.
+            tell_group: Called with whether this worker is unusable; the group then assigns lanes again.
+            ids_in_memory: Returns the total capacity of the rings whose files are in memory.
+            now: Clock, in seconds.
         """
         self._others = others
         self._tell_group = tell_group
         self._ids_in_memory = ids_in_memory
         self._now = now
         self._failing: dict[str, _Failure] = {}
-        """By lane, of lanes that could not use their folders."""
+        """Failure of each lane that cannot use its folder, by lane."""
         self._since = self._failed_at = 0.0
-        """When the first of them failed, and when one failed last."""
+        """Times of the first and of the latest of these failures."""
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
         self._consequence = ""
-        """Reaction of this worker, for status; empty = all folders are usable."""
+        """What this worker does about the failures, for status; empty if all folders are usable."""
         self.unusable = False
-        """The group knows that this worker can hold no lanes."""
+        """Whether the group knows that this worker cannot hold lanes."""
 
     @property
     def fault(self) -> str:
-        """The problem, for status: each cause once, with its lanes; empty = all folders are usable."""
+        """Problem, for status: each cause once, with its lanes; empty if all folders are usable."""
         reason = self._reason
         return f"{reason} ({self._consequence})" if reason and self._consequence else self._consequence
 
@@ -89,7 +90,7 @@ class StateFolder:
         return "; ".join(self._told(sorted(lanes)) for lanes in causes.values())
 
     def _told(self, lanes: list[str]) -> str:
-        """Return the error of RocksDB or the system for lanes with one cause."""
+        """Return the error text of RocksDB or the operating system for lanes with the same cause."""
         first = self._failing[lanes[0]]
         if len(lanes) == 1:
             return f"lane {lanes[0]}: {first.text}"
@@ -97,7 +98,7 @@ class StateFolder:
         return f"lanes {first_of(lanes, SHOWN_MAX)}: {first.text.replace(str(first.folder), folders, 1)}"
 
     async def failed(self, lane: str, folder: Path, ids: int, error: BaseException) -> bool:
-        """Note that a lane cannot use its folder; return whether it may keep its files in memory. ``ids``: capacity of its ring."""
+        """Record that a lane cannot use its folder. Return whether it may keep its files in memory. ``ids``: capacity of its ring."""
         self._failed_at = self._now()
         if not self._failing:
             self._since = self._failed_at
@@ -117,16 +118,16 @@ class StateFolder:
         return True
 
     def on_disk(self, lane: str) -> None:
-        """Note that a lane is open with its folder."""
+        """Record that a lane is open and uses its folder."""
         self._failing.pop(lane, None)
         if not self._failing and not self.unusable:
             self._consequence = ""
 
     async def look(self) -> bool:
-        """Give lanes up, or take lanes again.
+        """Check the folders: release the lanes to other workers, or take lanes again.
 
         Returns:
-            Whether lanes are to try their folders again.
+            Whether the lanes should try their folders again.
         """
         if not self._failing and not self.unusable:
             return False
@@ -161,7 +162,7 @@ class StateFolder:
 
 
 def require_usable(folder: Path) -> None:
-    """Try to write something into a folder.
+    """Check a folder by writing a temporary file into it.
 
     Raises:
         StateFolderError: it cannot be written.
@@ -173,12 +174,12 @@ def require_usable(folder: Path) -> None:
 
 
 def usable(folder: Path) -> bool:
-    """Return whether something can be written into a folder now."""
+    """Return whether a file can be written into the folder now."""
     return not _fault(folder)
 
 
 def _fault(folder: Path) -> str:
-    """Return why nothing can be written into a folder; empty = something can."""
+    """Return the error that prevents writing into the folder; empty if writing works."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:

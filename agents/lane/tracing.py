@@ -1,6 +1,6 @@
-"""Spans of batches, linked to those of their messages, if OpenTelemetry is set up.
+"""OpenTelemetry spans of batches, linked to the spans of their messages, if OpenTelemetry is set up.
 
-A batch has many parents, so it is linked to them and is a child of none. Messages keep ``traceparent`` and ``tracestate``.
+A batch has many parents, so its span links to them and has no parent. Messages keep ``traceparent`` and ``tracestate``.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ except ImportError:
     _trace = None
 
 LINKS_MAX: Final = 128
-"""OpenTelemetry's own limit of a span, unless somebody sets another."""
+"""Default limit of links for each span in OpenTelemetry."""
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
 
 
 @contextlib.contextmanager
 def batch_span(lane: str, due: Sequence[DueRecords]) -> Iterator[None]:
-    """Span of the processing of some batches of one topic. It records an exception, and lets it pass."""
+    """Span of the processing of batches from one topic. It records an exception and raises it again."""
     if _trace is None:
         yield
         return
@@ -47,7 +47,7 @@ def batch_span(lane: str, due: Sequence[DueRecords]) -> Iterator[None]:
 
 
 def _contexts(records: Iterable[Record]) -> Iterator[Any]:
-    """Each once, the first so many."""
+    """Return distinct span contexts of the records, up to :data:`LINKS_MAX`."""
     propagator, seen = TraceContextTextMapPropagator(), set()
     for record in records:
         parent = _text(record, PARENT)
@@ -63,6 +63,6 @@ def _contexts(records: Iterable[Record]) -> Iterator[Any]:
 
 
 def _text(record: Record, name: str) -> str:
-    """Return the last header of that name with a value, as ASCII text; empty = none."""
+    """Return the value of the last header with this name and a value, as ASCII text; empty if there is none."""
     found = next((value for header, value in reversed(record.headers) if header == name and value), b"")
     return found.decode("ascii", errors="replace")

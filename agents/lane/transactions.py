@@ -1,6 +1,7 @@
-"""Batches of a lane become a transaction: outputs, changelog and input offsets, all or none.
+"""Turns batches of a lane into one transaction: outputs, changelog and input offsets are written together or not at all.
 
-*State follows the commit.* The restore heals a crash between the two; the other way round the ring would reject what was never accepted.
+*State changes after the commit.* A restore repairs a crash between the two. In the other order, the ring would reject messages
+that were never accepted.
 """
 
 import asyncio
@@ -36,17 +37,17 @@ from tables.codec import Meta, next_key
 log: Final = logging.getLogger("ringfence.lane")
 
 Took = Callable[[float], None]
-"""Called after each transaction with the seconds from asking for its first batch until readers could have what came of it."""
+"""Called after each transaction with its latency in seconds: from the fetch request of the first batch until readers can see the outputs."""
 
 TRANSACTION_LIMIT_S: Final = 15.0
-"""For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
+"""Limit of one transaction, in seconds: longer than a healthy one takes, shorter than the broker's time-out of 60 s."""
 
 PRIME_LIMIT_S: Final = TRANSACTION_LIMIT_S
-"""For the transaction that goes before old records."""
+"""Limit of the transaction that precedes old records, in seconds."""
 SAY_REFUSED_S: Final = 5.0
-"""Between two lines about quarantine."""
+"""Minimum time between two log lines about quarantine, in seconds."""
 _Plan = tuple[Outcome, list[Outgoing], Change, list[Outgoing]]
-"""Outcome of a batch, its output batches, its change of the table, and the changelog's batches."""
+"""Outcome of a batch, its output batches, the change of the table, and the batches of the changelog."""
 
 
 class Transactions:
@@ -59,7 +60,7 @@ class Transactions:
         observe: Observe = lambda _seconds, _parts: None,
         took: Took = lambda _seconds: None,
     ) -> None:
-        """Count on in ``counts``, which is the lane's."""
+        """Create the transactions. ``counts``: counter of the lane, which this object adds to."""
         self._took = took
         self._name = opening.name
         self._opening = opening
@@ -67,43 +68,43 @@ class Transactions:
         self._outcomes = OutcomeCounts(opening, counts, observe)
         self._coverage = CoverageLog(opening.name, counts)
         self._marked: dict[tuple[str, int], float] = {}
-        """Output partitions that this opening wrote to: when last, by the monotonic clock."""
+        """Monotonic time of this opening's last write to each output partition, in seconds."""
         self._marked_by: Opened | None = None
         self._divided = BatchSplit()
         self._unsaid = 0
-        """Records that went to quarantine without a line."""
+        """Number of quarantined records that are not logged yet."""
         self._say_refused_at = 0.0
 
     @property
     def parts(self) -> Counter[str]:
-        """Parts of envelopes that were accepted, by the address that they were accepted for."""
+        """Number of accepted parts of envelopes, by the address that accepted them."""
         return self._outcomes.parts
 
     @property
     def frequent_id(self) -> FrequentId | None:
-        """The ID with a large part of the duplicates of the last hour; None = there is none."""
+        """ID with a large part of the duplicates of the last hour; None if no ID has."""
         return self._outcomes.frequent_ids.most
 
     @property
     def outcomes(self) -> OutcomeCounts:
-        """Verdicts on its records, beside the lane's counts."""
+        """Outcomes of its records, in more detail than the lane's counts."""
         return self._outcomes
 
     async def run(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
     ) -> list[FetchedBatch]:
-        """Decide, one transaction, then the state.
+        """Decide about the batches, commit one transaction, then change the state.
 
         Args:
-            batches: Batches of one topic, each of another partition.
-            opened: The lane.
-            ownership: The right to it.
+            batches: Batches from one topic, each from a different partition.
+            opened: The open lane.
+            ownership: The assignment.
 
         Returns:
-            The rest of the batches, for the next transaction.
+            Remaining parts of the batches, for the next transaction.
 
         Raises:
-            Exception: nothing is known of the outcome; the opening is to be discarded and the batches to be run again.
+            Exception: the outcome of the transaction is unknown; discard the opening and process the batches again.
         """
         await reach("after-fetch", self._name)
         due = [
@@ -135,7 +136,7 @@ class Transactions:
     async def _admit(
         self, batch: FetchedBatch, opened: Opened, ownership: Ownership
     ) -> Sequence[Record] | None:
-        """Return the records of a batch that are due; None = none."""
+        """Return the records of a batch that are to be processed; None if it has none."""
         cursor = opened.cursors.get((batch.topic, batch.partition))
         if cursor is None:
             return None
@@ -146,7 +147,7 @@ class Transactions:
         return records
 
     def _part(self, due: Sequence[DueRecords]) -> list[DueRecords]:
-        """Return what goes into one transaction, of what is due."""
+        """Return the records that fit into one transaction."""
         left, part = self._divided.records_max, []
         for batch, records in due:
             if len(records) > left:
@@ -158,7 +159,7 @@ class Transactions:
         return part
 
     async def _transact(self, due: Sequence[DueRecords], opened: Opened) -> dict[int, int]:
-        """Return up to where each partition is done."""
+        """Process the records in one transaction. Return the offset up to which each partition is processed."""
         table, producer, opening = opened.table, opened.producer, self._opening
         began, written_at = time.perf_counter(), time.monotonic()
         outcome, outputs, change, state = await self._plan(due, opened)
@@ -181,7 +182,8 @@ class Transactions:
                 opening.group_id,
                 approve,
             )
-        # Readers get it with its marker. The coordinator writes that behind its answer, by a request of its own (KIP-98): as long again.
+        # Readers see the outputs when the commit marker is written. The coordinator answers first and then writes the marker
+        # with one more request (KIP-98), so the same time is added again.
         marker_s = time.monotonic() - written_at
         self._marked |= dict.fromkeys(
             ((output.topic, output.partition) for output in outputs), time.monotonic()
@@ -194,7 +196,7 @@ class Transactions:
         await reach("after-store", self._name)
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)
-        if any(batch.records for batch, _ in due):  # else they were passed over markers
+        if any(batch.records for batch, _ in due):  # a batch without records only has markers
             self._outcomes.add(outcome, due, time.perf_counter() - began, opened.layout.partitions)
             asked_at = min(
                 (batch.asked_at for batch, _ in due if batch.records and batch.asked_at), default=0.0
@@ -204,7 +206,7 @@ class Transactions:
         return ends
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
-        """Prime the output partitions of old records, so that retention does not delete those too soon."""
+        """Write a current timestamp to the output partitions of old records, so that retention does not delete these too soon."""
         if self._marked_by is not opened:
             self._marked, self._marked_by = {}, opened
         aged = {(output.topic, output.partition) for output in outputs if output.aged}
@@ -220,10 +222,10 @@ class Transactions:
         return at is not None and (time.monotonic() - at) * 1000 < opened.outputs.aged_ms[place[0]]
 
     async def _behind(self, opened: Opened) -> None:
-        """Find out whether the changelog alone ends below this lane's last write.
+        """Find out whether only the changelog lost its end, below this lane's last write.
 
         Raises:
-            ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.
+            ClusterWentBackError: the group's offset decreased too: the cluster lost what this lane knows.
         """
         for cursor in opened.cursors.values():
             await cursor.compare(opened.cluster)
@@ -235,7 +237,7 @@ class Transactions:
         )  # fmt: skip
 
     async def _plan(self, due: Sequence[DueRecords], opened: Opened) -> _Plan:
-        """Decide and build: by the core, or else in Python."""
+        """Decide and build the batches: in the native core if possible, else in Python."""
         opening, table = self._opening, opened.table
         given = opened.partition_counts, opened.topic_ids
         plan = opened.native_path.plan(due, table)
@@ -263,12 +265,12 @@ class Transactions:
     async def _plan_in_python(
         self, due: Sequence[DueRecords], opened: Opened
     ) -> tuple[Outcome, list[Outgoing]]:
-        """Decide and build; again without the records that turn out to fit nowhere.
+        """Decide and build the batches in Python. Repeat without the records that are too large for an output.
 
         Raises:
-            TopicChangedError: a topic takes another size than at the opening, so the lane opens again instead of refusing records.
+            TopicChangedError: a topic's size limit changed since the opening; the lane reopens instead of rejecting records.
         """
-        # Each record is made once, and looked at several times.
+        # A native record is created at each access, and this code accesses records several times.
         due = [DueRecords(batch, list(records)) for batch, records in due]
         refused = {
             (batch.partition, record.offset): batch.malformed[record.offset]
@@ -293,7 +295,7 @@ class Transactions:
             return outcome, outputs
 
     def _say_refused(self, topic: str, reasons: dict[Place, str]) -> None:
-        """Not of each: all of them may be too large for an output that somebody made smaller."""
+        """Log quarantined records, but not each one: an output limit that was lowered may affect all records."""
         if not reasons:
             return
         self._unsaid += len(reasons)
@@ -309,14 +311,14 @@ class Transactions:
 
 
 def _rest(batch: FetchedBatch, done: int) -> FetchedBatch | None:
-    """Return what is left of a batch that is done up to an offset."""
+    """Return the part of a batch from the offset ``done`` on; None if the whole batch is processed."""
     if done >= batch.end:
         return None
     return replace(batch, begin=done, records=native_records.since(batch.records, done), asked_at=0.0)
 
 
 async def _confirm_sizes(opened: Opened) -> None:
-    """Ask again what the topics take: somebody may have raised a limit since the opening. Raises as :func:`require_sizes`."""
+    """Query the size limits of the outputs again, because one may have been raised. Raises as :func:`require_sizes`."""
     async with asyncio.timeout(QUESTION_LIMIT_S):
         described = (await opened.cluster.topics.describe(opened.outputs.bytes_max)).topics
     sizes = {name: topic.message_bytes_max for name, topic in described.items() if topic.config is not None}
@@ -324,6 +326,6 @@ async def _confirm_sizes(opened: Opened) -> None:
 
 
 def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:
-    """Fail points of a transaction that is not like the others."""
+    """Return the fail points of a transaction with forwarded records or a changed capacity."""
     points = ["forwarding"] if outcome.forwarded else []
     return [*points, "re-slotting"] if last is not None and last.capacity != capacity else points

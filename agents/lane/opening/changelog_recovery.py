@@ -1,6 +1,6 @@
-"""Keeps the IDs of a lane whose changelog was deleted: writes those of its RocksDB into the new one.
+"""Restores the IDs of a lane whose changelog was deleted: writes the IDs in its RocksDB into the new changelog.
 
-It leaves out IDs whose origin the lane is going to read again: the outputs of these may be lost as well.
+IDs of messages that the lane is going to read again are left out, because the outputs of these messages may be lost as well.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from tables.table import LaneTable
 log: Final = logging.getLogger("ringfence.lane")
 
 SLOTS_PER_TRANSACTION: Final = 20_000
-"""About 2 MB of IDs with 60 bytes."""
+"""IDs in one transaction: about 2 MB if an ID has 60 bytes."""
 SORTED_MAX: Final = 1_000_000
-"""Up to this many IDs are written in their order, which the native core restores from. To sort more takes too much memory."""
+"""Up to this many IDs are written in ring order, which the native core can restore from. Sorting more takes too much memory."""
 WRITE_LIMIT_S: Final = 30.0
-"""For one of these transactions."""
+"""Limit of one of these transactions, in seconds."""
 
 Entries = Iterable[tuple[bytes, bytes | None]]
 
 
 class Changelog(NamedTuple):
-    """The changelog partition of a lane, as it is now."""
+    """Changelog partition of a lane."""
 
     topic: str
     partition: int
@@ -42,24 +42,24 @@ class Changelog(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A changelog that lacks what RocksDB has."""
+    """State of a RocksDB whose records are missing in the changelog."""
 
     stored: StoredState
     meta: Meta | None
-    """The newest meta record of the changelog; None = it has none."""
+    """Newest meta record of the changelog; None = it has none."""
 
     @property
     def usable(self) -> bool:
-        """Whether no other worker has begun a new ring in the changelog."""
+        """Whether no other worker has started a new ring in the changelog."""
         return self.meta is None or self.meta.incarnation == self.stored.meta.incarnation
 
 
 async def find_lost(
     table: LaneTable, changelog: Changelog, reader: LogReader, app: str, address: str
 ) -> Lost | None:
-    """Return what RocksDB has and the changelog lacks; None = the changelog is the one that RocksDB follows, or RocksDB is empty.
+    """Return the state that RocksDB has and the changelog lacks; None if RocksDB is empty or follows this changelog.
 
-    Nobody else may write to the changelog any more.
+    Call it after the fence: no other worker may write to the changelog.
     """
     stored = table.stored()
     if stored is None or not stored.meta.persistent:
@@ -72,13 +72,13 @@ async def find_lost(
         return None
     meta = await _newest_meta(changelog, reader)
     if meta is not None and (not recreated or meta.topic_ids.get(changelog.topic) == changelog.topic_id):
-        # It lost its tail, or this worker was away for long. Or the IDs are written already, by whoever had the lane.
+        # The changelog lost its end, or this worker was away for long, or another owner has restored the IDs already.
         return Lost(stored, meta) if recreated and meta.incarnation != stored.meta.incarnation else None
     return Lost(stored, meta)
 
 
 def _reaches(stored: StoredState, bounds: ChangelogBounds) -> bool:
-    """Whether the changelog still has a record at or behind the position of RocksDB."""
+    """Return whether the changelog still has a record at or after the position of RocksDB."""
     return stored.position <= bounds.high_watermark and bounds.start < bounds.high_watermark
 
 
@@ -101,13 +101,13 @@ def offsets_read_again(
 ) -> dict[Partition, range]:
     """Return the offsets of each input that the lane has processed and is going to read again.
 
-    An ID with a larger offset came from an earlier topic of this name: the lane never reached that offset in this one. A topic that was
-    created again since has none of them.
+    An ID with a larger offset came from an earlier topic of this name. If the topic was created again since the meta record, the range is
+    empty.
 
     Args:
         meta: The meta record of RocksDB.
         nexts: The first offset that the lane is going to read, by input.
-        topic_ids: Kafka's own IDs of the inputs.
+        topic_ids: Kafka's IDs of the inputs.
     """
     ends = {
         (topic, partition): meta.next_of(topic, partition) or 0
@@ -118,7 +118,7 @@ def offsets_read_again(
 
 
 def messages_behind(meta: Meta, nexts: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> int:
-    """Return how many messages RocksDB is behind the lane: another worker judged them, and this one has no IDs of them.
+    """Return how many messages other workers judged after the state of RocksDB. RocksDB does not have their IDs.
 
     The arguments are those of :func:`offsets_read_again`.
     """
@@ -129,7 +129,7 @@ def messages_behind(meta: Meta, nexts: Mapping[Partition, int], topic_ids: Mappi
 
 
 class Recovered(NamedTuple):
-    """IDs that are in the new changelog, and IDs that are forgotten."""
+    """Numbers of restored and of lost IDs."""
 
     kept: int
     forgotten: int
@@ -141,17 +141,17 @@ async def write_back(
 ) -> Recovered:  # fmt: skip
     """Write the IDs of RocksDB into the changelog, and its meta record last. RocksDB is empty afterwards.
 
-    A crash before the meta record leaves RocksDB as it was: the next opening writes again.
+    A crash before the meta record leaves RocksDB unchanged: the next opening writes the IDs again.
 
     Args:
-        table: The lane's table.
-        lost: From :func:`find_lost`; it must be usable.
+        table: Table of the lane.
+        lost: Result of :func:`find_lost`; it must be usable.
         changelog: The new changelog.
-        producer: The lane's, fenced.
-        next_offsets: The first offset of each input that the lane is going to read, as the meta record has it.
-        topic_ids: Kafka's own IDs of the lane's inputs and of the changelog.
+        producer: Fenced producer of the lane.
+        next_offsets: First offset of each input that the lane is going to read, in the form of the meta record.
+        topic_ids: Kafka's IDs of the lane's inputs and of the changelog.
         topic: The input topic.
-        rereads: From :func:`offsets_read_again`.
+        rereads: Result of :func:`offsets_read_again`.
         group: ID of the workers' group.
     """
     stored = lost.stored.meta
@@ -178,10 +178,10 @@ async def write_back(
 
 
 class _Choice:
-    """Chooses the slots that go into the new changelog, and counts those that do not."""
+    """Selects the slots for the new changelog, and counts the others."""
 
     def __init__(self, meta: Meta, rereads: Mapping[int, range], *, forwarded: bool) -> None:
-        """Prepare a recovery. ``rereads``: by input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
+        """Create a selection. ``rereads``: offsets by input partition; ``forwarded``: whether IDs of forwarded messages are kept."""
         self.forgotten = 0
         self._low = max(meta.floor, meta.head - meta.capacity)
         self._head = meta.head
@@ -190,7 +190,7 @@ class _Choice:
         self._forwarded = forwarded
 
     def kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Return the live slots to keep; of an earlier capacity the newest of each key."""
+        """Return the live slots to keep. Of slots with an earlier capacity, only the newest of each key is kept."""
         found = self._kept(slots)
         if self._head - self._low > SORTED_MAX:
             return found
@@ -216,7 +216,7 @@ class _Choice:
 
 
 def describe(lane: str, changelog: Changelog, found: Recovered, behind: int) -> str:
-    """Return what happened, for the log and status. ``behind``: from :func:`messages_behind`."""
+    """Return a text about the recovery, for the log and status. ``behind``: result of :func:`messages_behind`."""
     place = f"{changelog.topic}/{changelog.partition}"
     text = f"its changelog {place} was deleted, or its records were. {found.kept:,} IDs are kept: RocksDB had them, and they are in the new changelog"
     if found.forgotten:
@@ -231,7 +231,7 @@ def describe(lane: str, changelog: Changelog, found: Recovered, behind: int) -> 
 
 
 def describe_unusable(lane: str, changelog: Changelog, lost: Lost) -> str:
-    """Return what is lost where another worker began a new ring meanwhile, for the log and status."""
+    """Return and log the loss if another worker started a new ring in the meantime."""
     count = min(lost.stored.meta.head - lost.stored.meta.floor, lost.stored.meta.capacity)
     text = (
         f"its changelog {changelog.topic}/{changelog.partition} was deleted, and another worker began a new "
@@ -242,7 +242,7 @@ def describe_unusable(lane: str, changelog: Changelog, lost: Lost) -> str:
 
 
 def describe_unlike(changelog: Changelog, folder: Path, error: Exception) -> str:
-    """Return why IDs of RocksDB are not written back: its lane had other partitions. Commands do not see its records."""
+    """Return why the IDs of RocksDB are not restored: their lane had other partitions."""
     return (
         f"its changelog {changelog.topic}/{changelog.partition} was deleted, and its folder {folder} is older than a change of lanes or "
         f"partitions: {error}. If these are right now, stop this worker, and start the one that had the lane last. If there is none, delete the "

@@ -16,20 +16,20 @@ class LaneIdentity:
 
     name: str
     app_id: str
-    """Also the ID of the workers' group."""
+    """ID of the app, and of the workers' group."""
     address: AddressSettings
     number: int
     changelog: str
     forward_topic: str
-    """Its partition with the lane's number holds what other lanes forward; an address with one lane has no such topic."""
+    """Forward topic. Its partition with the lane's number holds records from other lanes. An address with one lane has none."""
     targets: Sequence[AddressSettings]
-    """Other addresses that parts of its transactions may go to."""
+    """Other addresses that may accept parts of its transactions."""
     chained: bool
-    """Another address writes its input."""
+    """Whether another address writes its input."""
 
     @classmethod
     def of(cls, settings: Settings, address: AddressSettings, number: int) -> Self:
-        """Return a lane by its address and number."""
+        """Return the identity of a lane."""
         app_id = settings.app.id
         return cls(
             name=wire_names.lane_name(address.name, number),
@@ -43,7 +43,7 @@ class LaneIdentity:
         )
 
     def inputs(self, partitions: int) -> list[Partition]:
-        """Return what the lane reads, of an input topic with so many partitions; the forward topic comes last."""
+        """Return the inputs of the lane; the forward topic is last. ``partitions``: partition count of the input topic."""
         layout = LaneLayout.of(self.address.lanes, partitions)
         own = [(self.address.input_topic, partition) for partition in layout.partitions_of(self.number)]
         return [*own, (self.forward_topic, self.number)] if self.address.forwards else own

@@ -1,4 +1,4 @@
-"""Whether a lane may open: its topics, rights, partition counts and rules."""
+"""Checks whether a lane may open: its topics, access rights, partition counts and rules."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -19,34 +19,34 @@ from tables.codec import FormatError, Meta
 from tables.restore import require_own
 
 MISSING_SHOWN: Final = 8
-"""A refusal names so many partitions."""
+"""Maximum number of partitions that a refusal names."""
 
 
 class LaneChecks:
-    """Checks one lane, before and after its fence."""
+    """Checks of one lane, before and after its fence."""
 
     def __init__(
         self, lane: LaneIdentity, cluster: Cluster, agreement: Agreement, denied: Callable[[], Sequence[str]]
     ) -> None:
-        """``denied``: rights that are known to be missing, a line each."""
+        """Create the checks. ``denied``: returns missing access rights, one line each."""
         self.rules = rules_of(lane.address, lane.targets)
         self.rules_fault = ""
-        """How the lane's rules differ from this worker's; empty = they do not, or it is not known yet."""
+        """Difference between the lane's rules and this worker's; empty = there is none, or they are not compared yet."""
         self._lane = lane
         self._cluster = cluster
         self._agreement = agreement
         self._denied = denied
 
     async def facts(self) -> TopicFacts:
-        """Ask about the lane's topics. Raises as :func:`agents.lane.opening.topic_facts.ask_facts`."""
+        """Query the lane's topics. Raises as :func:`agents.lane.opening.topic_facts.ask_facts`."""
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await ask_facts(self._cluster, self._lane, self._denied)
 
     async def look_before_fence(self, facts: TopicFacts) -> None:
-        """Ask again, without a fence, about what kept the lane from opening: a fence would disturb its owner.
+        """Check without a fence whether the reason of the last refusal persists: a fence would disturb the lane's owner.
 
         Raises:
-            LaneRefusedError: it is still there.
+            LaneRefusedError: it persists.
         """
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -62,7 +62,7 @@ class LaneChecks:
         await self.require_rules(meta)
 
     def refusal(self, error: Exception) -> LaneRefusedError:
-        """Return why a changelog that cannot be used refuses the lane."""
+        """Return the refusal for a changelog that cannot be used."""
         if isinstance(error, FormatError):
             return LaneRefusedError(
                 f"{self._lane.changelog}/{self._lane.number}: {error}: run the version that wrote it. The lane's messages wait, and "
@@ -78,10 +78,10 @@ class LaneChecks:
             raise LaneRefusedError("; ".join(faults))
 
     async def require_no_other_lanes(self, facts: TopicFacts) -> None:
-        """Make sure that a lane without a meta record is new: its partitions may have belonged to other lanes.
+        """Check that a lane without a meta record is new. Its partitions may have belonged to other lanes.
 
         Raises:
-            LaneRefusedError: other lanes of the address began with another number of lanes.
+            LaneRefusedError: other lanes of the address started with another number of lanes.
         """
         lane = self._lane
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -92,11 +92,11 @@ class LaneChecks:
             raise LaneRefusedError("; ".join(faults))
 
     def require_all_inputs(self, facts: TopicFacts, given: Collection[Partition]) -> None:
-        """Make sure that this worker has all inputs of the lane.
+        """Check that this worker has all inputs of the lane.
 
         Raises:
             LaneRefusedError: another worker may have some of them.
-            PartitionsChangedError: the group knows of partitions that were not there a moment ago.
+            PartitionsChangedError: the group assigned partitions that did not exist at the latest query.
         """
         lane = self._lane
         due = set(lane.inputs(facts.counts[lane.address.input_topic]))
@@ -111,7 +111,7 @@ class LaneChecks:
             raise PartitionsChangedError(f"{lane.address.input_topic} has more partitions now")
 
     async def require_rules(self, meta: Meta | None) -> None:
-        """Rules that the lane has recorded decide; before that all live workers must state the same."""
+        """Check this worker's rules against those in the meta record, or, without a record, against those of all live workers."""
         recorded = meta.rules if meta is not None else {}
         name = self._lane.address.name
         fault = rules_fault(name, recorded, self.rules)

@@ -1,4 +1,4 @@
-"""The first offsets of a lane: by the group's offset, the changelog and the log, all read after the fence."""
+"""First offsets of a lane, from the group's offset, the changelog and the log. All are read after the fence."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ class StartOffsets:
         is_persistent: Callable[[], bool],
         note: Callable[[str], None],
     ) -> None:
-        """``group_watch`` says whose offsets are followed; None = all are. ``is_persistent``: the lane keeps its IDs. ``note`` is for status."""
+        """Create the search. ``group_watch``: decides which offsets are trusted, None = all; ``is_persistent``: the lane keeps IDs; ``note``: for status."""
         self._lane = lane
         self._cluster = cluster
         self._group_watch = group_watch
@@ -42,19 +42,19 @@ class StartOffsets:
         self._note = note
         self._held: Mapping[Partition, Cursor] = {}
         self._leaderless: dict[Partition, KafkaTimeoutError] = {}
-        """Partitions of the opening under way whose first and next offset nobody knows."""
+        """Partitions of the current opening that did not report their first and next offset."""
         self._short: dict[Partition, int] = {}
-        """Ends of logs that were below the lane's position, while it waits for somebody."""
+        """Ends of logs that were below the lane's position, while the lane waits for a person."""
 
     async def cursors(
         self, facts: TopicFacts, meta: Meta | None, lost: Lost | None = None
     ) -> dict[Partition, Cursor]:
-        """Return where the lane continues in each of its inputs.
+        """Return the position in each input from which the lane continues.
 
         Args:
-            facts: The lane's topics.
-            meta: The newest meta record that the lane's table knows.
-            lost: The changelog was deleted, and RocksDB is as far as it was.
+            facts: Facts about the lane's topics.
+            meta: Newest meta record in the lane's table.
+            lost: State of RocksDB if the changelog was deleted; None = it was not.
         """
         inputs = self._lane.inputs(facts.counts[self._lane.address.input_topic])
         self._leaderless = {}
@@ -72,7 +72,7 @@ class StartOffsets:
         return cursors
 
     def hold(self, cursors: Mapping[Partition, Cursor]) -> None:
-        """Keep the cursors of an opening: they say what this process commits last."""
+        """Keep the cursors of an opening: they have the offsets that this process commits."""
         self._held = cursors
 
     async def _cursor(
@@ -86,7 +86,7 @@ class StartOffsets:
                 and noted is not None
                 and noted.offset <= (lost.stored.meta.next_of(*place) or 0)
             ):
-                # RocksDB may be ahead of a cluster that was restored from a copy: only the cluster says which outputs are there.
+                # RocksDB may be ahead of a cluster that was restored from a backup. Only the committed offset says which outputs exist.
                 committed: int | None = noted.offset
             else:
                 committed = await self._trusted(place, noted, meta)
@@ -107,13 +107,13 @@ class StartOffsets:
         )
 
     async def _trusted(self, place: Partition, noted: Committed | None, meta: Meta | None) -> int | None:
-        """Return the group's offset. One that a foreign consumer committed is not followed: the changelog knows better."""
+        """Return the group's offset, or the changelog's if a foreign consumer committed the group's."""
         recorded = meta.next_of(*place) if meta else None
         if noted is None or self._group_watch is None:
             return None if noted is None else noted.offset
         held = self._held.get(place)
         if held is not None and noted.offset == held.next:
-            return noted.offset  # this process committed it, also where the changelog has lost its tail
+            return noted.offset  # this process committed it; it counts even if the changelog lost its end
         why = await self._group_watch.distrust(*place, noted, recorded)
         if not why:
             return noted.offset
@@ -127,7 +127,7 @@ class StartOffsets:
         return recorded if before is None else before.offset
 
     async def set_back(self, producer: TransactionalProducer, cursors: Mapping[Partition, Cursor]) -> None:
-        """Commit where the lane is where the group says otherwise: lags, and the lane's own comparisons, go by the group."""
+        """Commit the lane's position for inputs with a distrusted offset: lag metrics and later comparisons use the committed offset."""
         offsets = {
             TopicPartition(*place): cursor.next for place, cursor in cursors.items() if cursor.distrusts
         }
@@ -136,7 +136,7 @@ class StartOffsets:
                 await producer.transact([], offsets, self._lane.app_id)
 
     def _note_behind(self, place: Partition, committed: int, recorded: int, meta: Meta | None) -> None:
-        """Tell log and status that the group is further than the changelog."""
+        """Report in log and status that the committed offset is above the changelog's."""
         lane, (topic, partition) = self._lane, place
         log.warning(
             "lane %s: the group has committed %s/%d up to %d, but %s has it only up to %d. If it lost its last records, duplicates of the "
@@ -158,7 +158,7 @@ class StartOffsets:
             )
 
     def _report_skipped(self, place: Partition, end: int, following: int) -> None:
-        """Report that a log without its tail has grown beyond the lane's position: nobody can tell new messages from the former ones there."""
+        """Report that a shortened log has grown past the lane's position. New messages below the position look like processed ones."""
         topic, partition = place
         log.error(
             "lane %s: %s/%d ended at %d, and the lane continues at %d: new messages between them are not judged",
@@ -170,7 +170,7 @@ class StartOffsets:
         )
 
     def _beyond_the_end(self, at: Partition, end: int, committed: int | None, recorded: int | None) -> str:
-        """Return why the lane does not open, and what to do: the topic lost its tail, or somebody set the group's offset too far."""
+        """Return why the lane does not open and what to do: the topic lost its end, or a person set the group's offset too high."""
         topic, partition = at
         place = f"{topic}/{partition}"
         if committed is not None and committed > end and recorded is not None and recorded <= end:
@@ -189,7 +189,7 @@ class StartOffsets:
     async def _next(
         self, place: Partition, committed: int | None, facts: TopicFacts, meta: Meta | None
     ) -> int:
-        """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
+        """Return the first offset to process: the larger of the group's and the changelog's; without both, the start of the log."""
         topic, partition = place
         recorded = meta.next_of(topic, partition) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -203,7 +203,7 @@ class StartOffsets:
             except KafkaTimeoutError as error:
                 if not known or recreated or topic != self._lane.address.input_topic:
                     raise
-                # The other partitions go on. A batch that begins below is compared with the cluster.
+                # The other partitions continue. A batch that begins below this offset is compared with the cluster.
                 self._leaderless[place] = error
                 return max(known)
             if recreated:
@@ -224,7 +224,7 @@ class StartOffsets:
             if committed is not None and committed > (recorded or 0):
                 self._note_behind(place, committed, recorded or 0, meta)
             if committed is None and next_offset:
-                # The group's offsets have expired; the changelog's have not.
+                # Committed offsets expire; offsets in the changelog do not.
                 log.info(
                     "lane %s: the group has no offset for %s; the changelog has %d",
                     self._lane.name,

@@ -1,4 +1,4 @@
-"""The table of a lane and how an opening restores it: on disk or in memory, with the limits in force."""
+"""Table of a lane and its restore, on disk or in memory, with the limits in force."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ log: Final = logging.getLogger("ringfence.lane")
 
 
 def describe_store(restored: Restored, table: LaneTable) -> str:
-    """Name the state of a RocksDB for the log. Its files may be in memory."""
+    """Return the state of a RocksDB for the log."""
     if table.in_memory:
         return "in memory, not on disk"
     return f"RocksDB {'kept' if restored.kept else 'reused' if restored.reused else 'new'}"
@@ -63,7 +63,7 @@ class TableOpening:
         slices: TimeSlices | None = None,
         table: LaneTable | None = None,
     ) -> None:
-        """``table`` is the lane's from when it was here before; ``note`` is for status."""
+        """Prepare the opening. ``table``: table of the lane from an earlier assignment; ``note``: receives texts for status."""
         self._lane = lane
         self._settings = settings
         self._cluster = cluster
@@ -93,17 +93,17 @@ class TableOpening:
 
     @property
     def limits(self) -> Limits:
-        """The limits in force: the recorded ones while live workers do not agree."""
+        """Limits in force. While live workers disagree these are the recorded limits."""
         options = self.table.options
         return limits_in_force(options.capacity, options.max_age_ms, options.promise, options.persistent)
 
     @property
     def keeps_limits(self) -> bool:
-        """Whether the ring keeps recorded limits that are not those of this worker's file."""
+        """Whether the ring keeps recorded limits that differ from this worker's configuration."""
         return self.limits != self._own_limits
 
     async def restore(self, producer: TransactionalProducer, facts: TopicFacts) -> tuple[int, Restored]:
-        """Open the table; if its folder cannot be written, and no other worker can take the lane, in memory."""
+        """Open the table on disk. Open it in memory if its folder cannot be written and no other worker can take the lane."""
         folder = self._folder
         if folder is None:
             return await self._restored(producer, facts)
@@ -130,7 +130,7 @@ class TableOpening:
         return await self._open_table(bounds)
 
     async def _recovered_bounds(self, producer: TransactionalProducer, facts: TopicFacts) -> ChangelogBounds:
-        """Return the bounds of the changelog, after RocksDB's IDs are back in one that was deleted."""
+        """Return the bounds of the changelog, after the IDs of RocksDB are restored to a changelog that was deleted."""
         bounds = await self._changelog_bounds(facts.delete_retention_s)
         topic_id = facts.topic_ids[self._lane.changelog]
         changelog = Changelog(self._lane.changelog, self._lane.number, topic_id, bounds)
@@ -144,7 +144,7 @@ class TableOpening:
         ids = lost.stored.meta.topic_ids
         topic = self._lane.address.input_topic
         if ids.get(topic, "") not in {"", facts.topic_ids[topic]}:
-            return bounds  # the input is another one, too: somebody began anew
+            return bounds  # the input was created again too: a fresh start is intended
         try:
             self._checks.require_counts(facts, lost.stored.meta)
         except LaneRefusedError as error:
@@ -167,7 +167,7 @@ class TableOpening:
         return await self._changelog_bounds(facts.delete_retention_s)
 
     async def _open_table(self, bounds: ChangelogBounds) -> tuple[int, Restored]:
-        """Open the table with the limits in force. Before the meta record is read nobody knows the recorded ones."""
+        """Open the table with the limits in force. The recorded limits are known only after the meta record is read."""
         found = await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
         meta = self.table.meta
         limits = self._own_limits if meta is None else recorded_limits(meta)
@@ -190,7 +190,7 @@ class TableOpening:
         return await self.table.open(self._reader, self._lane.changelog, self._lane.number, bounds)
 
     async def warm_up(self) -> Restored:
-        """Restore what is committed now, while another worker has the lane: its RocksDB is then a prefix of the changelog, as any."""
+        """Restore the committed state while another worker owns the lane. The result is a prefix of the changelog, like any RocksDB."""
         facts = await self._checks.facts()
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start = await self._cluster.offsets.log_start(self._lane.changelog, self._lane.number)

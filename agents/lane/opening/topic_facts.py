@@ -1,4 +1,4 @@
-"""Facts from the cluster about a lane's topics, asked for at each opening; problems that keep the lane closed are named."""
+"""Facts about a lane's topics, queried at each opening, and the problems that keep the lane closed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,33 +13,33 @@ from ringfence_kafka.admin.topics import TopicDescription
 
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
-"""Share of an output's retention: a record that is older than this when it is written would be kept for that much less."""
+"""Share of an output's retention. Retention would delete a record that is older than this when it is written noticeably too soon."""
 AGED_MS_MIN: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """Facts about topics that exist and are as they must be."""
+    """Facts about topics that exist and fit the lane."""
 
     topics: Mapping[str, TopicDescription]
     outputs: Outputs
     delete_retention_s: float
-    """Seconds that a tombstone stays in the changelog."""
+    """Time that a tombstone stays in the changelog, in seconds."""
     topic_ids: dict[str, str]
-    """Kafka's own IDs of the input, the forward topic if there is one, and the changelog."""
+    """Kafka's IDs of the input topic, the forward topic if there is one, and the changelog."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """Partitions by topic."""
+        """Partition counts by topic."""
         return {name: topic.partitions for name, topic in self.topics.items()}
 
 
 async def ask_facts(cluster: Cluster, lane: LaneIdentity, denied: Callable[[], Sequence[str]]) -> TopicFacts:
-    """Ask about the topics of a lane. ``denied``: rights that are known to be missing, a line each.
+    """Query the topics of a lane. ``denied``: returns missing access rights, one line each.
 
     Raises:
-        TopicMissingError: a topic is not there.
-        LaneRefusedError: one is not as it must be, or a right is missing.
+        TopicMissingError: a topic does not exist.
+        LaneRefusedError: a topic does not fit, or a right is missing.
     """
     app_id, address, targets = lane.app_id, lane.address, lane.targets
     elsewhere = [target.accepted_topic for target in targets]
