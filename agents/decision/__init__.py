@@ -1,1 +1,1 @@
-"""The decision about each record: forward, accept, duplicate, quarantine. No I/O."""
+"""Decisions about records: forward, accept, duplicate, quarantine. No I/O."""

@@ -1,6 +1,6 @@
-"""The headers of a bridge on a record: its hop, the confirmed offset, and whether the record's own ID counts. Pure.
+"""Headers that a bridge adds to a record: its hop, the confirmed offset, and whether the record's own ID counts. Pure.
 
-The ID of a hop is apart from the message's own, in a header and in the lane's memory (HornetQ 37.3).
+The ID of a hop is separate from the message's own ID, in the headers and in the lane's memory (HornetQ 37.3).
 """
 
 import functools
@@ -18,40 +18,40 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class MalformedHopError(Exception):
-    """Headers of a bridge that no bridge writes; the text is the reason in quarantine."""
+    """Bridge headers that no bridge writes. The message is the reason in quarantine."""
 
 
 class BridgeHeaders(NamedTuple):
-    """A record's step over a bridge."""
+    """Bridge headers of one record."""
 
     hop: Hop
     lead: bytes
-    """By what a record without a group and an ID that counts finds its home, in the form of an encoded ID."""
+    """Key of the home of a record that has no group and no ID that counts, in the form of an encoded ID."""
     confirmed: int
     ids_ignored: bool
-    """Its own ID is not looked at, nor those of its parts."""
+    """Whether the IDs of the record and of its parts are ignored."""
     kept: Headers
-    """Headers that stay on the accepted record."""
+    """Headers that the accepted record keeps."""
 
     def arrival(self, source: bytes) -> Arrival:
-        """As the hop memory judges it; ``source``: the value of ``_RF_SOURCE``."""
+        """Return the input of the hop memory. ``source``: value of ``_RF_SOURCE``."""
         step, offset = self.hop
         return Arrival(_way(step, source[: source.rindex(b"/")]), offset, self.confirmed)
 
 
 @functools.lru_cache(hop.SOURCES_REMEMBERED)
 def _way(source: Source, place: bytes) -> Route:
-    """Return the route from a source to ``<topic>/<partition>`` of the input."""
+    """Return the route from a source to the input partition in ``<topic>/<partition>``."""
     return Route(source, int(place.rpartition(b"/")[2]))
 
 
 def read(record: RecordContent) -> BridgeHeaders:
-    """Return the step of a record with :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`.
+    """Read the bridge headers of a record with :data:`ringfence_kafka.protocol.wire_names.HEADER_HOP`.
 
-    The last of repeated headers wins, as in Kafka.
+    Among repeated headers the last one counts, as in Kafka.
 
     Raises:
-        MalformedHopError: no bridge wrote these headers. Nothing of them may be believed: what they say were confirmed would be dropped.
+        MalformedHopError: no bridge wrote these headers. They are not trusted: a false confirmed offset would discard messages.
     """
     headers = dict(record.headers)
     value = headers[wire_names.HEADER_HOP]
@@ -76,7 +76,7 @@ def read(record: RecordContent) -> BridgeHeaders:
 
 def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
     if wire_names.HEADER_CONFIRMED not in headers:
-        return 0  # nothing is: the memory is a ring
+        return 0  # nothing is confirmed: the memory is a ring
     stated = headers[wire_names.HEADER_CONFIRMED]
     confirmed = hop.decode_offset(stated)
     if confirmed is None:
@@ -96,7 +96,7 @@ def _quoted(value: bytes | None) -> str:
 
 
 def readable(record: RecordContent) -> bool:
-    """Whether it came over a bridge, by headers that a bridge writes."""
+    """Return whether the record has valid bridge headers."""
     try:
         return any(name == wire_names.HEADER_HOP for name, _ in record.headers) and bool(read(record))
     except MalformedHopError:

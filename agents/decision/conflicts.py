@@ -1,7 +1,7 @@
 """Conflicts: a known ID with another value. Pure.
 
-A producer that gives one ID to two different messages loses the second one without a trace. The slot of an ID therefore holds a digest
-of the value that it came with.
+A producer that gives two different messages the same ID loses the second one unnoticed. The slot of an ID therefore stores a digest of
+its message's value.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from tables.ring import Checked, Ring, Verdict
 
 
 def note_values(checked: Checked, digests: Sequence[int], originals: Originals) -> Checked:
-    """Return the outcome with the digests of the new IDs. Duplicates with another value than their original have the verdict CONFLICT.
+    """Add the digests of new IDs. A duplicate whose value differs from its original's gets the verdict CONFLICT.
 
     Args:
-        checked: The outcome for some messages; its verdicts are changed.
-        digests: One for each message; 0 = its value does not count.
+        checked: Outcome for some messages; its verdicts are changed.
+        digests: Digest of each message's value; 0 = not compared.
         originals: Originals of the batch.
     """
     if checked.owners is not None:
@@ -42,15 +42,15 @@ def check_with_values(
     digests: Sequence[int],
     originals: Originals,
 ) -> Checked:
-    """Return verdicts where an ID with another value is another message. Changes nothing.
+    """Return verdicts, where an ID with another value counts as another message. Changes no state.
 
-    The first value of an ID has the ID's slot. Each other value gets a slot of its own, so that it is accepted once too.
+    The first value uses the ID's slot. Each other value gets its own slot, so that it is accepted once too.
 
     Args:
-        ring: The lane's.
-        units: The IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
-        times: Their record timestamps, ms.
-        digests: As for :func:`note_values`. The value of a message with several IDs does not count.
+        ring: Ring of the lane.
+        units: IDs of each message, as for :meth:`tables.ring.Ring.check_units`.
+        times: Record timestamps of the messages, in ms.
+        digests: As for :func:`note_values`. The value of a message with several IDs is not compared.
         originals: Originals of the batch.
     """
     if ring.capacity == 0:

@@ -1,4 +1,4 @@
-"""Decisions about the records of a transaction: forward, verdict, divert, quarantine. Writes nothing."""
+"""Decisions about the records of a transaction: forward, accept, divert, quarantine. Writes nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,28 +25,28 @@ from tables.ring import Checked, Verdict
 from tables.table import LaneTable
 
 _NEW_ORIGIN: Final = partial(tuple.__new__, Origin)
-"""Makes one of a tuple, in half the time: there is one for each new ID."""
+"""Creates an origin from a tuple in half the time of the constructor; there is one for each new ID."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The records of a batch by their fate, each list in order of arrival."""
+    """Records of a transaction by their fate; each list is in order of arrival."""
 
     checked: Checked
-    """One verdict for each that is at home here."""
+    """One verdict for each record whose home is this lane."""
     here: list[Item] = field(default_factory=list)
     forwarded: list[Item] = field(default_factory=list)
     quarantined: list[Item] = field(default_factory=list)
     new_origins: list[Origin] = field(default_factory=list)
-    """Origins of the IDs that are to be added."""
+    """Origins of the new IDs."""
     judged: Judged = NOTHING
-    """The answer of the hop memory on the records that came over bridges and have their home here, refused or not."""
+    """Answer of the hop memory on the bridged records whose home is this lane, including refused ones."""
     ends: Sequence[int] = ()
-    """The position up to which this decides in each batch. It is below the batch's where envelopes have too many parts for one transaction."""
+    """End of the decided part of each batch. It is below the batch's end if envelopes have too many parts for one transaction."""
 
 
 class Path:
-    """The path of records through one lane."""
+    """Python path of records through one lane."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Path:
         forward_topic: str,
         others: Iterable[AddressSettings] = (),
     ) -> None:
-        """``partitions`` is the input's count; ``others`` are the addresses that envelopes may have parts for."""
+        """Create the path. ``partitions``: partition count of the input; ``others``: addresses that envelopes may have parts for."""
         self._address = address
         self._lane = lane
         self._layout = LaneLayout.of(address.lanes, partitions)
@@ -68,13 +68,13 @@ class Path:
         self._units = Units(address, others)
 
     def decide(self, due: Sequence[DueRecords], table: LaneTable, refused: Mapping[Place, str]) -> Outcome:
-        """Decide about the records of some batches, one batch after the other.
+        """Decide about the records of some batches, in order.
 
         Args:
-            due: Batches of one topic, each of another partition, with their records.
-            table: Asked, not changed.
-            refused: The reason of each record that fits nowhere. They go to quarantine and burn no slot. A refused record that came
-                over a bridge is noted, and is a duplicate if it came before.
+            due: Batches from one topic, each from a different partition, with their records.
+            table: Table of the lane; it is read, not changed.
+            refused: Reasons of records that fit into no output. They go to quarantine and use no slot. The hop memory stores the hop of a
+                refused record from a bridge, and a repetition is a duplicate.
         """
         forwarded = due[0].batch.topic == self._forward_topic
         items, envelopes, crossed = self._receive(due[0])
@@ -106,7 +106,7 @@ class Path:
         return outcome
 
     def _receive(self, due: DueRecords) -> tuple[list[Item], list[Item], list[Item]]:
-        """Return the input's records, its envelopes, and the records that came over bridges."""
+        """Return all records as items, and those that are envelopes and that came over bridges."""
         batch, records = due
         forged: list[int] = []
         if batch.topic == self._forward_topic:
@@ -123,7 +123,7 @@ class Path:
         return items, [items[number] for number in envelopes], [items[number] for number in crossed]
 
     def _restore(self, records: Sequence[Record]) -> tuple[list[Record], list[bytes], list[int]]:
-        """Return forwarded records as they were, their sources, and the indexes of what somebody else wrote there."""
+        """Return forwarded records in their original form, their sources, and the indexes of records that no lane wrote."""
         arrive = self._arrive
         restored: list[Record] = []
         sources: list[bytes] = []
@@ -139,13 +139,13 @@ class Path:
         return restored, sources, forged
 
     def _require_ids(self, items: Iterable[Item]) -> None:
-        """Refuse messages without an ID. An envelope is looked at when it is open, as an ID of a part is enough."""
+        """Refuse messages without an ID. An envelope is checked after it is opened, because an ID of one part is enough."""
         for item in items:
             if item.id is None and item.checks_ids and not is_envelope(item.record):
                 item.refuse(self._reader.fault(item.record))
 
     def _place(self, items: Sequence[Item], envelopes: Sequence[Item]) -> None:
-        """Find the home of each record: by the hash of its group, or else of its ID. A record with neither stays here."""
+        """Find the home of each record by the hash of its group, else of its ID. A record with neither stays in this lane."""
         for item in envelopes:
             if item.group is None and item.id is None and item.fate is Fate.HERE:
                 self._lead(item)
@@ -159,21 +159,21 @@ class Path:
                 items[number].send_home(homes[number])
 
     def _lead(self, item: Item) -> None:
-        """Open an envelope without key and ID: its parts decide its home. All others are opened at home."""
+        """Open an envelope without key and ID, because its parts decide its home. Other envelopes are opened at their home."""
         if not item.checks_ids:
             return
         try:
             unit = self._units.open(item.record, None)
             item.open(unit, unit.lead)
         except MalformedEnvelopeError as error:
-            if item.hop is None:  # else it is refused where its hop is at home
+            if item.hop is None:  # otherwise the home of its hop refuses it
                 item.refuse(str(error))
 
     def _open(self, items: Sequence[Item], envelopes: Iterable[Item]) -> int:
-        """Open the envelopes that are at home here.
+        """Open the envelopes whose home is this lane.
 
         Returns:
-            How many of the first items may be decided together: a transaction has at most so many parts.
+            Number of leading items that fit into one transaction, by the limit of parts.
         """
         count = 0
         for item in envelopes:
@@ -201,7 +201,7 @@ class Path:
     def _name_originals(
         self, here: Sequence[Item], fresh: Sequence[Item], checked: Checked, originals: Originals
     ) -> None:
-        """Name the source of each duplicate's original: from the slots, or from earlier in this batch."""
+        """Set the source of each duplicate's original, from the slots or from earlier messages of this transaction."""
         first = checked.first_sequence
         known = (sequence for sequence in checked.originals if sequence is not None and sequence < first)
         sources = originals.sources(known, self._address.input_topic)
@@ -213,7 +213,7 @@ class Path:
 
 
 def _ends(due: Sequence[DueRecords], decided: int) -> list[int]:
-    """Return up to where each batch is decided, of whose records only the first ``decided`` are."""
+    """Return the end of the decided part of each batch. ``decided``: number of decided records."""
     ends = []
     for batch, records in due:
         whole = not records or decided >= len(records)
@@ -223,7 +223,7 @@ def _ends(due: Sequence[DueRecords], decided: int) -> list[int]:
 
 
 def _new_origins(fresh: Sequence[Item], times: Sequence[int], *, forwarded: bool) -> Iterator[Origin]:
-    """Return place in the input and timestamp of the message of each new ID."""
+    """Return the input position and timestamp of the message of each new ID."""
     if forwarded:
         places = [item.source.rsplit(b"/", 2) for item in fresh]
         partitions = [int(place[1]) for place in places]
@@ -235,7 +235,7 @@ def _new_origins(fresh: Sequence[Item], times: Sequence[int], *, forwarded: bool
 
 
 def _refuse(items: Sequence[Item], crossed: Iterable[Item], refused: Mapping[Place, str]) -> None:
-    """Read the hops; refuse records with a hop that no bridge writes, and records that fit nowhere."""
+    """Read the hops. Refuse records with invalid hops, and records that fit into no output."""
     for item in crossed:
         if item.fate is Fate.HERE:
             try:

@@ -1,6 +1,6 @@
-"""Envelopes: the value of a record lists the parts of a transaction, as JSON. Pure; the format is in ``docs/transactions.md``.
+"""Decodes envelopes: the value of a record lists the parts of a transaction as JSON. Pure; ``docs/transactions.md`` has the format.
 
-The grammar is closed: anything else is refused whole, so that no part is read in a way that its producer did not mean.
+The grammar is closed. An envelope with anything else is refused as a whole, so that no part is read in a way its producer did not intend.
 """
 
 import json
@@ -18,18 +18,22 @@ PARTS_MAX: Final = wire_names.TRANSACTION_PARTS_MAX
 _PART: Final = frozenset({"address", "key", "key_base64", "value", "value_base64", "headers"})
 _HEADER: Final = frozenset({"name", "value", "value_base64"})
 _SHOWN_MAX: Final = 60
-"""Characters of what was found that an error quotes."""
+"""Maximum number of characters of a found text that an error quotes."""
 
 
 class MalformedEnvelopeError(ValueError):
-    """Not an envelope; the text names the fault, and the part as ``i/N``."""
+    """The value is not a valid envelope. The message names the problem, and the part as ``i/N``."""
 
 
 def decode(form: bytes, value: bytes | None) -> list[Part]:
-    """Return the parts of an envelope, in order; at least one. ``form``: the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
+    """Return the parts of an envelope in order, at least one.
+
+    Args:
+        form: Value of :data:`ringfence_kafka.protocol.wire_names.HEADER_TRANSACTION`.
+        value: Value of the record.
 
     Raises:
-        MalformedEnvelopeError: it is none.
+        MalformedEnvelopeError: the envelope is not valid.
     """
     if form != wire_names.TRANSACTION_FORM:
         _refuse(
@@ -40,15 +44,15 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
 
 
 def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
-    """Parts that have nothing but key, value and perhaps address; None = ask :func:`decode`. Never an error."""
+    """Return parts that have only a key, a value and perhaps an address; None = call :func:`decode`. Never raises."""
     return None if value is None or form != wire_names.TRANSACTION_FORM else fast_envelope.read_bare(value)
 
 
 def decode_any(value: bytes | None) -> list[Part]:
-    """Decode a value that need not be a usual envelope, nor one at all.
+    """Decode a value with the complete grammar.
 
     Raises:
-        MalformedEnvelopeError: it is none.
+        MalformedEnvelopeError: the value is not a valid envelope.
     """
     parts = _listed(value)
     decoded: list[Part] = []
@@ -61,7 +65,7 @@ def decode_any(value: bytes | None) -> list[Part]:
 
 
 def _listed(value: bytes | None) -> list[Any]:
-    """Return the elements of "parts": at least one, and at most :data:`PARTS_MAX`."""
+    """Return the elements of "parts": between 1 and :data:`PARTS_MAX`."""
     document = _document(value)
     if type(document) is not dict or "parts" not in document:
         _refuse_object(document, 'its value is not a JSON object with "parts"')
@@ -130,7 +134,7 @@ def _headers(listed: Any) -> Headers:
 
 
 def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
-    """Return the bytes that either spelling stands for; None = neither is there."""
+    """Return the bytes of a field in either spelling; None if both are absent."""
     text = holder.get(name)
     encoded = holder.get(name_base64)
     if encoded is None:
@@ -145,7 +149,7 @@ def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
         _refuse(f'it has both "{name}" and "{name_base64}"')
     if type(encoded) is not str:
         _refuse(f'"{name_base64}" is not a string')
-    if len(encoded) % BASE64_UNIT:  # Python takes padding that is too much, other languages do not
+    if len(encoded) % BASE64_UNIT:  # Python accepts extra padding, other languages do not
         _refuse(
             f'"{name_base64}" is not base64: with its padding it has {len(encoded)} characters, not a '
             f"multiple of {BASE64_UNIT}"
@@ -167,9 +171,9 @@ def _utf8(text: str, what: str) -> bytes:
 
 
 class _RepeatedName(NamedTuple):
-    """Stands for an object in which a name stands twice: JSON leaves open which of the two counts.
+    """Stands for an object with a repeated name. JSON does not define which of the values counts.
 
-    It is refused where the object is looked at, so that the error names the part.
+    The object is refused when it is used, so that the error names the part.
     """
 
     name: str
@@ -196,7 +200,7 @@ def _constant(text: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_constant=_constant,
-    # No number is of the grammar; one of thousands of digits has an error of Python's own.
+    # The grammar has no numbers. Python raises an error of its own for numbers with thousands of digits.
     parse_int=lambda _: 0,
 )
 
@@ -206,6 +210,6 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def shown(found: str | bytes) -> str:
-    """Quote a found text for an error, cut if it is long: a reason must fit into a header."""
+    """Quote a found text for an error. Long texts are cut, because a reason must fit into a header."""
     text = repr(found.decode(errors="backslashreplace") if isinstance(found, bytes) else found)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

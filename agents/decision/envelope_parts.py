@@ -1,6 +1,6 @@
-"""The parts of an envelope as a lane sees them, each with its address, group and IDs. Pure.
+"""Parts of an envelope with their addresses, groups and IDs. Pure.
 
-They go to the groups and addresses that they name. One lane accepts all of them at one moment, or none.
+Each part goes to its own group and address. One lane accepts all parts at once, or none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,29 +16,29 @@ from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.stored_ids import foreign_id, of_address
 
 PARTS_MAX: Final = 20_000
-"""Most parts of all envelopes in one Kafka transaction."""
+"""Maximum number of parts of all envelopes in one Kafka transaction."""
 
 
 class Unit(NamedTuple):
-    """Parts that are accepted or ignored as a whole. Their fields are parallel sequences, in the order of the parts."""
+    """Parts that are accepted or ignored together. The fields are parallel sequences in the order of the parts."""
 
     addresses: Sequence[str]
-    """Address that each part goes to."""
+    """Address of each part."""
     groups: Sequence[bytes | None]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     headers: Sequence[Headers]
-    """As its producer wrote them."""
+    """Headers of each part, as the producer wrote them."""
     ids: Sequence[bytes]
-    """All encoded IDs, the envelope's own first; one is enough. An ID of another address names that address."""
+    """All encoded IDs, the envelope's own first. One known ID makes the envelope a duplicate. An ID of another address names that address."""
     part_ids: Sequence[bytes | None] = ()
-    """The encoded ID of each part; empty = no part has one."""
+    """Encoded ID of each part; empty if no part has one."""
 
     @property
     def lead(self) -> bytes | None:
-        """Encoded ID that decides the home of an envelope without key.
+        """Encoded ID that decides the home of an envelope without a key; None if there is no ID.
 
-        The ID has the form in which its own address stores it. None = no ID.
+        The ID has the form in which its own address stores it.
         """
         return of_address(self.ids[0])[1] if self.ids else None
 
@@ -47,7 +47,7 @@ class Units:
     """Opens the envelopes of one address."""
 
     def __init__(self, address: AddressSettings, others: Iterable[AddressSettings]) -> None:
-        """``others``: the addresses that its envelopes may have parts for, beside its own."""
+        """Create the decoder. ``others``: other addresses that its envelopes may have parts for."""
         self._own = address.name
         self._readers = {
             address_settings.name: IdReader(address_settings) for address_settings in (address, *others)
@@ -57,13 +57,13 @@ class Units:
             for address_settings in (address, *others)
             if address_settings.duplicate_id_from == "header" and not address_settings.group_header
         }
-        """Addresses at which a part with only key and value has no ID, and its key as group."""
+        """Addresses for which a part with only key and value has no ID, and its key as group."""
 
     def open(self, record: Record, own_id: bytes | None) -> Unit:
-        """Return the parts of an envelope. ``own_id``: its own encoded ID.
+        """Return the parts of an envelope. ``own_id``: encoded ID of the envelope itself.
 
         Raises:
-            MalformedEnvelopeError: it cannot be read, or a part goes where it may not; the text names the part as ``i/N``.
+            MalformedEnvelopeError: it is invalid, or a part goes to an address that is not allowed; the text names the part as ``i/N``.
         """
         own = self._own
         form = last_header(record.headers, wire_names.HEADER_TRANSACTION) or b""
@@ -75,7 +75,7 @@ class Units:
                 return Unit(addresses, keys, keys, values, [()] * len(keys), lead)
         parts = envelope.decode(form, record.value)
         addresses = [own if part.address is None else part.address for part in parts]
-        if addresses.count(own) == len(addresses):  # as most: all at once
+        if addresses.count(own) == len(addresses):  # the usual case: read all parts at once
             ids, groups = self._readers[own].ids(parts)[0], self._readers[own].groups(parts)
         else:
             ids, groups = self._of_several(parts, addresses)
@@ -92,7 +92,7 @@ class Units:
     def _of_several(
         self, parts: Sequence[Part], addresses: Sequence[str]
     ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """ID and group of each part, each as its address reads them."""
+        """Return ID and group of each part, each by the rules of its address."""
         ids: list[bytes | None] = [None] * len(parts)
         groups: list[bytes | None] = [None] * len(parts)
         for address in dict.fromkeys(addresses):

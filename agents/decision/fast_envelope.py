@@ -1,6 +1,6 @@
-"""Reads the envelopes of most producers quickly, and leaves all others to :mod:`agents.decision.envelope`. Pure.
+"""Fast decoder for usual envelopes; :mod:`agents.decision.envelope` decodes all others. Pure.
 
-msgspec does not see a name that stands twice in an object, so quotation marks are counted: each name and each string has two.
+msgspec does not detect a repeated name in an object. The decoder therefore counts quotation marks: each name and each string has two.
 """
 
 from base64 import b64decode
@@ -14,14 +14,14 @@ from ringfence_kafka.protocol import wire_names
 
 Headers = Sequence[tuple[str, bytes | None]]
 _Text = str | UnsetType | None
-"""UNSET = its name does not stand there."""
+"""UNSET = the name is absent."""
 
 
 class Part(msgspec.Struct, gc=False):
     """One message of a transaction, as its producer wrote it."""
 
     address: str | None
-    """None = the envelope's own."""
+    """Address of the part; None = the envelope's own."""
     key: bytes | None
     value: bytes | None
     headers: Headers
@@ -59,19 +59,19 @@ class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decode: Final = msgspec.json.Decoder(_Envelope).decode
 _decode_bare: Final = msgspec.json.Decoder(_BareEnvelope).decode
 BASE64_UNIT: Final = 4
-"""Characters, padding included: base64 has a multiple of them."""
+"""The length of base64 text with its padding is a multiple of this, in characters."""
 _QUOTES: Final = 2
-"""Quotation marks of a string or a name."""
+"""Quotation marks of one string or name."""
 _BARE_QUOTES: Final = 4 * _QUOTES
-"""Quotation marks of a part with only key and value, names included."""
+"""Quotation marks of a part with only key and value, including their names."""
 
 
 class _DoubtError(ValueError):
-    """Left to the other reader."""
+    """Only the complete decoder can judge this envelope."""
 
 
 def read(value: bytes) -> list[Part] | None:
-    """Return the parts of an envelope, in order; None = it is none, or not a usual one."""
+    """Return the parts of an envelope in order; None if it is invalid or unusual."""
     quotes = _quotes(value)
     try:
         parts = _decode(value).parts
@@ -95,19 +95,19 @@ def read(value: bytes) -> list[Part] | None:
             if address == "":
                 raise _DoubtError
             found.append(Part(address, key, value_of, listed))
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # what is not base64 or UTF-8 is a ValueError
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # invalid base64 or UTF-8 is a ValueError
         return None
     return found if quotes == _QUOTES * strings else None
 
 
 BareParts = tuple[list[bytes], list[bytes], list[str | None]]
-"""Keys, values and addresses of parts, which run in parallel. Address None = the envelope's own; no addresses = all are."""
+"""Keys, values and addresses of parts, in parallel lists. Address None = the envelope's own; an empty list = all are."""
 
 
 def read_bare(value: bytes) -> BareParts | None:
-    """Return an envelope whose parts have key and value as text, perhaps an address, and nothing else; None = another.
+    """Return the parts if each has only key and value as text and perhaps an address; None otherwise.
 
-    One loop and no object a part: this is where most of the time of a transaction goes.
+    One loop without an object for each part: most of the time of a transaction is spent here.
     """
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -123,7 +123,7 @@ def read_bare(value: bytes) -> BareParts | None:
         return None
     count = len(keys)
     quotes = _QUOTES + _BARE_QUOTES * count + 2 * _QUOTES * named
-    # Names that stand twice, and marks that are escaped, only add to what is counted first.
+    # Repeated names and escaped quotation marks only increase the first count.
     if value.count(b'"') != quotes and _quotes(value) != quotes:
         return None
     if not 0 < count <= wire_names.TRANSACTION_PARTS_MAX:
@@ -133,17 +133,17 @@ def read_bare(value: bytes) -> BareParts | None:
 
 
 def _quotes(value: bytes) -> int:
-    """Quotation marks around names and strings; -1 = which those are, nobody knows without reading it."""
+    """Return the number of quotation marks around names and strings; -1 if only a parser can tell."""
     quotes = value.count(b'"')
     if b"\\" not in value:
         return quotes
-    if b"\\\\" in value:  # which of the marks behind them are escaped?
+    if b"\\\\" in value:  # a parser must find out which marks behind them are escaped
         return -1
     return quotes - value.count(b'\\"')
 
 
 def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
-    """How many strings they have in the JSON, and what they are."""
+    """Return the number of JSON strings in the headers, and the headers."""
     strings = 0
     listed = []
     for header in headers:
@@ -156,9 +156,9 @@ def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
 
 
 def _content(text: _Text, encoded: _Text) -> tuple[int, bytes | None]:
-    """How many strings its two spellings have in the JSON, and the bytes that they stand for."""
+    """Return the number of JSON strings in the two spellings of a field, and its bytes."""
     if encoded is UNSET:
-        if isinstance(text, str):  # as most
+        if isinstance(text, str):  # the usual case
             return 2, text.encode()
         return (0 if text is UNSET else 1), None
     if encoded is None:

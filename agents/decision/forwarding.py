@@ -1,6 +1,6 @@
 """Wraps a record for the forward topic, and restores it at its home. Pure.
 
-Its timestamp travels in a header: by the record's own one retention might delete a backlog before its home lane has read it.
+A header carries the record's timestamp. As the timestamp of the forwarded record it could make retention delete a backlog too soon.
 """
 
 import re
@@ -20,7 +20,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(slots=True)
 class Arrived:
-    """A record as it was in the input, at its offset in the forward topic."""
+    """Record in its original form, with its offset in the forward topic."""
 
     offset: int
     timestamp: int
@@ -30,7 +30,7 @@ class Arrived:
 
 
 def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes | None]]:
-    """Return the record's own, then ours: always the last two, so that all before them is the producer's, whatever its name."""
+    """Return the record's headers, followed by the two of the forward topic. All headers before these two are the producer's."""
     return [
         *record.headers,
         (wire_names.HEADER_SOURCE, source),
@@ -39,8 +39,8 @@ def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes |
 
 
 def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]:
-    """Return a function that gives a forwarded record as it was, and its source; None = somebody else wrote it."""
-    # No more digits than partition and offset have room for in a ring record.
+    """Return a function that restores a forwarded record and its source. It returns None if no lane wrote the record."""
+    # The numbers of digits that partition and offset have room for in a ring record.
     valid = re.compile(re.escape(input_topic.encode()) + rb"/[0-9]{1,9}/[0-9]{1,18}").fullmatch
     unpack = _TIMESTAMP.unpack
 
@@ -52,7 +52,7 @@ def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]
             sound = (
                 first == wire_names.HEADER_SOURCE and last == wire_names.HEADER_TIMESTAMP and valid(source)
             )
-        except (ValueError, TypeError, struct.error):  # too few headers, a null, another length
+        except (ValueError, TypeError, struct.error):  # too few headers, a null value, or a wrong length
             return None
         if not sound:
             return None

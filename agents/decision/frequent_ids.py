@@ -1,8 +1,8 @@
 """Finds an ID that makes up a large part of a lane's duplicates in the last hour.
 
-If an address drops duplicates, a producer that sends a constant ID loses all its messages but the first, in silence.
+If an address drops duplicates, a producer that always sends the same ID loses all messages but the first, unnoticed.
 
-The counts are those of Misra and Gries (1982). With k counters, each ID of more than 1/(k + 1) of the duplicates has a counter, and the
+The counters follow Misra and Gries (1982). With k counters, each ID with more than 1/(k + 1) of the duplicates has a counter, and the
 counter is never too high.
 """
 
@@ -22,38 +22,38 @@ log: Final = logging.getLogger("ringfence.lane")
 SHARE: Final = 0.1
 """An ID with more than this share of the duplicates is frequent."""
 REPEATS_MIN: Final = 10
-"""A share of fewer duplicates than this of one ID says nothing."""
+"""Minimum number of duplicates of one ID. A share of fewer duplicates is not meaningful."""
 COUNTERS: Final = 32
 SAMPLES_MAX: Final = 32
-"""The number of duplicates of a batch that are looked at. Each stands for an equal part of them."""
+"""Maximum number of duplicates of a batch that are sampled. Each sample represents an equal part of them."""
 HALF_HOUR_S: Final = 1800.0
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
-"""Multiples of it, modulo 1, are spread evenly."""
+"""Multiples of this number modulo 1 are spread evenly."""
 
 
 class FrequentId(NamedTuple):
-    """An ID and the duplicates of the last hour."""
+    """A frequent ID and its duplicates in the last hour."""
 
     id: bytes
     repeats: int
-    """Duplicates with this ID, at least."""
+    """Number of duplicates with this ID, as a lower bound."""
     duplicates: int
     parts: Sequence[str] = ()
-    """Its parts as a person reads them; empty = it has one, or only its digest is known."""
+    """Readable parts of the ID; empty if it has one part or only its digest is known."""
 
     @property
     def text(self) -> str:
-        """The ID as a person reads it."""
+        """Readable ID."""
         return " ".join(self.parts) or display_id(self.id)
 
     @property
     def share(self) -> float:
-        """Its share of the duplicates."""
+        """Share of the ID among all duplicates."""
         return self.repeats / self.duplicates
 
 
 def meaning(address: AddressSettings) -> str:
-    """Return what becomes of the messages of a producer that sends one ID with all of them."""
+    """Return what happens to the messages of a producer that always sends the same ID."""
     producer = "A producer that sends one ID with all its messages"
     if address.observes:
         return f'{producer} loses none here; mode = "enforce" would keep only the first'
@@ -65,20 +65,20 @@ def meaning(address: AddressSettings) -> str:
 
 
 class FrequentIds:
-    """The duplicates of one lane, in two windows of half an hour: the present one and the one before."""
+    """Duplicates of one lane, in the current and the previous window of half an hour."""
 
     def __init__(self, lane: str, parts: int = 0, means: str = "") -> None:
-        """``parts``: of the lane's IDs; 0 = they have none. ``means``: as of :func:`meaning`."""
+        """Create empty windows. ``parts``: number of parts of an ID, 0 = no parts; ``means``: result of :func:`meaning`."""
         self._lane = lane
         self._parts = parts
         self.means = means
         self._windows = [_Window(-math.inf), _Window(-math.inf)]
         self._batches = 0
         self._warned: dict[bytes, float] = {}
-        """When the log last named an ID."""
+        """Time of the last warning about each ID."""
 
     def add(self, verdicts: Sequence[Verdict], duplicates: int, id_at: Callable[[int], bytes | None]) -> None:
-        """Count the duplicates of a batch, and warn. ``id_at``: the ID of the message with a verdict; None = it has none."""
+        """Count the duplicates of a batch, and warn. ``id_at``: returns the ID of the message with this index; None = no ID."""
         if not duplicates:
             return
         window = self._present()
@@ -92,7 +92,7 @@ class FrequentIds:
 
     @property
     def most(self) -> FrequentId | None:
-        """The most frequent ID; None = there is none above :data:`SHARE`."""
+        """Most frequent ID; None if no ID has more than :data:`SHARE`."""
         self._present()
         counts: Counter[bytes] = Counter()
         for window in self._windows:
@@ -106,7 +106,7 @@ class FrequentIds:
         return found if found.repeats >= REPEATS_MIN and found.share > SHARE else None
 
     def _present(self) -> "_Window":
-        """Return the present window, after the end of windows that are over."""
+        """Return the current window, after windows that ended are replaced."""
         now = time.monotonic()
         late = now - self._windows[0].began
         if late >= HALF_HOUR_S:
@@ -115,7 +115,7 @@ class FrequentIds:
         return self._windows[0]
 
     def _sample(self, verdicts: Sequence[Verdict], duplicates: int) -> list[int]:
-        """Return the places of some duplicates: all, or those behind another point of each batch, which costs nothing for the others."""
+        """Return the indexes of some duplicates: all of a few, or those after a varying point of the batch, which keeps the cost low."""
         few = duplicates <= SAMPLES_MAX
         at = -1 if few else int(len(verdicts) * (self._batches * _GOLDEN % 1)) - 1
         places: list[int] = []

@@ -4,17 +4,17 @@ import weakref
 from typing import Any, ClassVar, Final, TypeVar
 
 MEMO_BYTES_MAX: Final = 64 * 2**20
-"""Approximate bytes of all live caches together; each has the same share. A cache beyond its share starts empty again."""
+"""Approximate bytes of all live caches together, with equal shares. A cache that exceeds its share is cleared."""
 MEMO_BYTES_MIN: Final = 32 * 2**10
-"""Least share of one cache in bytes, however many there are."""
+"""Minimum share of one cache, in bytes."""
 KEY_BYTES: Final = 120
-"""Bytes that a key takes beyond its own."""
+"""Memory overhead of a key, in bytes."""
 
 Found = TypeVar("Found")
 
 
 class GroupCache(dict[bytes, Found]):
-    """``memo[key]``; bounded in bytes, for the process: keys are as long as producers like. Values are few, and shared."""
+    """Cache with ``cache[key]``, limited in bytes for the whole process: producers choose key lengths. Values are few and shared."""
 
     _living: ClassVar["weakref.WeakValueDictionary[int, GroupCache[Any]]"] = weakref.WeakValueDictionary()
 
@@ -24,7 +24,7 @@ class GroupCache(dict[bytes, Found]):
         self._living[id(self)] = self
 
     def find(self, key: bytes) -> Found:
-        """Compute the answer."""
+        """Compute the value of a key that is not cached."""
         raise NotImplementedError
 
     def __missing__(self, key: bytes) -> Found:

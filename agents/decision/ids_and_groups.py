@@ -1,4 +1,4 @@
-"""Finds a message's duplicate ID and its group. Pure; what is then said of an ID, the ring says."""
+"""Finds a message's duplicate ID and its group. Pure; the ring then decides about the ID."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,17 +11,16 @@ from ringfence_kafka.protocol.stored_ids import ID_BYTES_MAX, digest_id, encode_
 
 Headers = Sequence[tuple[str, bytes | None]]
 Found = tuple[list[bytes | None], list[int], list[int]]
-"""The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes, and of those that came over
-a bridge."""
+"""Encoded duplicate ID of each record, None = no ID; then the indexes of envelopes, and of records that came over a bridge."""
 
 UNIDENTIFIED: Final = (
     'no duplicate ID: neither the transaction nor a part of it has one (duplicate_id_missing = "quarantine")'
 )
-"""Reason of the quarantine of an envelope."""
+"""Reason in quarantine of an envelope without IDs."""
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:
-    """Return the value of a header; of repeats the last wins, as in Kafka. None = missing or null."""
+    """Return the value of a header; None if it is missing or null. Among repeated headers the last one counts, as in Kafka."""
     found = None
     for key, value in headers:
         if key == name:
@@ -30,15 +29,15 @@ def last_header(headers: Headers, name: str) -> bytes | None:
 
 
 def is_envelope(record: RecordContent) -> bool:
-    """Whether its value lists the parts of a transaction."""
+    """Return whether the record's value lists the parts of a transaction."""
     return any(name == wire_names.HEADER_TRANSACTION for name, _ in record.headers)
 
 
 def duplicate_ids(records: Sequence[RecordContent], names: Sequence[str]) -> Found:
-    """Return the duplicate IDs of messages, by their headers.
+    """Return the duplicate IDs of messages from their headers.
 
-    The first of ``names`` that has a value counts. A null or empty value is not an ID: a producer whose field is unset
-    would lose all its messages but one. IDs are compared as bytes. The last of repeated headers wins, as in Kafka.
+    The first of ``names`` that has a value counts. A null or empty value is not an ID: otherwise a producer that leaves the field unset
+    would lose all its messages but one. IDs are compared as bytes. Among repeated headers the last one counts, as in Kafka.
     """
     ids: list[bytes | None] = []
     envelopes: list[int] = []
@@ -57,7 +56,7 @@ def duplicate_ids(records: Sequence[RecordContent], names: Sequence[str]) -> Fou
         if not found:
             add(None)
         elif len(found) <= ID_BYTES_MAX:
-            add(b"\x00" + found)  # as encode_id() does, which would be a call for each message
+            add(b"\x00" + found)  # inlined encode_id(), to avoid a call for each message
         else:
             add(encode_id(found))
         if envelope in headers:
@@ -68,7 +67,7 @@ def duplicate_ids(records: Sequence[RecordContent], names: Sequence[str]) -> Fou
 
 
 class IdReader:
-    """Reads IDs and groups as one address is configured."""
+    """Reads IDs and groups by the configuration of one address."""
 
     def __init__(self, address: AddressSettings) -> None:
         self._names = address.id_headers
@@ -86,9 +85,9 @@ class IdReader:
             self.ids = self._ids_from_value
 
     def groups(self, records: Sequence[RecordContent]) -> list[bytes | None]:
-        """Return the group of each record; None = it has none.
+        """Return the group of each record; None = no group.
 
-        Qpid: a message without a group identifier, at a queue that groups by a header, is of the default group.
+        As in Qpid: if an address groups by a header, a message without this header belongs to the default group.
         """
         name = self._group_header
         if not name:
@@ -96,7 +95,7 @@ class IdReader:
         return [last_header(record.headers, name) or self._default_group for record in records]
 
     def fault(self, record: RecordContent) -> str:
-        """Return which part of its ID a record lacks, as the reason of a quarantine; empty = none."""
+        """Return which part of its ID a record lacks, as a reason for quarantine; empty if it lacks none."""
         return self._source.fault(record.headers, record.key, record.value)
 
     def _ids_from_header(self, records: Sequence[RecordContent]) -> Found:
@@ -117,7 +116,7 @@ class IdReader:
 
 
 def _marked(records: Sequence[RecordContent]) -> tuple[list[int], list[int]]:
-    """Return the indexes of envelopes, and of what came over a bridge."""
+    """Return the indexes of envelopes, and of records that came over a bridge."""
     envelopes: list[int] = []
     crossed: list[int] = []
     for number, record in enumerate(records):

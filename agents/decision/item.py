@@ -1,4 +1,4 @@
-"""One record of a batch on its way through a lane, with its fate. Pure."""
+"""One record of a batch on its way through a lane, and what happens to it. Pure."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -11,18 +11,18 @@ from agents.decision.bridge_headers import BridgeHeaders
 from agents.decision.envelope_parts import Unit
 
 RESENT: Final = "came over its bridge before"
-"""Begins the reason of a duplicate by its hop that the duplicates topic does not take. Published again it would come twice."""
+"""Start of the reason of a bridge duplicate that the duplicates topic does not take. A second publication would duplicate it."""
 
 
 Place = tuple[int, int]
-"""Partition and offset of a record; all records of a transaction are of one topic."""
+"""Partition and offset of a record. All records of a transaction are from one topic."""
 
 
 class Fate(Enum):
     """Destination of a record."""
 
     HERE = "here"
-    """At home in this lane: it gets a verdict."""
+    """This lane is its home and gives it a verdict."""
     FORWARDED = "forwarded"
     QUARANTINED = "quarantined"
     LATER = "later"
@@ -30,9 +30,9 @@ class Fate(Enum):
 
 
 class Item(msgspec.Struct, gc=False):
-    """A record and what the passes of :class:`agents.decision.decide.Path` find out about it.
+    """A record and the results of the passes of :class:`agents.decision.decide.Path`.
 
-    A struct of msgspec is made four times as fast as a dataclass, and there is one for each record of the Python path.
+    The Python path makes one for each record. A msgspec struct takes a quarter of the time of a dataclass.
     """
 
     record: Record
@@ -41,23 +41,23 @@ class Item(msgspec.Struct, gc=False):
     id: bytes | None
     """Encoded duplicate ID."""
     group: bytes | None
-    """The group of an envelope is its key."""
+    """Group of the record; for an envelope its key."""
     lead: bytes | None
-    """Decides the home of a record without a group; in the form of an encoded ID."""
+    """Key of the home of a record without a group, in the form of an encoded ID."""
     partition: int
-    """The partition that it was read from: of the input, or of the forward topic."""
+    """Partition of the input or forward topic that the record was read from."""
     unit: Unit | None = None
-    """The parts of an envelope; None = not an envelope, or not opened."""
+    """Parts of an envelope; None if it is not an envelope or not opened."""
     hop: BridgeHeaders | None = None
-    """The step over a bridge."""
+    """Bridge headers of the record."""
     resent: bool = False
-    """A duplicate by its hop."""
+    """Whether its hop shows that it is a duplicate."""
     home: int = -1
-    """The lane that it is forwarded to."""
+    """Lane that the record is forwarded to."""
     reason: str = ""
-    """Why it is refused."""
+    """Reason for which the record is refused."""
     original: bytes | None = None
-    """Source of a duplicate's original, where duplicates are diverted."""
+    """Source of a duplicate's original, if duplicates are diverted."""
     fate: Fate = Fate.HERE
 
     @property
@@ -66,51 +66,51 @@ class Item(msgspec.Struct, gc=False):
         return self.partition, self.record.offset
 
     def refuse(self, reason: str) -> None:
-        """Send it to quarantine; the first reason counts.
+        """Send the record to quarantine. The first reason counts.
 
-        A record that came over a bridge still goes to its home, where the hop memory notes it.
+        A record from a bridge still goes to its home, where the hop memory stores its hop.
         """
         self.reason = self.reason or reason
         if self.hop is None:
             self.fate = Fate.QUARANTINED
 
     def cross(self, hop: BridgeHeaders) -> None:
-        """Note that it came over a bridge. If its own ID does not count, its hop decides its home, so both sends of it meet."""
+        """Store the bridge headers. If the record's own ID does not count, its hop decides its home, so that repeated sends meet."""
         self.hop = hop
         if self.lead is None or hop.ids_ignored:
             self.lead = hop.lead
 
     def open(self, unit: Unit, lead: bytes | None = None) -> None:
-        """Note that it is an envelope of this unit. Without key and ID of its own, ``lead`` decides its home."""
+        """Store the parts of an envelope. ``lead`` decides the home of an envelope without key and ID."""
         self.unit = unit
         self.lead = lead or self.lead
 
     def send_home(self, home: int) -> None:
-        """Another lane is its home; what is refused goes to quarantine instead."""
+        """Forward the record to its home lane. A refused record goes to quarantine instead."""
         self.home = home
         self.fate = Fate.QUARANTINED if self.reason else Fate.FORWARDED
 
     def postpone(self) -> None:
-        """Leave it to the next transaction."""
+        """Leave the record to the next transaction."""
         self.fate = Fate.LATER
 
     def note_arrival(self, *, known: bool) -> None:
-        """Note what the hop memory knows. A repeated refusal is then a duplicate, unless the duplicates topic refuses it."""
+        """Store the hop memory's answer. A repeated refused record is a duplicate, unless the duplicates topic does not take it."""
         self.resent = known and not self.reason.startswith(RESENT)
         if self.reason and not self.resent:
             self.fate = Fate.QUARANTINED
 
     def name_original(self, source: bytes | None) -> None:
-        """Name the source of the message that it repeats; None = it is not known any more."""
+        """Store the source of the original; None = it is no longer known."""
         self.original = source
 
     @property
     def checks_ids(self) -> bool:
-        """Whether its own IDs count; its bridge may state that they are ignored."""
+        """Whether the record's own IDs count. A bridge may state that they are ignored."""
         return self.hop is None or not self.hop.ids_ignored
 
     def ids(self) -> Sequence[bytes]:
-        """Return the encoded IDs to judge: none if the hop has decided, or its bridge states that they are ignored."""
+        """Return the encoded IDs to check: none if the hop decided, or if the bridge states that IDs are ignored."""
         if self.resent or not self.checks_ids:
             return ()
         if self.unit is not None:

@@ -8,7 +8,7 @@ from typing import Final
 from ringfence_kafka.protocol import wire_names
 
 EVERY_S: Final = 1.0
-"""Between two messages that are looked at."""
+"""Time between two messages whose header names are counted, in seconds."""
 NAMES_MAX: Final = 32
 NAME_CHARACTERS_MAX: Final = 80
 
@@ -21,7 +21,7 @@ class MissingIds:
         self._look_at = 0.0
 
     def note(self, header_names: Callable[[], Iterable[str]]) -> None:
-        """Count the names of one message, at most once a second: a batch costs nothing otherwise."""
+        """Count the header names of one message, at most once a second, so that other batches cost nothing."""
         now = time.monotonic()
         if now < self._look_at:
             return
@@ -34,5 +34,5 @@ class MissingIds:
 
     @property
     def names(self) -> list[str]:
-        """The names, the most frequent first."""
+        """Header names, most frequent first."""
         return [name for name, _ in self._counts.most_common()]

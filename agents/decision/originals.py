@@ -1,4 +1,4 @@
-"""The accepted messages that the duplicates of one batch repeat."""
+"""Looks up the accepted messages that the duplicates of one batch repeat."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -6,22 +6,22 @@ from ringfence_kafka.protocol import wire_names
 from tables.codec import Slot
 
 Find = Callable[[Sequence[int]], Sequence[Slot | None]]
-"""Returns the committed slots of some sequences."""
+"""Returns the committed slots of some sequence numbers."""
 
 
 class Originals:
-    """Looks up the slot of each original once."""
+    """Originals of one batch; each slot is looked up once."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
         self._slots: dict[int, Slot | None] = {}
 
     def digests(self, sequences: Iterable[int]) -> dict[int, int]:
-        """Return the digests of their values; 0 = unknown."""
+        """Return the digests of the originals' values by sequence number; 0 = unknown."""
         return {sequence: slot.digest if slot else 0 for sequence, slot in self._looked_up(sequences).items()}
 
     def sources(self, sequences: Iterable[int], topic: str) -> dict[int, bytes]:
-        """Return their sources, as far as their slots are there. ``topic``: the lane's input."""
+        """Return the sources of the originals whose slots exist. ``topic``: input topic of the lane."""
         return {
             sequence: wire_names.source(topic, slot.origin.partition) + b"%d" % slot.origin.offset
             for sequence, slot in self._looked_up(sequences).items()

@@ -1,6 +1,6 @@
-"""The partition of a group: ``murmur2`` as in the Java client and aiokafka, ``crc32`` as in librdkafka. Pure.
+"""Partition of a group: ``murmur2`` as in the Java client and aiokafka, ``crc32`` as in librdkafka. Pure.
 
-librdkafka spreads empty keys at random; under ``crc32`` such records are brought to partition 0.
+librdkafka spreads empty keys at random; with ``crc32`` Ringfence forwards such records to partition 0.
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""Verdicts of a batch: the hop memory is asked first, then the ring. Neither is changed."""
+"""Verdicts of a transaction: first from the hop memory, then from the ring. Neither is changed."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tables.table import LaneTable
 
 
 def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
-    """Note what came over bridges, of what is at home here: refused or not, it has come."""
+    """Check the bridged records whose home is this lane, including refused ones, in the hop memory."""
     steps = [(item, item.hop) for item in crossed if item.hop is not None and item.fate is Fate.HERE]
     if not steps:
         return NOTHING
@@ -25,14 +25,14 @@ def judge_hops(crossed: Sequence[Item], table: LaneTable) -> Judged:
 def judge_ids(
     items: Sequence[Item], table: LaneTable, originals: Originals, *, plain: bool, by_value: bool = False
 ) -> Checked:
-    """Judge records that are at home here, in order.
+    """Return verdicts on the records whose home is this lane, in order.
 
     Args:
         items: The records.
-        table: Asked, not changed.
+        table: Table of the lane; it is read, not changed.
         originals: Originals of the batch.
-        plain: None of them is an envelope or came over a bridge.
-        by_value: An ID with another value is another message.
+        plain: Whether no record is an envelope or came over a bridge.
+        by_value: Whether an ID with another value counts as another message.
     """
     times = [item.record.timestamp for item in items]
     digests = [

@@ -1,4 +1,4 @@
-"""Builds the record batches of a transaction: every output of a lane, and its changelog."""
+"""Builds the record batches of all outputs of a transaction."""
 
 import functools
 import math
@@ -24,9 +24,9 @@ from ringfence_kafka.protocol.value_digest import stand_in_of
 from tables.ring import Verdict
 
 OURS_BYTES: Final = 2_048
-"""More than a record has around its content: of its batch, of our headers, of a default group."""
+"""Upper limit of the overhead of a record, in bytes: its batch, Ringfence's headers, a default group."""
 REMEMBERED_PARTS_MAX: Final = 1_000
-"""Parts of a transaction: the headers of more are not cached, because producers choose the number of parts."""
+"""Part headers of larger transactions are not cached, because producers choose the number of parts."""
 OURS: Final = frozenset(
     {
         wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,
@@ -34,15 +34,15 @@ OURS: Final = frozenset(
         wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,
     }
 )  # fmt: skip
-"""Replaced or left out on what is accepted, if they were there."""
+"""Headers that an accepted record does not keep from its input record."""
 _DUPLICATES: Final = frozenset({Verdict.DUPLICATE, Verdict.CONFLICT})
 OURS_IN_A_CHAIN: Final = OURS - {wire_names.HEADER_HOPS}
-"""The same where the input is another address's accepted topic: bridges behind the chain must see what a message has passed."""
+"""The same set if the input is another address's accepted topic: later bridges must see the message's earlier hops."""
 _VERDICTS: Final = {verdict: verdict.name.encode() for verdict in Verdict} | {Verdict.CONFLICT: b"DUPLICATE"}
 
 
 class _Target:
-    """The accepted topic of an address that parts of transactions go to."""
+    """Accepted topic of an address that parts of transactions go to."""
 
     def __init__(self, address: AddressSettings, outputs: Outputs) -> None:
         self.topic = address.accepted_topic
@@ -51,7 +51,7 @@ class _Target:
 
 
 class Emitter:
-    """Turns the outcome of one lane's batches into record batches."""
+    """Builds record batches from the outcomes of one lane."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Emitter:
         *,
         chained: bool = False,
     ) -> None:
-        """``others``: the addresses that parts of its envelopes may go to, beside its own. ``chained``: another address feeds it."""
+        """Create the emitter. ``others``: other addresses that parts of envelopes go to; ``chained``: another address writes the input."""
         self._address = address
         self.replaced = OURS_IN_A_CHAIN if chained else OURS
-        """Names of headers that are not taken over from the input."""
+        """Names of headers that are not copied from the input."""
         self._sequenced = address.lanes > 0
         self._forward_topic = forward_topic
         self._outputs = outputs
@@ -81,30 +81,30 @@ class Emitter:
                 outputs.partitions[address.duplicates_topic], address.partitioner
             )
         self._spread = 0
-        """Counts batches: each topic takes it modulo its own count."""
+        """Number of batches. Each topic uses it modulo its partition count."""
 
     @property
     def next_spread(self) -> int:
-        """The number of the batch that comes next."""
+        """Number of the next batch."""
         return self._spread + 1
 
     def count_batch(self) -> None:
-        """Somebody else has built it."""
+        """Count a batch that the native core has built."""
         self._spread += 1
 
     def emit(
         self, outcome: Outcome, new_builder: NewBuilder, *, sizes_confirmed: bool = True
     ) -> list[Outgoing]:
-        """All output batches of an outcome.
+        """Return all output batches of an outcome.
 
         Args:
-            outcome: What was decided.
-            new_builder: Makes an empty record batch.
-            sizes_confirmed: The sizes that topics take were asked for just now. Without it nothing is replaced by its digest.
+            outcome: The decisions.
+            new_builder: Returns an empty record batch.
+            sizes_confirmed: Whether the topics' size limits were queried just now. Otherwise no value is replaced by its digest.
 
         Raises:
-            TopicError: the quarantine topic takes not even the bare form of a record.
-            TooLargeError: some records must go to quarantine instead: decide again, with them refused. It names none if a record
+            TopicError: the quarantine topic does not take even a record's digest without its key and headers.
+            TooLargeError: some records must go to quarantine: decide again, with these records refused. It names no record if a record
                 does not fit into the quarantine topic and the sizes are not confirmed.
         """
         too_large: dict[Place, str] = {}
@@ -129,14 +129,16 @@ class Emitter:
         return written
 
     def aged_before(self, topic: str, oldest: float) -> float:
-        """Return the time before which records of a topic are aged; minus infinity if the oldest is not."""
+        """Return the timestamp below which records of a topic are aged, in ms; minus infinity if the oldest record is not aged."""
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
         return limit if oldest < limit else -math.inf
 
     def _accepted(self, outcome: Outcome, new_batches: Callable[[str], TopicBatches]) -> list[Outgoing]:
-        """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
+        """Build the accepted records.
 
-        If the address observes, duplicates pass too, without copies that a bridge sent again. A record without a group is spread: those of one batch go to one partition, those of the next to another.
+        The key is the group. Value, headers and timestamp stay unchanged; ``_RF_SOURCE`` is added, and ``_RF_KEY`` if the key differs. In
+        observe mode duplicates pass too, except repeated sends of a bridge. All records without a group of one batch go to the same
+        partition, and those of the next batch to the next partition.
         """
         self._spread += 1
         own = self._targets[self._address.name]
@@ -189,9 +191,9 @@ class Emitter:
         sequence: Sequence[int] = (),
         marks: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside.
+        """Build each part like a message that was sent alone, with an additional ``_RF_TX_PART``.
 
-        ``sequence``: the sequence numbers of the unit's IDs, each ID once. ``marks``: headers behind all others.
+        ``sequence``: sequence numbers of the unit's distinct IDs. ``marks``: headers that come last.
         """
         record, step = item.record, item.hop
         numbers = part_sequences(unit, sequence)
@@ -214,9 +216,9 @@ class Emitter:
                 batches.refuse(item, size, f"part {place[1].decode()}: ")
 
     def _probe_ignored(self, item: Item, unit: Unit, new_batches: Callable[[str], TopicBatches]) -> None:
-        """Refuse a duplicate envelope that has too large a part: the refusal of a record comes before the verdict on its IDs.
+        """Refuse a duplicate envelope with a part that is too large, because a refusal takes precedence over the verdict.
 
-        A part has its key and group besides its content in the envelope, so only a large envelope is built, and not written.
+        In the envelope a part has its key and group besides its content. Only large envelopes are therefore built, and then discarded.
         """
         topics = {address: self._targets[address].topic for address in unit.addresses}
         least = min(self._outputs.bytes_max[topic] for topic in topics.values())
@@ -224,7 +226,7 @@ class Emitter:
             self._accept_parts(item, unit, {address: new_batches(topic) for address, topic in topics.items()})
 
     def _diverted(self, outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
-        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``; conflicts alone have ``_RF_VERDICT``."""
+        """Build the diverted duplicates: unchanged, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``. Only conflicts have ``_RF_VERDICT``."""
         count = self._outputs.partitions[self._address.duplicates_topic]
         home = self._duplicates_home
         for item, verdict in zip(outcome.here, outcome.checked.verdicts, strict=True):
@@ -234,7 +236,7 @@ class Emitter:
             ours = {wire_names.HEADER_SOURCE: item.source, wire_names.HEADER_ORIGINAL: item.original}
             if verdict is Verdict.CONFLICT:
                 ours[wire_names.HEADER_VERDICT] = wire_names.VERDICT_CONFLICT
-            # One that came along is of an address before this one in a chain, or of a producer.
+            # An incoming verdict header is from an earlier address of a chain, or from a producer.
             headers = _with(record, ours, without=wire_names.HEADER_VERDICT)
             partition = self._spread % count if group is None else home[group]
             if size := batches.append(partition, record.timestamp, record.key, record.value, headers):
@@ -243,7 +245,7 @@ class Emitter:
 
     @staticmethod
     def _forwarded(outcome: Outcome, batches: TopicBatches) -> list[Outgoing]:
-        """To the home lane as they came, with the source that the accepted record will carry; written now."""
+        """Build records for their home lanes: unchanged, with the source of the later accepted record and the current time."""
         now = round(time.time() * 1000)
         for item in outcome.forwarded:
             record = item.record
@@ -255,7 +257,7 @@ class Emitter:
     def _quarantined(
         self, outcome: Outcome, new_builder: NewBuilder, *, sizes_confirmed: bool
     ) -> list[Outgoing]:
-        """With ``_RF_REASON`` and ``_RF_SOURCE``; what does not fit even here is named by size and digest."""
+        """Build quarantined records with ``_RF_REASON`` and ``_RF_SOURCE``. A record that is too large is replaced by its size and digest."""
         topic = self._address.quarantine_topic
         count, bytes_max = self._outputs.partitions[topic], self._outputs.bytes_max[topic]
         oldest = min(item.record.timestamp for item in outcome.quarantined)
@@ -273,7 +275,7 @@ class Emitter:
             bare: Headers = list(ours.items())
             if batches.append(partition, record.timestamp, record.key, digest, whole) and batches.append(
                 partition, record.timestamp, None, digest, bare
-            ):  # it must not be committed over, as if it were written
+            ):  # a commit would lose the record
                 raise TopicError(no_room(topic, "quarantine topic", self._address.name, bytes_max))
         return batches.finish()
 
@@ -284,7 +286,7 @@ def _verdict_header(verdict: Verdict, original: bytes | None) -> tuple[str, byte
 
 
 def _places(count: int) -> Sequence[tuple[str, bytes]]:
-    """Return the headers that say which part of so many it is."""
+    """Return the headers with the number of each part, for ``count`` parts."""
     return _few_places(count) if count <= REMEMBERED_PARTS_MAX else _few_places.__wrapped__(count)
 
 

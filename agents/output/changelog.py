@@ -11,23 +11,23 @@ from tables.table import LaneTable
 def changelog_batches(
     topic: str, partition: int, table: LaneTable, change: Change, new_builder: NewBuilder
 ) -> list[Outgoing]:
-    """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction.
+    """Return the changelog's batches of a change: the slots, then the meta record, which ends each transaction.
 
-    They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
+    Records have the time of writing. Brokers reject message timestamps that are far off, and roll segments because of them.
     """
     entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
     return batches_of(topic, partition, entries, new_builder)
 
 
 def position_behind(state: Sequence[Outgoing], bases: Sequence[int]) -> int:
-    """Return the changelog offset behind its written batches; 0 = the broker did not say. ``bases``: base offsets, those of ``state`` last."""
+    """Return the changelog offset after the written batches; 0 if the broker did not report offsets. ``bases``: base offsets, ``state``'s last."""
     return bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
 
 
 def batches_of(
     topic: str, partition: int, entries: Iterable[tuple[bytes, bytes | None]], new_builder: NewBuilder
 ) -> list[Outgoing]:
-    """Batches of changelog records, key and value, in their order; None = tombstone."""
+    """Return batches of changelog records, in order. Value None = tombstone."""
     batches = []
     builder = new_builder()
     for key, value in entries:

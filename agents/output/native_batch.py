@@ -1,4 +1,4 @@
-"""A record batch that the core has filled, in the place of aiokafka's builder of one."""
+"""Record batch that the native core has filled. It replaces aiokafka's batch builder."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,21 +19,21 @@ _ENCODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
 
 
 class Filled(NamedTuple):
-    """As the core returns it."""
+    """Content of a batch, as the native core returns it."""
 
     partition: int
     buffer: bytearray
-    """The records, behind room for the header."""
+    """The records, after space for the batch header."""
     record_count: int
     first_timestamp: int
     max_timestamp: int
 
 
 class RawBatch:
-    """The part of a ``BatchBuilder`` that aiokafka's producer uses, and :meth:`append` of a record without headers."""
+    """The part of ``BatchBuilder`` that aiokafka's producer uses. :meth:`append` adds a record without headers."""
 
     def __init__(self, form: BatchForm, filled: Filled | None = None) -> None:
-        """With what is in it already."""
+        """Create a batch, with the core's content if there is any."""
         _, self._buffer, self._count, self._first, self._max = filled or Filled(
             0, bytearray(BATCH_HEADER_BYTES), 0, 0, 0
         )
@@ -43,13 +43,13 @@ class RawBatch:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest of its records', ms."""
+        """Largest timestamp of the records, in ms."""
         return self._max
 
     def append(
         self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any = ()
     ) -> int | None:
-        """Append a record; None = it does not fit."""
+        """Append a record. Return the number of records, or None if it does not fit."""
         if headers:
             raise NotImplementedError("the core writes records with headers")
         if self._closed:
@@ -79,26 +79,26 @@ class RawBatch:
         return self._count
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more records."""
         self._closed = True
 
     def closed(self) -> bool:
-        """Whether it takes no more."""
+        """Return whether the batch accepts no more records."""
         return self._closed
 
     def size(self) -> int:
-        """Bytes so far, header included."""
+        """Return the size of the batch with its header, in bytes."""
         return len(self._buffer)
 
     def record_count(self) -> int:
-        """Return the number of records so far."""
+        """Return the number of records."""
         return self._count
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         self._state = (producer_id, producer_epoch, base_sequence)
 
     def _build(self) -> bytearray:
-        """Build the whole batch; aiokafka asks for it each time it sends it."""
+        """Return the complete batch. aiokafka calls this at each send."""
         self.close()
         if not self._built:
             self._built = True

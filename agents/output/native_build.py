@@ -1,6 +1,6 @@
-"""Decides and builds a whole batch in the native core; gives the same bytes as :mod:`agents.decision` and :mod:`agents.output.build`.
+"""Decides about batches and builds them in the native core, with the same bytes as :mod:`agents.decision` and :mod:`agents.output.build`.
 
-It does messages at home here, with one ID or none, for a ring in memory. It leaves other batches to Python, and changes nothing then.
+The core processes messages with at most one ID whose home is this lane, if the ring is in memory. Other batches go to Python unchanged.
 """
 
 import logging
@@ -34,25 +34,25 @@ log: Final = logging.getLogger("ringfence.lane")
 _FROM_HEADER: Final = 0
 _FROM_PARTS: Final = 3
 _SOURCES: Final = {"key": 1, "value": 2}
-"""The core's number of each source of an ID that is not a header."""
+"""Number in the native core for each source of an ID other than a header."""
 _PARTITIONERS: Final = {"murmur2": 0, "crc32": 1}
 _NAMES_MAX: Final = 16
 _LEFT_TO_PYTHON: Final = (wire_names.HEADER_TRANSACTION, wire_names.HEADER_HOP)
 
 
 class Plan(NamedTuple):
-    """Records to write for a batch, and its counts."""
+    """Records to write for some batches, and their counts."""
 
     outcome: Outcome
-    """Its records, groups, sources and origins are left out: they are in the bytes."""
+    """Outcome without records, groups, sources and origins, which are in the bytes."""
     outputs: list[Outgoing]
     slots: Chunk
     state: list[Outgoing]
-    """The changelog's batches, without the meta record."""
+    """Batches of the changelog, without the meta record."""
 
 
 class NativePath:
-    """Native path of one lane, from its opening to its end."""
+    """Native path of an open lane."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class NativePath:
         emitter: Emitter,
         form: BatchForm,
     ) -> None:
-        """As :class:`agents.decision.decide.Path` and :class:`agents.output.build.Emitter` have it, of which ``emitter`` is the lane's."""
+        """Create the path. Arguments are those of :class:`agents.decision.decide.Path` and :class:`agents.output.build.Emitter`."""
         topic = address.accepted_topic
         self._address = address
         self._lane = lane
@@ -95,16 +95,16 @@ class NativePath:
         )
         parts = parts_of(address.duplicate_id_from, address.duplicate_id_headers)
         self._usual = (
-            all(part.names or part.form in _SOURCES for part in parts)  # else it is a place in JSON
+            all(part.names or part.form in _SOURCES for part in parts)  # other forms are a place in JSON
             and max(len(part.names) for part in parts) <= _NAMES_MAX
             and not address.id_max_age
             and address.persist_id_cache
-            and (address.duplicates == "drop" or address.observes)  # else each original is looked for
+            and (address.duplicates == "drop" or address.observes)  # otherwise each original is looked up
             and address.on_conflict != "accept"
         )
 
     def plan(self, due: Sequence[DueRecords], table: LaneTable) -> Plan | None:
-        """Decide and build some batches; changes only the emitter's count of batches. None = Python does it."""
+        """Decide about some batches and build their records; None = Python must do it. Only the emitter's batch count changes."""
         core, those, known = native.core, _joined(due), table.plain_index()
         if core is None or those is None or known is None or not self._usual:
             return None
@@ -124,7 +124,11 @@ class NativePath:
                 lambda sequences: Originals(table.find).sources(sequences, self._address.input_topic),
                 *promise,
             )  # fmt: skip
-        except (DamagedStoreError, FormatError, PrerequisiteError):  # of RocksDB: Python meets and reports it
+        except (
+            DamagedStoreError,
+            FormatError,
+            PrerequisiteError,
+        ):  # errors of RocksDB: the Python path meets and reports them
             return None
         except Exception:
             log.exception(
@@ -136,7 +140,7 @@ class NativePath:
             return None
         verdicts, new_ids, digests, accepted, state, slots, oldest, new_times = found
         self._emitter.count_batch()
-        # Bytes of the verdicts' numbers: they are only counted.
+        # The verdicts are bytes of their numbers, which are only counted.
         checked = Checked(
             cast("list[Verdict]", verdicts), [], ring.head, new_ids, new_times, new_digests=digests
         )
@@ -160,7 +164,7 @@ class NativePath:
         return found
 
     def closed_by_meta(self, state: Sequence[Outgoing], change: Change) -> list[Outgoing]:
-        """Return the changelog's batches, with the meta record that closes each transaction."""
+        """Return the changelog's batches with the meta record, which ends each transaction."""
         batches = list(state)
         record = {"timestamp": None, "key": META_KEY, "value": encode_meta(change.meta)}
         if not batches or batches[-1].builder.append(**record) is None:
@@ -170,7 +174,7 @@ class NativePath:
 
 
 def _joined(due: Sequence[DueRecords]) -> Any:
-    """Return the records of all batches as the core goes over them; None = it cannot."""
+    """Return the records of all batches in the core's form; None if the core cannot process them."""
     records = due[0].records
     for _, more in due[1:]:
         records = native_records.joined(records, more)
@@ -178,9 +182,9 @@ def _joined(due: Sequence[DueRecords]) -> Any:
 
 
 def _id_rules(address: AddressSettings) -> tuple[Any, ...]:
-    """Return how the core finds an ID: from where, names, the source of each part, what leaves it to Python, whether it is needed.
+    """Return the core's rules for an ID: source, names, source of each part, excluded content type, and whether an ID is required.
 
-    A record may have an attribute of CloudEvents in its value, in place of the header: the core leaves such a one to Python.
+    A CloudEvents attribute may be in the value instead of a header. The core leaves such records to Python.
     """
     parts = parts_of(address.duplicate_id_from, address.duplicate_id_headers)
     several = len(parts) > 1

@@ -13,7 +13,7 @@ from tables.ring import Checked, Verdict
 
 
 def sequences_of(checked: Checked) -> Iterator[Sequence[int]]:
-    """Return the numbers that the IDs of each message got; none for a message without a new ID."""
+    """Return the sequence numbers of each message's IDs; empty for a message without a new ID."""
     numbers = count(checked.first_sequence)
     if checked.owners is None:
         for verdict in checked.verdicts:
@@ -25,11 +25,11 @@ def sequences_of(checked: Checked) -> Iterator[Sequence[int]]:
 
 
 def part_sequences(unit: Unit, numbers: Sequence[int]) -> Iterable[int | None]:
-    """Return the number of each part: that of its own ID, or else of the envelope's.
+    """Return the sequence number of each part: that of its own ID, else that of the envelope's.
 
     Args:
         unit: The parts.
-        numbers: The numbers that the unit's IDs got, each ID once, in their order.
+        numbers: Sequence numbers of the unit's distinct IDs, in order.
     """
     if not numbers:
         return repeat(None)
@@ -41,5 +41,5 @@ def part_sequences(unit: Unit, numbers: Sequence[int]) -> Iterable[int | None]:
 
 
 def sequence_header(number: int) -> tuple[str, bytes]:
-    """Return the header of an accepted record."""
+    """Return the sequence header of an accepted record."""
     return wire_names.HEADER_SEQUENCE, b"%d" % number

@@ -1,4 +1,4 @@
-"""Record batches of one output topic while they are filled; topics that a lane writes to."""
+"""Record batches of one output topic while they are filled, and facts about a lane's output topics."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ Headers = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The topics that a lane writes to, besides its changelog: partition counts and largest record batches."""
+    """Output topics of a lane, without its changelog: partition counts and size limits."""
 
     partitions: dict[str, int]
     bytes_max: dict[str, int]
     """``max.message.bytes`` of each topic."""
     aged_ms: dict[str, float]
-    """How old a record must be, by its timestamp, to be :attr:`ringfence_kafka.producer.transactional.Outgoing.aged`; absent = never is."""
+    """Age from which a record is :attr:`ringfence_kafka.producer.transactional.Outgoing.aged`, in ms, by topic; absent = never."""
 
 
 class TooLargeError(Exception):
-    """Records that fit into no batch that their topic takes; ``reasons`` by where they were read."""
+    """Records that are too large for their topic. ``reasons``: reason by partition and offset."""
 
     def __init__(self, reasons: dict[Place, str]) -> None:
         super().__init__(f"{len(reasons)} records are too large")
@@ -34,13 +34,13 @@ class OpenBatch:
 
     builder: Builder
     young: bool
-    """It has a record that is not aged."""
+    """Whether a record in it is not aged."""
     timeless: bool
-    """Its records have no timestamp; aiokafka would give them that of a record that has one."""
+    """Whether its records have no timestamp. In a batch with timestamps aiokafka would give them one."""
 
 
 class TopicBatches:
-    """Record batches of one topic, one open a partition."""
+    """Record batches of one topic, with one open batch for each partition."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TopicBatches:
         too_large: dict[Place, str],
         aged_before: float,
     ) -> None:
-        """``aged_before``: a timestamp; records older than that are aged. ``too_large`` is added to: place → reason."""
+        """Create empty batches. ``aged_before``: records with a lower timestamp are aged; ``too_large`` receives the reasons."""
         self._topic = topic
         self._bytes_max = bytes_max
         self._new = new_builder
@@ -62,7 +62,7 @@ class TopicBatches:
     def append(
         self, partition: int, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> int:
-        """Append a record. Returns 0, or the bytes of a batch of it alone, if the topic takes no such batch: it is left out then."""
+        """Append a record. Return 0, or, if the topic cannot take it, the size of a batch with only this record, in bytes."""
         batch = self._open.get(partition)
         if batch is not None:
             if (not batch.timeless or timestamp == NO_TIMESTAMP) and batch.builder.append(
@@ -83,7 +83,7 @@ class TopicBatches:
         return 0
 
     def refuse(self, item: Item, size: int, part: str = "") -> None:
-        """Note that a record is too large; of an envelope the first part."""
+        """Record that a record is too large. For an envelope the first such part counts."""
         reason = f"{part}{size} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
         self._too_large.setdefault(item.place, reason)
 
@@ -92,7 +92,7 @@ class TopicBatches:
         self._full.append(Outgoing(self._topic, partition, batch.builder, not batch.young))
 
     def finish(self) -> list[Outgoing]:
-        """All batches, in order within each partition."""
+        """Return all batches, in order for each partition."""
         for partition in list(self._open):
             self._close(partition)
         return self._full

@@ -1,1 +1,1 @@
-"""The rules of lanes: what each worker must agree on."""
+"""Rules of lanes that all workers must agree on."""

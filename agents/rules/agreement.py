@@ -1,4 +1,4 @@
-"""Agreement of the live workers on limits, and on rules that a lane has not recorded yet."""
+"""Agreement of live workers on limits, and on rules that a lane has not recorded yet."""
 
 import asyncio
 import contextlib
@@ -18,40 +18,42 @@ from ringfence_kafka.groups.static_members import Member
 log: Final = logging.getLogger("ringfence.worker")
 
 ASK_LIMIT_S: Final = 5.0
-"""For one question to the group."""
+"""Limit of one query to the group, in seconds."""
 STABLE_LIMIT_S: Final = 2.0
-"""A group that rebalances does not say what its members state: it is asked again for so long."""
+"""A rebalancing group does not report its members' statements. The query is repeated for this time, in seconds."""
 AGAIN_S: Final = 0.1
 SETTLE_S: Final = 20.0
-"""After a disagreement all must agree for so long. A worker with an older file is alone while the others restart, and must not shrink
-rings meanwhile."""
+"""Time of agreement that is required after a disagreement, in seconds.
+
+During a rolling restart a worker with an old file may be the only live one. It must not shrink rings.
+"""
 
 AskMembers = Callable[[], Awaitable[Sequence[Member]]]
 
 
 class Agreement:
-    """Statements of live workers, from the group's metadata."""
+    """Statements of live workers, from the metadata of the group."""
 
     def __init__(
         self, settings: Settings, ask_members: AskMembers | None = None, now: Callable[[], float] = clock.now
     ) -> None:
-        """``ask_members`` asks for the members of the workers' group; None = this worker is alone. ``now``: seconds."""
+        """Create the agreement. ``ask_members``: queries the members of the group, None = this worker is the only one; ``now``: clock, in s."""
         self._now = now
         self._unlike_at: dict[str, float] = {}
-        """Address → when live workers last disagreed."""
+        """Time of the last disagreement, by address."""
         self._own = own_statement(settings)
         self._ask_members = ask_members
         self._together: RequestCoalescer[None, Sequence[Statement] | None] = RequestCoalescer(self._answer)
-        """Many lanes open at one moment."""
+        """Coalesces queries, because many lanes open at the same time."""
         self.by_address: dict[str, list[str]] = {}
-        """Address → each disagreement on a limit, as last asked. Addresses without one are absent."""
+        """Disagreements on limits by address, from the last query. Addresses without one are absent."""
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop, and leave waiting queries without an answer."""
         await self._together.stop()
 
     async def look(self) -> None:
-        """Ask the group, and log each new disagreement. An answer that does not come changes nothing."""
+        """Query the group and log each new disagreement. Without an answer nothing changes."""
         statements = await self._together.ask(None)
         if statements is None:
             return
@@ -69,14 +71,14 @@ class Agreement:
         self.by_address = found
 
     async def on_limits(self, address: str) -> list[str]:
-        """Return who states which limits of an address; empty = all live workers agree."""
+        """Return the disagreements on the limits of an address; empty if all live workers agree."""
         statements = await self._together.ask(None)
         if statements is None:
             return ["the group does not report the limits of its members"]
         return self._unlike(address, statements)
 
     def _unlike(self, address: str, statements: Sequence[Statement]) -> list[str]:
-        """As :func:`unlike_limits`, and for a while after it."""
+        """Return the result of :func:`unlike_limits`. A new agreement counts after :data:`SETTLE_S`."""
         found, now = unlike_limits(address, statements), self._now()
         if found:
             self._unlike_at[address] = now
@@ -85,7 +87,7 @@ class Agreement:
         return found
 
     async def others_can_hold(self) -> bool:
-        """Return whether another live worker can hold lanes; True if the group does not say."""
+        """Return whether another live worker can hold lanes; True if the group does not answer."""
         statements = await self._together.ask(None)
         if statements is None:
             return True
@@ -97,7 +99,7 @@ class Agreement:
         )
 
     async def unlike_rules(self, address: str, own: Rules) -> str | None:
-        """Return the fault if a live worker states other rules for the address."""
+        """Return the problem if a live worker states other rules for the address."""
         for item in await self._together.ask(None) or ():
             said = (item.addresses or {}).get(address)
             if said is not None and (fault := unlike_fault(address, item.worker, said.rules, own)):
@@ -108,7 +110,7 @@ class Agreement:
         return dict.fromkeys(questions, await self._statements())
 
     async def _statements(self) -> Sequence[Statement] | None:
-        """Return the statements of all live workers, this one included; None = the group does not say."""
+        """Return the statements of all live workers, including this one; None if the group does not answer."""
         if self._ask_members is None:
             return [self._own]
         with contextlib.suppress(KafkaError, OSError, TimeoutError, NotImplementedError):

@@ -1,6 +1,6 @@
-"""Rules of a lane (ID, group, home) and limits of its ring, as its meta record holds them. Pure.
+"""Rules of a lane (ID, group, home) and limits of its ring, as its meta record stores them. Pure.
 
-A worker with other rules does not open the lane. Recorded limits stay until all live workers state the same new ones.
+A worker with other rules does not open the lane. Recorded limits apply until all live workers state the same new ones.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,39 +11,39 @@ from tables.codec import Meta
 from tables.promise import Promise
 
 Rules = Mapping[str, Any]
-"""Key of the configuration → value, as JSON gives it back. A key of a target address is written ``<address>: <key>``."""
+"""Values by configuration key, as JSON returns them. A key of a target address has the form ``<address>: <key>``."""
 
 OWN_FILE: Final = "in this worker's file"
-"""Stands in each fault about rules: no check of topics finds anything there."""
+"""Part of each text about rules. Texts from checks of topics do not contain it."""
 TOPICS: Final = ("input_topic", "accepted_topic")
 
 
 class Limits(NamedTuple):
-    """Limits of a ring's memory; each field is a key of the configuration."""
+    """Limits of a ring's memory. Each field is a configuration key."""
 
     id_cache_size: int
-    """IDs."""
+    """Number of IDs."""
     id_max_age: float
     """Seconds; 0 = no limit."""
     persist_id_cache: bool
     id_min_age: float = 0
-    """Seconds; 0 = no promise."""
+    """Seconds; 0 = no promise in time."""
     id_cache_size_max: int = 0
-    """IDs; 0 = no promise."""
+    """Number of IDs; 0 = no promise in time."""
 
     @property
     def capacity(self) -> int:
-        """IDs that the ring has room for."""
+        """Number of IDs that the ring has room for."""
         return self.id_cache_size_max or self.id_cache_size
 
     @property
     def promise(self) -> Promise | None:
-        """The promise of ``id_min_age``, before anything came; None = there is none."""
+        """Initial promise for ``id_min_age``; None = no promise."""
         return Promise(self.id_cache_size, round(self.id_min_age * 1000)) if self.id_min_age else None
 
 
 def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) -> dict[str, Any]:
-    """Return the rules that a configuration states for the lanes of an address; ``targets`` are addresses that its transactions may reach."""
+    """Return the rules in a configuration for the lanes of an address. ``targets``: addresses that its transactions may reach."""
     found = _own_rules(address)
     for target in targets:
         found |= {
@@ -53,7 +53,7 @@ def rules_of(address: AddressSettings, targets: Iterable[AddressSettings] = ()) 
 
 
 def _own_rules(address: AddressSettings) -> dict[str, Any]:
-    """Keys without an effect are left out: a change of them changes no verdict."""
+    """Keys without an effect are left out, because a change of them changes no verdict."""
     found: dict[str, Any] = {topic: getattr(address, topic) for topic in TOPICS}
     forms = address.duplicate_id_from
     found["duplicate_id_from"] = forms if isinstance(forms, str) else list(forms)
@@ -66,14 +66,14 @@ def _own_rules(address: AddressSettings) -> dict[str, Any]:
 
 
 def limits_of(address: AddressSettings) -> Limits:
-    """Return the limits that a configuration states."""
-    # As the record has them, in whole milliseconds.
+    """Return the limits in a configuration."""
+    # whole milliseconds, as in the meta record
     most, least = (round(age * 1000) / 1000 for age in (address.id_max_age, address.id_min_age))
     return Limits(address.id_cache_size, most, address.persist_id_cache, least, address.id_cache_size_max)
 
 
 def recorded_limits(meta: Meta) -> Limits:
-    """Return the limits that a lane's last transaction recorded."""
+    """Return the limits in the meta record of a lane's last transaction."""
     return limits_in_force(meta.capacity, meta.max_age_ms, meta.promise, meta.persistent)
 
 
@@ -85,19 +85,19 @@ def limits_in_force(capacity: int, max_age_ms: int, promise: Promise | None, per
 
 
 def shown(limits: Limits) -> str:
-    """Return limits as the configuration file has them."""
+    """Return limits in the syntax of the configuration file."""
     return ", ".join(f"{key} = {as_written(value)}" for key, value in limits._asdict().items())
 
 
 def with_limits(address: AddressSettings, limits: Limits) -> AddressSettings:
-    """Return the address as a lane with these limits sees it."""
+    """Return the address with these limits in place of its own."""
     return address if limits_of(address) == limits else address.model_copy(update=limits._asdict())
 
 
 def differences(recorded: Rules, own: Rules) -> list[tuple[str, Any, Any]]:
     """Return key, recorded value and own value of each rule that differs.
 
-    A rule that only one of the two states is not compared: the list of target addresses differs, or another version knows other rules.
+    A rule that only one side states is not compared: the target addresses differ, or another version knows other rules.
     """
     return [(key, recorded[key], own[key]) for key in own if key in recorded and recorded[key] != own[key]]
 
@@ -108,7 +108,7 @@ def key_of(rule: str) -> str:
 
 
 def as_written(value: Any) -> str:
-    """Return a value as the configuration file has it."""
+    """Return a value in the syntax of the configuration file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -119,7 +119,7 @@ def as_written(value: Any) -> str:
 
 
 def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
-    """Return why a worker must not open a lane of the address: each differing rule with both values, and the way out."""
+    """Return why a worker must not open a lane: each rule that differs, with both values, and the remedy. None = nothing differs."""
     found = _compared(recorded, "in the lane's record", own)
     if not found:
         return None
@@ -130,7 +130,7 @@ def rules_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 
 def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
-    """Return why no worker with this file opens a lane; :func:`rules_fault` judges one that tried."""
+    """Return why no worker with this file can open a lane. :func:`rules_fault` is for a worker that tried."""
     found = _compared(recorded, "in the record of its lanes", own, "in this file")
     if not found:
         return None
@@ -141,7 +141,7 @@ def file_fault(address: str, recorded: Rules, own: Rules) -> str | None:
 
 
 def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | None:
-    """Return why a worker must not open a lane without recorded rules while another worker states others."""
+    """Return why a worker must not open a lane without recorded rules: another worker states other rules. None = nothing differs."""
     found = _compared(stated, f"at worker {worker}", own)
     if not found:
         return None
@@ -153,7 +153,7 @@ def unlike_fault(address: str, worker: str, stated: Rules, own: Rules) -> str | 
 
 
 def _compared(theirs: Rules, place: str, own: Rules, own_place: str = OWN_FILE) -> str:
-    """Return each rule that differs, with both values; empty = none."""
+    """Return each rule that differs, with both values; empty if none differs."""
     return "; ".join(
         f"{key} = {as_written(their)} {place} and {as_written(our)} {own_place}"
         for key, their, our in differences(theirs, own)

@@ -1,6 +1,6 @@
 """Statements of workers about their configuration, in the metadata of their group. Pure.
 
-Addresses with equal rules stand together: the metadata of all members must fit into one record.
+Addresses with equal rules share one entry, because the metadata of all members must fit into one record.
 """
 
 import json
@@ -11,11 +11,11 @@ from agents.rules.lane_rules import TOPICS, Limits, Rules, as_written, key_of, l
 from ringfence_kafka.config.settings import Settings
 
 KEY: Final = "ringfence"
-"""In the JSON of the user data, beside the keys of Faust, which ignores it."""
+"""Key in the JSON of the user data, next to the keys of Faust. Faust ignores it."""
 
 
 UNUSABLE: Final = "state_unusable"
-"""In a statement, if it is so."""
+"""Key in a statement of a worker whose state folder is unusable."""
 
 
 class Said(NamedTuple):
@@ -26,18 +26,18 @@ class Said(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """The statement of one live worker."""
+    """Statement of one live worker."""
 
     worker: str
-    """Its instance name; of a member that states nothing its member ID."""
+    """Instance name of the worker, or the member ID of a member without a statement."""
     addresses: Mapping[str, Said] | None
-    """By name; None = it states nothing: it is not a worker of Ringfence."""
+    """Rules and limits by address name; None if the member is not a worker of Ringfence."""
     unusable: bool = False
-    """Its state folder cannot be written: it takes lanes only if nobody else can."""
+    """Whether its state folder cannot be written. It takes lanes only if no other worker can."""
 
 
 def own_statement(settings: Settings) -> Statement:
-    """Return what a worker of this configuration states."""
+    """Return the statement of a worker with this configuration."""
     return Statement(
         settings.app.instance_name,
         {
@@ -50,12 +50,12 @@ def own_statement(settings: Settings) -> Statement:
 
 
 def _stated(rules: Rules) -> dict[str, Any]:
-    """Leave out topics: Kafka knows which ones a member subscribes to, and their names would make each address differ."""
+    """Leave out topics: Kafka knows the subscriptions, and the names would make each address differ."""
     return {key: value for key, value in rules.items() if key_of(key) not in TOPICS}
 
 
 def encode(statement: Statement) -> dict[str, Any]:
-    """Return a statement as JSON takes it."""
+    """Return a statement in the form for JSON."""
     shared: dict[str, dict[str, Any]] = {}
     for name, said in (statement.addresses or {}).items():
         stated = {"rules": dict(said.rules), "limits": said.limits._asdict()}
@@ -65,7 +65,7 @@ def encode(statement: Statement) -> dict[str, Any]:
 
 
 def decode(user_data: bytes | None, member: str) -> Statement:
-    """Read the user data of a member. A member that states nothing readable has no addresses: see :class:`Statement`."""
+    """Read the user data of a member. Without a readable statement it has no addresses, see :class:`Statement`."""
     try:
         told = json.loads(user_data or b"{}")[KEY]
         addresses = {
@@ -79,7 +79,7 @@ def decode(user_data: bytes | None, member: str) -> Statement:
 
 
 def is_worker(user_data: bytes) -> bool:
-    """Return whether a member's user data is that of a worker."""
+    """Return whether a worker wrote this user data."""
     try:
         told = json.loads(user_data or b"null")
     except ValueError:
@@ -88,9 +88,9 @@ def is_worker(user_data: bytes) -> bool:
 
 
 def unlike_limits(address: str, statements: Iterable[Statement]) -> list[str]:
-    """Return a line for each limit on which live workers disagree, with their values; empty = all agree.
+    """Return a line for each limit on which live workers disagree, with their values; empty if all agree.
 
-    A worker that does not have the address has no say. A member that states nothing agrees with nobody.
+    Workers without the address are not counted. A member without a statement always disagrees.
     """
     everybody = sorted(statements, key=lambda each: each.worker)
     limits = [

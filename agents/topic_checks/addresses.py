@@ -22,9 +22,9 @@ from tables.codec import Meta
 log: Final = logging.getLogger("ringfence.worker")
 
 Faults = Mapping[str, Sequence[str]]
-"""Address → a line a fault."""
+"""Problems by address, one line each."""
 EVERY: Final = "*"
-"""In place of an address: what all of them share. No address has that name."""
+"""Stands for all addresses. No address has that name."""
 
 
 async def _none_denied() -> Faults:
@@ -32,7 +32,7 @@ async def _none_denied() -> Faults:
 
 
 class AddressFaults:
-    """One address with a fault does not keep the others from their work."""
+    """Problems by address. A problem of one address does not stop the others."""
 
     def __init__(
         self,
@@ -42,25 +42,25 @@ class AddressFaults:
         denied: Faults | None = None,
         ask_denied: Callable[[], Awaitable[Faults]] = _none_denied,
     ) -> None:
-        """``known``: problems that were found and logged before; ``denied``: missing rights, which ``ask_denied`` asks for again."""
+        """Create the record. ``known``: problems that are logged already; ``denied``: missing rights, which ``ask_denied`` queries again."""
         self._settings = settings
         self._cluster = cluster
         self.by_address: dict[str, Sequence[str]] = _faulty(known or {})
-        """Addresses with faults, as last asked."""
+        """Addresses with problems, from the last query."""
         self.bytes_max: Mapping[str, int] = {}
-        """The largest record batch that each topic takes, as last asked."""
+        """``max.message.bytes`` of each topic, from the last query."""
         self.denied: Faults = _faulty(denied or {})
-        """Missing rights among the problems."""
+        """Missing rights among the problems, by address."""
         self._ask_denied = ask_denied
 
     async def ask(self, metas: Mapping[str, Collection[Meta]]) -> Faults:
-        """Ask the cluster, and log new problems. ``metas``: the last commits of open lanes, by address.
+        """Query the cluster and log new problems. ``metas``: last meta records of open lanes, by address.
 
         Returns:
             Addresses whose lanes must stop, with the reasons.
 
         Raises:
-            KafkaError: it does not answer.
+            KafkaError: the cluster does not answer.
         """
         addresses, app_id = self._settings.addresses, self._settings.app.id
         journal = wire_names.journal_topic(app_id)
@@ -99,7 +99,7 @@ class AddressFaults:
     async def _ask_again(
         self, doubtful: Sequence[AddressSettings], existing: Mapping[str, TopicDescription]
     ) -> Faults:
-        """Return problems that topic descriptions do not show, of addresses that had a problem."""
+        """Return problems that topic descriptions do not show, for addresses that had a problem."""
         if not doubtful:
             return {}
         found = await state_faults(self._cluster, self._settings, doubtful, existing)
@@ -117,12 +117,12 @@ class AddressFaults:
 
 
 def say_fault(name: str, fault: str) -> None:
-    """Log a problem that keeps an address from its work."""
+    """Log a problem that stops an address."""
     log.error("%s: a problem stops it: %s", shown(name), fault)
 
 
 def shown(name: str) -> str:
-    """As a person reads it."""
+    """Return the name for a log line."""
     return "every address" if name == EVERY else f"address {name}"
 
 

@@ -1,4 +1,4 @@
-"""Problems of addresses that only their logs show: checked before a worker starts, and by ``topics check``."""
+"""Problems of addresses that only their logs show. A worker checks them at its start, as does ``topics check``."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
 
 TOLD_LIMIT_S: Final = 5.0
-"""Limit for the first and last offsets of all changelogs: less than the caller has for the whole check."""
+"""Limit of the query for the offsets of all changelogs, in seconds: less than the caller has for the whole check."""
 
 
 Look = Callable[[AddressSettings, Meta], str | None]
 
 
 def no_look(_address: AddressSettings, _meta: Meta) -> None:
-    """Find nothing."""
+    """Return no problem."""
 
 
 async def state_faults(
@@ -35,10 +35,10 @@ async def state_faults(
     *,
     look: Look = no_look,
 ) -> dict[str, list[str]]:
-    """Return problems by address: another one's changelog, changed partition counts.
+    """Return problems by address: a changelog of another owner, or changed partition counts.
 
-    A partition without an answer adds no problem: its lane will find out, and the others must not wait for it. ``look``: returns
-    one more problem, or None, of an address with the record of one of its lanes.
+    A partition without an answer adds no problem, because its lane will report it and must not delay the others. ``look``: returns one
+    more problem, or None, for an address and the meta record of one of its lanes.
     """
     app_id = cluster.group_id
     changelogs = [wire_names.changelog_topic(app_id, address.name) for address in addresses]
@@ -64,7 +64,7 @@ async def state_faults(
 
 
 async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
-    """Return the newest meta record of a lane, if the end of its changelog shows it; else None.
+    """Return the newest meta record of a lane; None if the end of its changelog has none.
 
     Raises:
         KafkaError: the cluster does not answer.
@@ -73,7 +73,7 @@ async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | No
 
 
 async def newest_metas(cluster: Cluster, topic: str, partitions: Iterable[int]) -> dict[int, Meta]:
-    """Return the same of several lanes, by partition of the changelog."""
+    """Return the newest meta records of several lanes, by partition of the changelog."""
     places = [(topic, partition) for partition in partitions]
     spans = await asyncio.gather(*(_span(cluster, place) for place in places))
     metas = await _newest_metas(cluster, dict(zip(places, spans, strict=True)))
@@ -83,9 +83,9 @@ async def newest_metas(cluster: Cluster, topic: str, partitions: Iterable[int]) 
 async def other_lanes_faults(
     cluster: Cluster, address: AddressSettings, changelog: str, partitions: int
 ) -> list[str]:
-    """Return what keeps a lane without a meta record from opening: other lanes of its address began with another number of lanes.
+    """Return a problem if other lanes of the address started with another number of lanes. A lane without a meta record must then not open.
 
-    ``partitions``: those of the changelog.
+    ``partitions``: partition count of the changelog.
     """
     return lane_faults(address, live(await newest_metas(cluster, changelog, range(partitions))).values())
 
@@ -93,16 +93,16 @@ async def other_lanes_faults(
 async def _newest_metas(
     cluster: Cluster, spans: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], Meta]:
-    """Read the last meta record of each changelog. Each transaction ends with one; only aborted records can follow it."""
+    """Read the last meta record of each changelog. Each transaction ends with one, so only aborted records can follow it."""
     metas = {}
     for place, value in (await LogReader(cluster.kafka).newest_values(spans, META_KEY)).items():
-        with contextlib.suppress(FormatError):  # a restore says it
+        with contextlib.suppress(FormatError):  # a restore reports it
             metas[place] = decode_meta(value)
     return metas
 
 
 async def _span(cluster: Cluster, place: tuple[str, int]) -> tuple[int, int]:
-    """Up to the last stable offset: a worker that was killed leaves a transaction open, which nobody is to wait for."""
+    """Return start and last stable offset. A killed worker leaves a transaction open, for which the check must not wait."""
     start, end = await asyncio.gather(cluster.offsets.log_start(*place), cluster.offsets.stable_end(*place))
     return start, end
 
@@ -114,9 +114,9 @@ def meta_faults(
     existing: Mapping[str, TopicDescription],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return problems of an address: another owner's rings, or topics with other partition counts than before.
+    """Return problems of an address: rings of another owner, or changed partition counts of topics.
 
-    ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
+    ``targets``: other addresses that its transactions have parts for. Their accepted topics count as its own.
     """
     changelog_topic = wire_names.changelog_topic(app_id, address.name)
     own = _own(app_id, address, metas)

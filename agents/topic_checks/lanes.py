@@ -1,7 +1,7 @@
-"""Whether the lanes of an address are those that its file says: rings know what their lanes own. Pure.
+"""Checks whether lanes recorded the same number of lanes as the configuration. Pure.
 
-The meta record of a lane has the key ``lanes`` of its address. ``rings regroup`` marks the records of all lanes before it writes a ring. A marked
-record has a number below 0, which no configuration has: no worker opens such a lane.
+The meta record of a lane stores ``lanes`` of its address. ``rings regroup`` marks the records of all lanes before it writes a ring. The
+mark is a negative number, which no configuration has, so that no worker opens such a lane.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from tables.codec import Meta
 
 
 def mark(lanes: int) -> int:
-    """Return ``Meta.lanes`` of a lane that is being regrouped from ``lanes``; 0 = a lane for each partition."""
+    """Return ``Meta.lanes`` during a regrouping from ``lanes``; 0 = one lane for each partition."""
     return -1 - lanes
 
 
@@ -22,12 +22,12 @@ def is_marked(meta: Meta) -> bool:
 
 
 def lanes_before(meta: Meta) -> int:
-    """Return the lanes that a lane's ring is one of, marked or not; 0 = a lane for each partition."""
+    """Return the number of lanes when the ring was written, with or without a mark; 0 = one lane for each partition."""
     return -1 - meta.lanes if is_marked(meta) else meta.lanes
 
 
 def live(metas: Mapping[int, Meta]) -> dict[int, Meta]:
-    """Return the records of lanes by changelog partition, without those of removed lanes."""
+    """Return meta records by changelog partition, without those of removed lanes."""
     return {
         number: meta
         for number, meta in metas.items()
@@ -36,17 +36,17 @@ def live(metas: Mapping[int, Meta]) -> dict[int, Meta]:
 
 
 def shown_lanes(lanes: int) -> str:
-    """Return the key ``lanes`` for a line."""
+    """Return the key ``lanes`` with its value, for a message."""
     return f"lanes = {lanes}" if lanes else "lanes = 0 (a lane for each partition)"
 
 
 def regroup_command(address: AddressSettings) -> str:
-    """Return the command that gives the lanes of a file their rings."""
+    """Return the command that rewrites the rings for the number of lanes in the configuration."""
     return f"'ringfence rings regroup {address.name} --lanes {address.lanes}'"
 
 
 def lane_faults(address: AddressSettings, metas: Iterable[Meta]) -> list[str]:
-    """Return a fault if the number of lanes changed, or a regrouping has not ended."""
+    """Return a problem if the number of lanes changed or a regrouping is unfinished."""
     name, command = address.name, regroup_command(address)
     for meta in metas:
         if is_marked(meta):
@@ -68,12 +68,12 @@ def lane_faults(address: AddressSettings, metas: Iterable[Meta]) -> list[str]:
 def topic_count_faults(
     address: AddressSettings, source: tuple[str, int], owned: Mapping[str, tuple[str, int]]
 ) -> list[str]:
-    """Return faults of the partition counts of an address that sets ``lanes``.
+    """Return problems with the partition counts of an address that sets ``lanes``.
 
     Args:
         address: The address.
-        source: Name and partitions of the input topic.
-        owned: Name and partitions of changelog and forward topic, by role, as far as they exist. More partitions than lanes do no harm.
+        source: Name and partition count of the input topic.
+        owned: Name and partition count of changelog and forward topic, by role, if they exist. More partitions than lanes are harmless.
     """
     lanes, (name, partitions) = address.lanes, source
     if lanes > partitions:

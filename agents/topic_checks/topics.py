@@ -1,6 +1,6 @@
-"""Problems of the topics of an address: descriptions in, a line with the way out for each problem out. Pure.
+"""Problems of the topics of an address, from their descriptions: one line with the remedy for each. Pure.
 
-`ringfence topics check`, a worker and each opening of a lane use them; settings are in :mod:`ringfence_kafka.admin.topic_rules`.
+`ringfence topics check`, a worker and each opening of a lane use them. :mod:`ringfence_kafka.admin.topic_rules` checks topic settings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,14 +23,14 @@ BEGIN_ANEW: Final = (
 
 
 def rights_on(role: str) -> frozenset[str]:
-    """Return the rights that a worker needs on a topic, in Kafka's words."""
+    """Return the rights that a worker needs on a topic, in Kafka's terms."""
     if role == "input topic":
         return frozenset({"Read"})
     return frozenset({"Read", "Write"} if role in {"changelog", "forward topic"} else {"Write"})
 
 
 def denied(app_id: str, address: AddressSettings, error: BaseException) -> str | None:
-    """Return the report of a right that was missing while a lane worked; None = the error is about something else."""
+    """Return the report of a missing right that a lane met; None if the error has another cause."""
     if not isinstance(error, TopicAuthorizationFailedError | TransactionalIdAuthorizationFailed):
         return None
     named = error.args[0] if error.args else ()
@@ -42,7 +42,7 @@ def denied(app_id: str, address: AddressSettings, error: BaseException) -> str |
 
 
 def missing_topics(app_id: str, address: AddressSettings, described: Described) -> list[str]:
-    """Topics that do not exist, or that this user may not see."""
+    """Return topics that do not exist, or that this user may not see."""
     return [
         _absent(described, role, address.name, name)
         for role, name in address.topics(app_id).items()
@@ -57,14 +57,14 @@ def _absent(described: Described, role: str, address: str, name: str) -> str:
 
 
 def missing_journal(app_id: str) -> str:
-    """Report a missing journal. All lanes write there what their rings forget by order."""
+    """Return the report of a missing journal. All lanes record there what their rings forget."""
     return missing("journal of rings", "all addresses", wire_names.journal_topic(app_id))
 
 
 def topic_faults(
     app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
 ) -> list[str]:
-    """Return problems that keep lanes from working with the existing topics."""
+    """Return problems of the existing topics that stop lanes."""
     source = existing.get(address.input_topic)
     own = [
         problem
@@ -78,7 +78,7 @@ def topic_faults(
 def missing_targets(
     address: AddressSettings, targets: Iterable[AddressSettings], described: Described
 ) -> list[str]:
-    """Return accepted topics of ``transaction_addresses`` that do not exist or may not be seen."""
+    """Return missing or invisible accepted topics of ``transaction_addresses``."""
     return [
         of_target(address, target, _absent(described, "accepted topic", target.name, target.accepted_topic))
         for target in targets
@@ -89,9 +89,9 @@ def missing_targets(
 def target_faults(
     address: AddressSettings, targets: Iterable[AddressSettings], existing: Mapping[str, TopicDescription]
 ) -> list[str]:
-    """Return problems that keep parts of transactions from the existing accepted topics of other addresses.
+    """Return problems of other addresses' accepted topics that stop parts of transactions.
 
-    Those addresses have the same faults; but a lane whose transactions go there must not begin one either.
+    These addresses report the same problems. A lane with transactions to them must not start either.
     """
     source = existing.get(address.input_topic)
     return [
@@ -103,7 +103,7 @@ def target_faults(
 
 
 def of_target(address: AddressSettings, target: AddressSettings, said: str) -> str:
-    """Return a report about the topic of another address, with its relation to this one."""
+    """Return a problem of another address's topic, with its relation to this address."""
     return f"transactions of {address.name} have parts for {target.name}: {said}"
 
 
@@ -113,9 +113,9 @@ def count_faults(
     metas: Iterable[Meta],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return partition or lane counts that changed since the lanes began, by their meta records.
+    """Return changes of partition or lane counts since the meta records of the lanes.
 
-    An input of an address that sets ``lanes`` may grow, as long as each group and each ID keeps its home.
+    The input of an address that sets ``lanes`` may grow, if each group and each ID keeps its home.
     """
     metas = tuple(metas)
     if faults := lane_faults(address, metas):
@@ -137,7 +137,7 @@ def count_faults(
 
 
 def _keeps_homes(address: AddressSettings, now: int, before: int) -> bool:
-    """Whether a growth moves nothing. An input that shrank is another topic of that name."""
+    """Return whether a growth moves no group and no ID. An input that shrank was created again."""
     lanes = address.lanes
     return now > before and lanes > 0 and LaneLayout(now, lanes).keeps_homes(LaneLayout(before, lanes))
 
@@ -158,7 +158,7 @@ def _moved_input(address: AddressSettings, now: int, before: int) -> str:
 
 
 def next_count(now: int, before: int, lanes: int) -> int:
-    """Return the least partition count from ``now`` on that keeps the homes of ``before``; 0 = none."""
+    """Return the smallest partition count, at least ``now``, that keeps the homes of ``before``; 0 = none."""
     if now <= before:
         return before
     return 0 if before % lanes else -(-now // lanes) * lanes
@@ -170,7 +170,7 @@ def notes(
     existing: Mapping[str, TopicDescription],
     targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Return remarks that stop nothing; ``targets`` are the other addresses that its transactions have parts for."""
+    """Return remarks that stop nothing. ``targets``: other addresses that its transactions have parts for."""
     source = existing.get(address.input_topic)
     if source is None:
         return []
@@ -193,8 +193,8 @@ def notes(
 def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
     """Compare the partition counts of changelog and forward topic with the number of lanes.
 
-    A changelog with more, beside a forward topic that fits, grew alone: no lane uses them. Whether the input shrank, the lanes' own
-    records say (:func:`count_faults`).
+    If the forward topic fits and the changelog has more partitions, only the changelog grew, and no lane uses the extra ones. The lanes'
+    meta records show whether the input shrank (:func:`count_faults`).
     """
     source = existing.get(address.input_topic)
     changelog = existing.get(wire_names.changelog_topic(app_id, address.name))
@@ -227,9 +227,9 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
 
 
 def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str:
-    """Describe a changed partition count, which moves groups to other lanes: their rings and their order would be lost.
+    """Describe a changed partition count. It moves groups to other lanes, so their rings and their order would be lost.
 
-    ``grows``: the address whose input it is, as lanes of a grown input can be given what they need; empty = it is another topic.
+    ``grows``: address of a changed input, whose lanes a growth can adapt; empty = the topic is not an input.
     """
     still = f", as {witnesses} still {'have' if ' ' in witnesses else 'has'}" if witnesses else ""
     unused = (

@@ -1,1 +1,1 @@
-"""The lanes of one worker process."""
+"""Lanes of one worker process."""

@@ -1,6 +1,6 @@
-"""The Faust agent of an address: passes batches to its lanes.
+"""Faust agent of an address: passes batches to its lanes.
 
-Faust may cancel an actor at any await and acknowledges after an exception, so an actor holds no state and lets no exception out.
+Faust may cancel an actor at any await and acknowledges after an exception. An actor therefore holds no state and raises no exception.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,10 +16,10 @@ from ringfence_kafka.protocol import wire_names
 
 
 class BatchSchema(faust.Schema):  # type: ignore[misc]
-    """The value of a message is a batch already: there is nothing to decode."""
+    """Schema for messages whose value is a batch, which needs no decoding."""
 
     def compile(self, app: faust.App, **_: Any) -> Callable[..., Awaitable[EventT]]:
-        """Return the function by which Faust makes an event of a message."""
+        """Return the function with which Faust creates an event from a message."""
         create_event = app.create_event
 
         async def decode(message: Message, *, propagate: bool = False) -> EventT:
@@ -29,10 +29,10 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
 
 
 def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
-    """Make the agent: one actor a partition of input and forward topic. The actor of a lane's first partition gets what all of them have.
+    """Create the agent: one actor for each partition of the input and forward topic.
 
-    Faust commits nothing for it; the lane's transaction does. All partitions of a lane go to one worker: see
-    ``app/worker/membership/assignor.py``.
+    A lane's batches of all partitions go to the actor of its first partition. Faust commits no offsets; the lane's transaction does. All
+    partitions of a lane go to one worker: see ``app/worker/membership/assignor.py``.
     """
     forward = (wire_names.forward_topic(app_id, address.name),) if address.forwards else ()
     topics = (address.input_topic, *forward)
@@ -46,6 +46,6 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
 
 
 async def _deliver(parcel: Parcel, lanes: Lanes) -> None:
-    """Offer the batches, and keep none: an actor that waits for its next ones must not have the last ones."""
+    """Offer the batches and keep no reference, so that a waiting actor does not hold the memory of earlier ones."""
     for batch in parcel.take():
         await lanes.offer(batch)

@@ -1,4 +1,4 @@
-"""Health of a worker: whether it is ready, and what it shows of its lanes."""
+"""Health of a worker: whether it is ready, and the state of its lanes."""
 
 import logging
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from ringfence_kafka.protocol.stored_ids import display_id
 log: Final = logging.getLogger("ringfence.worker")
 
 OWN_RULES: Final = ("duplicates", "on_conflict")
-"""Keys by which each worker goes on its own: neither the lane nor the group compares them."""
+"""Configuration keys that may differ between workers: neither the lane nor the group compares them."""
 
 
 class WorkerHealth:
-    """Reads the parts of a worker; it changes none."""
+    """Read-only view of the parts of a worker."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class WorkerHealth:
         state_folder: StateFolder,
         group_watch: GroupWatch | None,
     ) -> None:
-        """``lanes`` is the worker's own, open or not; without those of which it has one half."""
+        """Create the view. ``lanes``: lanes of the worker, open or not, without half-assigned ones."""
         self.refused_reads = Unreadable()
         self.addresses = [address.name for address in settings.addresses]
         """Names of all addresses."""
@@ -51,7 +51,7 @@ class WorkerHealth:
 
     @property
     def ready(self) -> bool:
-        """The first assignment is complete, every assigned lane is open, and every lane has a worker."""
+        """Whether the first assignment is complete, all assigned lanes are open, and every lane has a worker."""
         return (
             self._map.assigned
             and not self._map.halves
@@ -65,28 +65,28 @@ class WorkerHealth:
 
     @property
     def foreign(self) -> list[str]:
-        """A line for each member of the workers' group that is not Ringfence's."""
+        """One line for each foreign member of the workers' group."""
         return self._group_watch.faults if self._group_watch is not None else []
 
     @property
     def unassigned(self) -> list[str]:
-        """Names of lanes that no worker has."""
+        """Names of lanes without a worker."""
         return self._map.unassigned
 
     @property
     def unreadable(self) -> list[str]:
-        """Partitions of ours that may not be read, each with the reason."""
+        """Reasons of the partitions of this worker whose fetches are refused."""
         refused = self.refused_reads.all()
         return [why for place, why in refused.items() if self._map.find(*place) in self._lanes]
 
     @property
     def in_memory(self) -> list[str]:
-        """The lanes that keep their files in memory, because their folders cannot be written."""
+        """Names of the lanes that keep their files in memory, because their folders cannot be written."""
         return [lane.name for lane in self._lanes.values() if lane.opening.table.in_memory]
 
     @property
     def halves(self) -> dict[LaneKey, str]:
-        """Lanes that were not opened because only half of them was assigned: why."""
+        """Reasons of the lanes that are not opened because only some of their partitions are assigned."""
         return {
             key: "; ".join(self._faults.by_address.get(self._map.address(key).name, ()))
             or f"its partition of {half.rpartition('/')[0]} was not assigned to this worker too: run "
@@ -95,7 +95,7 @@ class WorkerHealth:
         }
 
     def state_of(self, lane: Lane) -> tuple[LaneState, str]:
-        """Return state and reason as shown: an open lane that can read nothing waits as one that retries."""
+        """Return state and reason to report. An open lane whose fetches are refused is reported as retrying."""
         if lane.state is LaneState.OPEN:
             for place in lane.cursors:
                 if (why := self.refused_reads.why(*place)) is not None:
@@ -103,11 +103,11 @@ class WorkerHealth:
         return lane.state, lane.reason
 
     def labels(self, key: LaneKey) -> list[str]:
-        """Return address and name of a lane."""
+        """Return address and name of a lane, as metric labels."""
         return [self._map.address(key).name, self._map.name(key)]
 
     def report(self) -> dict[str, Any]:
-        """Return the state of each lane."""
+        """Return the report of each lane."""
         half = {
             self._map.name(key): {"state": LaneState.REFUSED.value, "reason": reason}
             for key, reason in self.halves.items()
@@ -138,7 +138,7 @@ class WorkerHealth:
         }
 
     def state_changed(self) -> None:
-        """Log it once when the worker becomes ready, and once when it no longer is."""
+        """Log when the worker becomes ready, and when it stops being ready."""
         ready = self.ready
         if ready == self._was_ready:
             return
@@ -154,12 +154,12 @@ class WorkerHealth:
         log.info("not ready: waiting for %s", listed(waiting, "an assignment"))
 
     def stopped(self) -> None:
-        """Note that the worker stops: the log needs no line on it."""
+        """Record that the worker stops, so that no line is logged about it."""
         self._was_ready = False
 
 
 def _noticed(outcomes: OutcomeCounts) -> dict[str, Any]:
-    """Return what a person should know of the messages, if there is anything."""
+    """Return observations about the messages that a person should know; empty if there are none."""
     found: dict[str, Any] = {}
     if (frequent := outcomes.frequent_ids.most) is not None:
         found["frequent_id"] = _shown(frequent) | {"means": outcomes.frequent_ids.means}

@@ -1,4 +1,4 @@
-"""Lag of lanes behind their inputs, and the growth of inputs, whatever the state of the lanes is."""
+"""Lag of lanes and growth of their inputs, in any state of the lanes."""
 
 import asyncio
 import contextlib
@@ -18,32 +18,32 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 ENDS_LIMIT_S: Final = 5.0
-"""Limit for all partitions together: a partition without an answer in time has no lag until the next time."""
+"""Limit of one query for all partitions, in seconds. A partition without an answer has no lag until the next query."""
 
 
 RATE_OVER_S: Final = 60.0
 
 
 class Growth:
-    """The ends of a partition in the last minute.
+    """End offsets of a partition in the last minute.
 
-    Kafka finds an offset by its timestamp too. But for that a broker decompresses a whole batch, whose size a producer chooses.
+    Kafka can also find an offset by timestamp. For that a broker decompresses a whole batch, whose size a producer chooses.
     """
 
     def __init__(self) -> None:
         self._ends: deque[tuple[float, int]] = deque()
 
     def note(self, now_s: float, end: int) -> None:
-        """Note the end offset at a time."""
+        """Record the end offset at a time, in seconds."""
         if self._ends and end < self._ends[-1][1]:
-            self._ends.clear()  # another topic of that name
+            self._ends.clear()  # the topic was created again
         self._ends.append((now_s, end))
         while len(self._ends) > 2 and self._ends[1][0] <= now_s - RATE_OVER_S:
             self._ends.popleft()
 
     @property
     def per_second(self) -> float | None:
-        """Offsets a second; None = not known yet."""
+        """Growth in offsets per second; None = not known yet."""
         if len(self._ends) < 2:
             return None
         (began, first), (ended, last) = self._ends[0], self._ends[-1]
@@ -51,7 +51,7 @@ class Growth:
 
 
 class _Seen(NamedTuple):
-    """Answers of the cluster, by partition; a partition without an answer is left out."""
+    """Answers of the cluster by partition. Partitions without an answer are absent."""
 
     ends: Mapping[Partition, int]
     starts: Mapping[Partition, int]
@@ -59,7 +59,7 @@ class _Seen(NamedTuple):
 
 
 class LaneLags:
-    """As the cluster said when it was asked last."""
+    """Lags of lanes at the last query."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -68,25 +68,25 @@ class LaneLags:
         self._growth: dict[Partition, Growth] = {}
 
     def of(self, key: LaneKey) -> int | None:
-        """Return how many input records of a lane are not yet processed; None = the cluster does not tell."""
+        """Return the number of input records of a lane that are not processed; None if the cluster does not answer."""
         return self._lags.get(key)
 
     def rate(self, key: LaneKey) -> float | None:
-        """Return how many messages a second came in during the last minute; None = it is not known yet."""
+        """Return the number of messages per second that arrived in the last minute; None = not known yet."""
         return self._sum([self._growth[place].per_second for place in self._inputs.get(key, ())])
 
     async def measure(
         self, lanes: Mapping[LaneKey, Lane], inputs: Mapping[LaneKey, Sequence[Partition]]
     ) -> None:
-        """Ask for the end of each input, and whether the cluster still fits the lanes.
+        """Query the end of each input, and compare idle lanes with the cluster.
 
-        All lanes by one question of each kind. A question a lane would cost a worker of a thousand idle lanes a tenth of a core.
+        One query of each kind covers all lanes. A query for each lane would cost a worker with a thousand idle lanes a tenth of a core.
 
         Args:
             lanes: Lanes of this worker.
-            inputs: Partitions of the input topic by lane, also of lanes that are not opened because this worker has only half of them.
+            inputs: Partitions of the input topic by lane, including half-assigned lanes, which are not opened.
         """
-        lanes = dict(lanes)  # they may change while the cluster is asked
+        lanes = dict(lanes)  # both can change during the query
         inputs = dict(inputs)
         places = [place for some in inputs.values() for place in some]
         waiting = [
@@ -111,7 +111,7 @@ class LaneLags:
 
     @staticmethod
     def _sum(numbers: Sequence[Number | None]) -> Number | None:
-        """Return the sum over the partitions of a lane; None = one is not known, or there is none."""
+        """Return the sum over the partitions of a lane; None if one is unknown or there is none."""
         known = [number for number in numbers if number is not None]
         return sum(known[1:], start=known[0]) if known and len(known) == len(numbers) else None
 
@@ -128,7 +128,7 @@ class LaneLags:
 
 
 async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
-    """Return the answer, or nothing without one: missing offsets of the group do not change the lag of open lanes."""
+    """Return the answer, or an empty mapping without one: missing committed offsets do not change the lag of open lanes."""
     try:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return await question
@@ -137,14 +137,14 @@ async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition
 
 
 async def _compare(lane: Lane) -> None:
-    """One lane, asked for by itself."""
+    """Compare one lane, with its own queries."""
     with contextlib.suppress(KafkaError, OSError, TimeoutError):
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await lane.compare()
 
 
 def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
-    """Return the lag of a partition, by the group's offset if it was never open here; None = not known."""
+    """Return the lag of a partition, from the group's offset if the partition was never open here; None = not known."""
     end, start = seen.ends.get(place), seen.starts.get(place)
     if end is None:
         return None
@@ -155,7 +155,7 @@ def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
     else:
         done = max(seen.committed[place] or 0, start)
     if done > end and (lane is None or lane.state is not LaneState.OPEN):
-        # It was processed up to where another topic of that name ended, and nothing of this one is.
+        # The position is from an earlier topic of that name, and nothing of the present topic is processed.
         if start is None:
             return None
         done = start

@@ -1,4 +1,4 @@
-"""Makes the lanes of a worker, with the connections and limits that they share."""
+"""Makes the lanes of a worker, with their shared connections and limits."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
 
 CLIENTS_MAX: Final = 64
-"""Lanes beyond so many share connections. A broker answers the requests of one connection one after the other."""
+"""Number of connections. More lanes share them. A broker processes the requests of one connection one at a time."""
 
 ObserveAddress = Callable[[str, float, Sequence[int]], None]
 """Called with the address of each batch and the arguments of :data:`agents.lane.transactions.Observe`."""
 
 
 class LaneFactory:
-    """Makes lanes of one worker."""
+    """Maker of the lanes of one worker."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class LaneFactory:
         self._reader = LogReader(settings.kafka, RESTING_MAX)
 
     def lane(self, key: LaneKey, changed: Callable[[], None]) -> Lane:
-        """Make a lane; ``changed`` is called whenever its state may have changed."""
+        """Return a new lane. ``changed``: called when its state may have changed."""
         observe = functools.partial(self._observe, self.lanes.address(key).name)
         return Lane(self.opening(key), changed, observe, self._took)
 
     def opening(self, key: LaneKey) -> Opening:
-        """Return what a lane is made from, with its table if that was kept."""
+        """Return the opening of a lane, with its cached table if there is one."""
         address = self.lanes.address(key)
         return Opening(
             self._settings,
@@ -84,7 +84,7 @@ class LaneFactory:
         )
 
     async def stop(self) -> None:
-        """Close kept tables and connections."""
+        """Close cached tables and connections."""
         self.tables.close()
         await self._clients.stop()
         await self._reader.stop()

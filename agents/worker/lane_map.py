@@ -1,4 +1,4 @@
-"""Which lanes the group's partitions make up. Pure."""
+"""Maps the partitions of an assignment to lanes. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,12 +13,12 @@ NAMES_MAX: Final = 64
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:
-    """Join names for a line of the log, of a thousand names only some."""
+    """Join names for a log line. Of many names only the first are shown."""
     return first_of(list(names), NAMES_MAX) or none
 
 
 class LaneMap:
-    """Lanes by input topic and lane number; a lane has partitions of its input, and one of its forward topic."""
+    """Lanes by input topic and lane number. A lane has partitions of its input, and one of its forward topic."""
 
     def __init__(self, settings: Settings) -> None:
         self._addresses = {address.input_topic: address for address in settings.addresses}
@@ -31,13 +31,13 @@ class LaneMap:
             forward: topic for topic, forward in self._forwards.items()
         }
         self.given: dict[LaneKey, list[Partition]] = {}
-        """The partitions of each lane that the group gave us, those of halves included."""
+        """Assigned partitions of each lane, including half-assigned lanes."""
         self.halves: dict[LaneKey, str] = {}
-        """Lanes of which the group gave us only some partitions: one that is missing."""
+        """Half-assigned lanes, each with one of its missing partitions."""
         self.unassigned: list[str] = []
-        """Lanes of which no worker has some partition, though the group has assigned its partitions."""
+        """Names of lanes with a partition that no worker has although the group is assigned."""
         self.assigned = False
-        """An assignment is complete."""
+        """Whether an assignment is complete."""
 
     def address(self, key: LaneKey) -> AddressSettings:
         """Return the address of a lane."""
@@ -48,24 +48,24 @@ class LaneMap:
         return wire_names.lane_name(self.address(key).name, key[1])
 
     def find(self, topic: str, partition: int) -> LaneKey:
-        """Return the lane that a partition belongs to; of other topics a lane that does not exist."""
+        """Return the lane of a partition. For other topics the lane does not exist."""
         address = self._addresses.get(topic)
         return self._input_of.get(topic, ""), lane_of(partition, address.lanes if address is not None else 0)
 
     def lanes_of(self, partitions: Iterable[Partition]) -> list[LaneKey]:
-        """Return the lanes that own partitions of inputs among these, sorted."""
+        """Return the lanes of those partitions that are inputs, sorted."""
         return sorted({self.find(*place) for place in partitions if place[0] in self._addresses})
 
     def inputs(self) -> dict[LaneKey, list[Partition]]:
-        """Return the partitions of the input topic of each lane that the group gave us some of."""
+        """Return the assigned input partitions of each lane."""
         own = {key: [place for place in places if place[0] == key[0]] for key, places in self.given.items()}
         return {key: places or [key] for key, places in own.items()}
 
     def assign(self, partitions: set[Partition]) -> set[LaneKey]:
-        """Return the lanes that are assigned completely, and note the halves of others.
+        """Record an assignment. Return the lanes that are assigned completely.
 
-        Workers with different address lists can be given different halves of a lane. It must not be opened: its other
-        half may be processed elsewhere. Whether all partitions of the input are there, the lane's opening finds out.
+        Workers with different address lists can get different halves of a lane. Such a lane must not be opened: another worker may
+        process its other half. The opening checks whether all partitions of the input are assigned.
         """
         given: dict[LaneKey, list[Partition]] = {}
         for place in sorted(partitions):
@@ -81,10 +81,10 @@ class LaneMap:
         return given.keys() - self.halves.keys()
 
     def note_unassigned(self, partitions: Iterable[Partition]) -> None:
-        """Note the partitions that no worker has, of all topics there are."""
+        """Record the partitions, of all topics, that no worker has."""
         mine = {self.find(*place) for place in partitions if place[0] in self._input_of}
         self.unassigned = [self.name(key) for key in sorted(mine)]
 
     def set_assigned(self, assigned: bool) -> None:
-        """Note whether an assignment is complete: its lanes are started."""
+        """Record whether an assignment is complete, which means that its lanes are started."""
         self.assigned = assigned

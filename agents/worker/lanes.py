@@ -1,4 +1,4 @@
-"""The lanes of a worker: opened and closed as the consumer group assigns partitions."""
+"""Lanes of a worker, opened and closed by the assignments of the consumer group."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ log: Final = logging.getLogger("ringfence.worker")
 
 
 class Lanes:
-    """A rebalance suspends all lanes. The assignment that follows resumes the lanes that it names, and closes the others."""
+    """Lanes of one worker. A rebalance suspends all of them. The next assignment resumes its lanes and closes the others."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class Lanes:
         group_watch: GroupWatch | None = None,
         tell_group: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """Nothing is opened yet.
+        """Create the lanes' owner, without open lanes.
 
         Args:
-            settings: The addresses.
-            cluster: Is asked.
-            faults: Problems of addresses that are known before anything is opened.
+            settings: Settings with the addresses.
+            cluster: Client for queries to the cluster.
+            faults: Problems of addresses that are known already.
             observe: Called after each batch.
-            took: :data:`agents.lane.transactions.Took`.
-            agreement: Statements of live workers; None = this worker is alone.
-            group_watch: Foreign members of the workers' group, and which of its offsets are followed; None = there are none.
-            tell_group: As :class:`agents.lane.state_folder.StateFolder` has it.
+            took: See :data:`agents.lane.transactions.Took`.
+            agreement: Statements of live workers; None = this worker is the only one.
+            group_watch: Watches foreign group members and decides which offsets are trusted; None = trust all.
+            tell_group: See :class:`agents.lane.state_folder.StateFolder`.
         """
         self.agreement = agreement or Agreement(settings)
         self.group_watch = group_watch
@@ -68,7 +68,7 @@ class Lanes:
             settings, cluster, self._map, self.faults, self.agreement, group_watch, self.state_folder, observe, took
         )  # fmt: skip
         self.tables = self._factory.tables
-        """Tables of lanes that are not here now, and may come."""
+        """Tables of lanes that this worker may get soon."""
         self.warm_up = WarmUp(self._factory)
         self.health = WorkerHealth(
             settings, self._map, self._lanes, self.faults, self.lags, self.state_folder, group_watch
@@ -80,17 +80,17 @@ class Lanes:
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of this worker, open or not; without those of which it has one half."""
+        """Lanes of this worker, open or not, without half-assigned ones."""
         return list(self._lanes.values())
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
-        """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
+        """Open the lanes of an assignment and close all others. Returns at once; each lane opens in its own task."""
         async with self._lock:
             mine = self._map.assign(set(partitions))
             if self._explaining is not None:
                 self._explaining.cancel()
             self._explaining = asyncio.create_task(self._explain_halves()) if self._map.halves else None
-            await self._suspend()  # a lost generation may bring an assignment that no revocation went before
+            await self._suspend()  # a lost generation may bring an assignment without a revocation
             stay = self._lanes.keys() & mine
             for key in sorted(stay):
                 self._lanes[key].start(ownership, self._map.given[key])
@@ -103,7 +103,7 @@ class Lanes:
             log.info("assigned %d lanes: %s", len(mine), listed(sorted(lane.name for lane in self.lanes)))
 
     async def revoked(self) -> None:
-        """Suspend all lanes, their transactions finished; a new assignment follows."""
+        """Suspend all lanes after their running transactions. A new assignment follows."""
         async with self._lock:
             if self._lanes:
                 log.info("rebalance: %d lanes pause", len(self._lanes))
@@ -113,7 +113,7 @@ class Lanes:
         await asyncio.gather(*(lane.suspend() for lane in self._lanes.values()))
 
     async def _dismiss(self, key: LaneKey) -> None:
-        """Close a lane that went to another worker. Its counts stay, and its ring, should it come back soon."""
+        """Close a lane that went to another worker. Keep its counts, and its ring for an early return."""
         lane = self._lanes.pop(key)
         await lane.close()
         self.tables.keep(key, lane.opening.table)
@@ -132,17 +132,17 @@ class Lanes:
             await self.agreement.stop()
 
     async def offer(self, batch: FetchedBatch) -> None:
-        """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
+        """Hand a batch to its lane. A batch of another lane is discarded, and the owner of that lane fetches it."""
         lane = self._lanes.get(self._map.find(batch.topic, batch.partition))
         if lane is not None:
             await lane.offer(batch)
 
     async def measure_lag(self) -> None:
-        """Ask how far each lane is behind, and whether the cluster still fits it."""
+        """Query the lag of each lane, and compare idle lanes with the cluster."""
         await self.lags.measure(self._lanes, self._map.inputs())
 
     async def look_at_topics(self) -> None:
-        """Ask whether the topics of all addresses are as they must be; open lanes of one whose are not stop."""
+        """Check the topics of all addresses. Open lanes of an address with a problem stop."""
         metas: dict[str, list[Meta]] = {}
         for lane in self.lanes:
             if (meta := lane.opening.table.meta) is not None:
@@ -160,7 +160,7 @@ class Lanes:
         self.health.state_changed()
 
     async def _changelog_ids(self) -> dict[str, str]:
-        """Return Kafka's own IDs of the changelogs that are there."""
+        """Return Kafka's IDs of the changelogs that exist."""
         found = {}
         for topic in {lane.opening.changelog for lane in self.lanes}:
             with contextlib.suppress(UnknownTopicOrPartitionError):
@@ -168,26 +168,26 @@ class Lanes:
         return found
 
     async def look_at_state_folder(self) -> None:
-        """Ask whether lanes can write their folders; those that could not open again when they can."""
+        """Check whether lanes can write their folders. Lanes with files in memory reopen when they can."""
         if await self.state_folder.look():
             for lane in self.lanes:
                 lane.note_usable_folder()
         self.health.state_changed()
 
     def _ids_in_memory(self) -> int:
-        """Return the capacity of all rings whose files are in memory."""
+        """Return the total capacity of the rings whose files are in memory."""
         openings = (lane.opening for lane in self._lanes.values())
         return sum(opening.limits.capacity for opening in openings if opening.table.in_memory)
 
     async def look_at_limits(self) -> None:
-        """Ask whether live workers agree; rings that keep recorded limits take over what all state."""
+        """Check whether live workers agree on limits. Rings with recorded limits adopt the limits of an agreement."""
         await self.agreement.look()
         for lane in self.lanes:
             if lane.opening.address.name not in self.agreement.by_address:
                 lane.note_agreement()
 
     def note_unassigned(self, partitions: Iterable[Partition]) -> None:
-        """Note the partitions of input and forward topics that no worker has, of all there are."""
+        """Record the partitions of input and forward topics that no worker has."""
         self._map.note_unassigned(partitions)
         self.health.state_changed()
 

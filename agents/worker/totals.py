@@ -9,7 +9,7 @@ Count = Callable[[Lane], Counter[str]]
 
 
 class Totals:
-    """The counts of lanes that are here, and of lanes that have left."""
+    """Counts of present and former lanes."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._addresses = list(addresses)
@@ -18,16 +18,16 @@ class Totals:
         }
 
     def keep(self, lane: Lane) -> None:
-        """Keep what a lane counted that leaves."""
+        """Keep the counts of a lane that leaves."""
         for count, gone in self._gone.items():
             gone[lane.opening.address.name].update(count(lane))
 
     def counts(self, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:
-        """Return the counts of lanes."""
+        """Return the counts by address. ``lanes``: present lanes."""
         return self._sums(_counts, lanes)
 
     def parts(self, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:
-        """Return parts of accepted envelopes, by the envelopes' address, then by the address that accepted them."""
+        """Return accepted parts of envelopes by the envelopes' address, then by the address that accepted them."""
         return self._sums(_parts, lanes)
 
     def _sums(self, count: Count, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:

@@ -1,4 +1,4 @@
-"""Restores lanes that other workers have now, before the group gives them to this worker."""
+"""Restores lanes ahead of their assignment, while other workers own them."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ from agents.worker.lane_map import listed
 log: Final = logging.getLogger("ringfence.worker")
 
 SLOWLY_S: Final = 60.0
-"""A worker that is about to join restores at half speed for so long; that is half of its time before it joins."""
+"""Time of restoring at half speed before a worker joins, in seconds; that is half of its time before it joins."""
 
 
 class WarmUp:
-    """Never fails: a lane that cannot be restored now is restored when it opens."""
+    """Restorer of lanes. It never fails: a lane that cannot be restored now is restored when it opens."""
 
     def __init__(self, factory: LaneFactory) -> None:
         self._factory = factory
 
     async def restore(self, partitions: Iterable[Partition]) -> None:
-        """Restore lanes, slowly at first: nobody waits for it, and their owners may need the same cores."""
+        """Restore lanes, slowly at first: the restore is not urgent, and the owners may need the same cores."""
         lanes = self._factory.lanes
         mine = lanes.lanes_of(partitions)
         if mine:
@@ -40,7 +40,7 @@ class WarmUp:
         try:
             await opening.warm_up()
         except BaseException as error:
-            opening.table.close()  # the opening continues from what is written already
+            opening.table.close()  # the opening continues from the part that is written
             if not isinstance(error, Exception):
                 raise
             # The opening meets the same problem and reports it.
