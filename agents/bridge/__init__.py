@@ -1,1 +1,1 @@
-"""A bridge: forwards a topic of one cluster to an address of another. Hops make it once and only once there."""
+"""A bridge: forwards a topic of one cluster to an address of another. Hops ensure that each message is accepted once there."""

@@ -1,4 +1,4 @@
-"""Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
+"""Builds the record batches of one cycle from the records that were read. Pure except for aiokafka's builders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,14 +29,13 @@ class Target:
     bytes_max: int
     """``max.message.bytes`` of the target topic."""
     compacted: bool
-    """It takes no record without a key."""
+    """Whether the target topic is compacted and refuses records without a key."""
     quarantine_bytes_max: int
     """``max.message.bytes`` of the quarantine topic; 0 = the bridge has none."""
     topics: frozenset[bytes] = frozenset()
-    """Topics that hold a message after it arrives, as far as this user may see them: by
-    :func:`ringfence_kafka.protocol.hop_trace.topic`."""
+    """Topics that store a message after its arrival, if this user may see them; see :func:`ringfence_kafka.protocol.hop_trace.topic`."""
     settings: str = ""
-    """All that was asked of both topics: what a topic has refused it may take when it is another one."""
+    """Settings of both topics. After a change a topic may take records that it refused before."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,37 +47,37 @@ class Batch:
     builder: Builder
     cycle: Cycle
     first: At
-    """Its first record."""
+    """First record of the batch."""
     count: int = 1
     quarantine: bool = False
-    """Its one record is on its way there."""
+    """Whether the batch has a single record for the quarantine topic."""
     timestamp: int = 0
-    """Timestamp of its first record, in ms."""
+    """Timestamp of the first record, in ms."""
     made_at: float = field(default_factory=clock.now)
 
 
 @dataclass(slots=True)
 class CycleBatches:
-    """One cycle's batches, and what is counted of it, by source partition."""
+    """Batches and counts of one cycle; counts are by source partition."""
 
     cycle: Cycle
     batches: list[Batch] = field(default_factory=list)
     filtered: dict[int, int] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
-    """Messages that have been at the target, or here: of :attr:`filtered`, or forwarded all the same."""
+    """Messages that came back: they are among :attr:`filtered`, or were forwarded nevertheless."""
     returned_from: bytes = b""
     """Hop trace of one of these messages."""
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    """Of those."""
+    """Reasons of the quarantined records."""
     too_large: bool = False
-    """A record is larger than a topic takes, by :attr:`BatchBuilder.target`, which may be out of date."""
+    """Whether a record exceeds a limit in :attr:`BatchBuilder.target`, which may be out of date."""
     stopped: dict[Place, RefusedError] = field(default_factory=dict)
-    """Partitions with a record that neither topic takes. The batches hold neither that record nor the records behind it."""
+    """Partitions with a record that neither topic takes. The batches contain neither that record nor later records of the partition."""
 
 
 class BatchBuilder:
-    """Builds batches for one producer session from the target's present layout."""
+    """Builds batches for one producer session, by the current state of the target's topics."""
 
     def __init__(
         self,
@@ -88,7 +87,11 @@ class BatchBuilder:
         records_max: Mapping[int, int],
         refused: Refused,
     ) -> None:
-        """``records_max``: of a batch, by target partition, after it refused one. ``refused``: records that the target does not take."""
+        """Create the builder.
+
+        ``records_max``: limit of a batch's records by target partition, after a refused batch. ``refused``: records that the target does
+        not take.
+        """
         self._plan = plan
         self.target = target
         self._new = new_builder
@@ -102,7 +105,7 @@ class BatchBuilder:
     def load(
         self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
     ) -> CycleBatches:
-        """Translate the read records and put them into batches, in order. A partition ends before a record that fits nowhere."""
+        """Translate records and put them into batches, in order. A partition's part ends before a record that fits into no topic."""
         found = CycleBatches(cycle)
         records: dict[Place, int] = {}
         open_batches: dict[int, Batch] = {}
@@ -138,15 +141,15 @@ class BatchBuilder:
         malformed: Mapping[tuple[int, int], str],
         first: Header | None,
     ) -> None:
-        """Put what was read of a partition into batches, or into quarantine; ``first``: on what has been nowhere before.
+        """Put the records of a partition into batches for the target or quarantine. ``first``: hop trace for messages without one.
 
         Raises:
-            RefusedError: a record fits nowhere: the quarantine topic is missing, or too small, or has refused it.
+            RefusedError: a record fits nowhere, because the quarantine topic is missing, too small, or refused it.
         """
         number, home, detection = place.partition, self._home, self._plan.detection
         source = encode_source(Source(self._plan.name, place.topic_id, number))
         ours = self._ours(place)
-        # Nearly always nothing is to be looked at but the record itself.
+        # In nearly all cycles no record needs the checks below.
         refused = self._refused.by_target
         oldest, farthest = self._refused.times()
         usual = not (malformed or refused or self._records_max or self.target.compacted)
@@ -187,7 +190,7 @@ class BatchBuilder:
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {record.offset}: {reason}")
 
     def _ours(self, place: Place) -> list[Header]:
-        """Return the headers that follow the hop."""
+        """Return the headers after the hop."""
         confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
         return (
             confirmed
@@ -196,7 +199,7 @@ class BatchBuilder:
         )
 
     def _groups(self, translated: Sequence[Record]) -> list[bytes | None]:
-        """As the target reads them: an envelope's is its key in any case."""
+        """Return the groups by the target's rules. The group of an envelope is always its key."""
         groups = self._reader.groups(translated)
         if self._plan.address.group_header:
             for number, record in enumerate(translated):
@@ -205,7 +208,7 @@ class BatchBuilder:
         return groups
 
     def _passing(self, place: Place) -> Passing | None:
-        """Return the tracker of hop traces; None = this bridge does not trace, or the topic has no ID."""
+        """Return the tracker of hop traces; None if this bridge does not trace or the topic has no ID."""
         plan = self._plan
         if not plan.traces or place.topic_id in NO_IDS:
             return None
@@ -231,11 +234,11 @@ class BatchBuilder:
         partition: int,
         headers: list[Header],
     ) -> str | None:
-        """Put a record into its partition's batch; returns why it cannot be."""
+        """Put a record into the batch of its partition. Return the reason if it does not fit into a batch."""
         batch = open_batches.get(partition)
         if batch is not None:
             limit = self._records_max.get(partition, batch.count + 1)
-            # aiokafka would give its timestamp to those that have none.
+            # aiokafka would give the timestamp of this record to records without one.
             alike = batch.timestamp != NO_TIMESTAMP or record.timestamp == NO_TIMESTAMP
             if (
                 alike
@@ -262,7 +265,7 @@ class BatchBuilder:
         return None
 
     def _key(self, record: Record, hop: bytes) -> bytes:
-        """Return the key that decides the home of a message without a group: its own ID if IDs count, else its hop."""
+        """Return the key of the home of a message without a group: its own ID if IDs count, else its hop."""
         if self._ids_count:
             own_id = self._reader.ids([record])[0][0]
             if own_id is not None:
@@ -280,7 +283,8 @@ class BatchBuilder:
     ) -> Batch:
         """Return a batch for the quarantine topic, with reason and source in its headers.
 
-        Size and digest replace a value that does not fit. If that is still too large, the key and the other headers go, too.
+        Size and digest replace a value that does not fit. If the record is still too large, its key and its other headers are left out
+        too.
         """
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
         where = f"{self._plan.source_topic}/{place.partition}"

@@ -1,4 +1,4 @@
-"""One bridge in this process: a member of its group at the source, and one producer after the other at the target."""
+"""One bridge in this process: a member of its group at the source, with one producer at a time at the target."""
 
 import asyncio
 import contextlib
@@ -34,11 +34,11 @@ log: Final = logging.getLogger("ringfence.bridge")
 
 
 class ForeignGroupError(RingfenceError):
-    """The group refuses this process, and has members that are not Ringfence's."""
+    """The group refuses this process and has foreign members."""
 
 
 class Bridge:
-    """Forwarder of one bridge; it runs until :meth:`stop`."""
+    """Forwarder of one bridge. It runs until :meth:`stop`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Bridge:
         ends: Mapping[int, int] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Prepare a bridge. ``ends``: offsets to stop at, by source partition. ``permit`` returns the members of its strict connection, if any."""
+        """Prepare a bridge. ``ends``: offsets to stop at, by source partition; ``permit``: returns the members of a strict connection."""
         self.plan = plan
         self.state = BridgeState(plan.name)
         self._ends = ends
@@ -58,27 +58,27 @@ class Bridge:
         self._instance = instance
         self._permit = permit
         self._stood: dict[int, Committed] = {}
-        """By source partition, how far this process had come when it last had it."""
+        """Last known position of this process in each source partition that it had."""
         self._stopping = asyncio.Event()
         self._cluster: Cluster
         self.group_watch: GroupWatch | None = None
-        """Watch of the group at the source; None until the source is connected."""
+        """Watch of the group at the source; None before the first connection."""
         self._partitions: Partitions
         self._watch: TopicWatch
         self._lives: ProducerSessions
 
     def stop(self) -> None:
-        """Ask :meth:`run` to end: nothing more is read, what is under way is drained, offsets are committed."""
+        """Let :meth:`run` end: it reads no more, waits for unacknowledged batches and commits offsets."""
         self._stopping.set()
 
     @property
     def drained(self) -> bool:
-        """Whether all assigned partitions have reached their end offsets, and those are committed."""
+        """Whether all assigned partitions reached their end offsets and committed them."""
         return self.state.assigned is not None and all(map(self._at_end, self.state.assigned))
 
     @property
     def standing(self) -> list[str]:
-        """Reasons why the drain cannot finish, once only stopped partitions are left."""
+        """Reasons for which a drain cannot finish; empty unless all unfinished partitions are stopped."""
         stops, assigned = self.state.stops, self.state.assigned
         if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
             return []
@@ -112,7 +112,7 @@ class Bridge:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[None]:
-        """Yield a member of the group, until the end."""
+        """Be a member of the group while the block runs."""
         self.state.assigned = None
         shared = None if self._permit is None else await unless(self._stopping, self._permit.get())
         self._cluster = Cluster(self.plan.source, self.plan.group)
@@ -174,10 +174,10 @@ class Bridge:
             yield
 
     async def _require_terms(self) -> None:
-        """Before we join: processes that forward by other terms go on undisturbed.
+        """Check the configuration of other processes before joining, so that a process with another one does not disturb them.
 
         Raises:
-            ConfigurationError: there are such; it is tried again until they have ended.
+            ConfigurationError: other processes run with another configuration. The caller tries again until they have ended.
         """
         topic = self.plan.source_topic
         if found := await group_terms.unlike(self._cluster, topic, self.plan.terms):
@@ -200,12 +200,12 @@ class Bridge:
         )
 
     def _doubt(self) -> None:
-        """Look at the topic: a broker does not know it any more, or not where it was."""
+        """Check the topic, because a broker no longer knows it or no longer leads it."""
         self._partitions.doubted = True
         self._watch.hurry()
 
     def _compare(self, identity: TopicIdentity | None) -> None:
-        """Note which topic it is now. An unknown identity waits for the next look."""
+        """Compare the topic's identity with the open partitions. An unknown identity waits for the next check."""
         if identity is None or identity == NO_TOPIC:
             return
         if not self._watch.hurried:
@@ -213,7 +213,7 @@ class Bridge:
         self._partitions.compare(identity)
 
     async def _revoked(self) -> None:
-        """Before all partitions are given away: what is under way is waited for, and committed."""
+        """Before a revocation of all partitions: wait for unacknowledged batches, and commit."""
         self._partitions.handing_over = True
         life = self._lives.current
         try:
@@ -228,7 +228,7 @@ class Bridge:
 
 
 async def _join(consumer: SourceConsumer, group_watch: GroupWatch) -> None:
-    """Join the group; where it refuses, foreign members may be why."""
+    """Join the group. If it refuses, foreign members may be the cause."""
     try:
         await consumer.start()
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Flow from source to target: cycles are read, built, handed over, and confirmed when they are acknowledged."""
+"""Flow from source to target: cycles are read, built, sent, and confirmed when the target acknowledged them."""
 
 import logging
 import math
@@ -23,38 +23,38 @@ log: Final = logging.getLogger("ringfence.bridge")
 
 POLL_S: Final = 0.1
 TELL_S: Final = 60.0
-"""Between lines about messages that come back."""
+"""Minimum time between log lines about messages that come back, in seconds."""
 
 
 class Flow:
     """Flow of one bridge, over all its producer sessions."""
 
     def __init__(self, plan: Plan, state: BridgeState, ends: Mapping[int, int] | None) -> None:
-        """Prepare the flow of a plan. ``ends``: where to stop, by source partition; None = never."""
+        """Prepare the flow. ``ends``: offsets to stop at, by source partition; None = no end."""
         self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
         self.records_max: dict[int, int] = {}
-        """Most records of a batch, by target partition, while the bridge searches for the record that the target refuses."""
+        """Limit of records in a batch, by target partition, while the bridge searches for a record that the target refuses."""
         self.refused = Refused()
         self.stopped: dict[Place, RefusedError] = {}
-        """Partitions that wait before a record that nothing takes."""
+        """Partitions that wait at a record that no topic takes, with the reason."""
         self.portion = FetchSize(RESPONSE_BYTES_MAX, REQUEST_TIMEOUT_MS / 1000)
-        """Number of bytes that go to the target at once; follows the link's speed."""
+        """Maximum size of a cycle at the target, adapted to the link's speed."""
         self._record_bytes = 1.0
         """Mean size of a record at the target in the last cycle, in bytes."""
         self._until: dict[int, dict[Place, int]] = {}
-        """Offsets whose confirmation ends a limit of :attr:`records_max`, by target partition."""
+        """Offsets by target partition. When they are confirmed, the limit in :attr:`records_max` is removed."""
         self._plan = plan
         self._state = state
         self._ends = ends
         self._loads: dict[Cycle, CycleBatches] = {}
         self._returned = 0
-        """Messages that came back and are not logged yet."""
+        """Number of messages that came back and are not logged yet."""
         self._tell_again = -math.inf
         self._settings = ""
-        """Settings of the target at the last look."""
+        """Settings of the target at the last check."""
 
     def wanted(self) -> dict[int, int]:
-        """Partitions of which a cycle may take something, and up to where they were read."""
+        """Return the read position of each partition that a cycle may read from."""
         ends, places = self._ends, self.window.places
         wanted = {
             number: at for number, at in self.window.wanted().items() if places[number] not in self.stopped
@@ -66,13 +66,13 @@ class Flow:
         )
 
     def records_at_once(self) -> int:
-        """Return the record limit of a cycle, over all partitions: lower if the link to the target is narrow."""
+        """Return the record limit of a cycle over all partitions. A slow link to the target lowers it."""
         if self.portion.bytes == self.portion.most:
             return CYCLE_RECORDS_MAX
         return max(1, min(CYCLE_RECORDS_MAX, int(self.portion.bytes / self._record_bytes)))
 
     def is_at_end(self, place: Place) -> bool:
-        """Whether it is confirmed up to where it is to stop."""
+        """Return whether a partition is confirmed up to its end offset."""
         return self._ends is not None and place.confirmed >= self._ends.get(place.partition, 0)
 
     async def send(
@@ -83,9 +83,9 @@ class Flow:
         found: Read,
         look: Callable[[], Awaitable[Target]],
     ) -> None:
-        """Hand over records. A partition stops at a record that nothing takes, and the others continue.
+        """Send records. A partition stops at a record that no topic takes, and the others continue.
 
-        ``wanted``: position of each partition before this read. ``look`` asks for the target's sizes before a record is refused for its size.
+        ``wanted``: position of each partition before this read. ``look`` queries the target's limits before a record is refused for its size.
         """
         self._cut(found)
         reached = {number: offset for number, offset in found.reached.items() if offset > wanted[number]}
@@ -94,7 +94,7 @@ class Flow:
         places = self.window.places
         read = {places[number]: records for number, records in found.records.items() if number in reached}
         cycle = self.window.begin(reached)
-        cycle.pending = 1  # until its batches are counted: else it could be confirmed where loading failed
+        cycle.pending = 1  # keeps the cycle open until its batches are counted, also if loading fails
         load = loader.load(cycle, read, found.malformed)
         if load.too_large:
             now = await look()
@@ -118,7 +118,7 @@ class Flow:
             life.hand_over(load.batches)
 
     def _cut(self, found: Read) -> None:
-        """Nothing beyond where it is to stop."""
+        """Leave out records at or above the end offsets."""
         if self._ends is None:
             return
         for number, offset in found.reached.items():
@@ -128,10 +128,10 @@ class Flow:
                 found.records[number] = [record for record in found.records[number] if record.offset < end]
 
     async def settle(self) -> bool:
-        """Confirm what is acknowledged; returns whether that was something."""
+        """Confirm acknowledged cycles. Return whether they had records for the target."""
         done = self.window.settle()
         for cycle in done:
-            if cycle.bytes:  # nothing was sent of what is filtered
+            if cycle.bytes:  # 0 = all its records were filtered
                 self.portion.took(cycle.bytes, time.monotonic() - cycle.began)
             self._count(cycle, self._loads.pop(cycle))
         if done and (self.refused.by_target or self._until):
@@ -156,7 +156,7 @@ class Flow:
             log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
 
     def _tell_returned(self, count: int, passed: bytes) -> None:
-        """Log returned messages at once, then at most each minute: a circle has many."""
+        """Log returned messages at once, then at most once a minute: a loop of bridges has many."""
         self._returned += count
         now = clock.now()
         if now < self._tell_again:
@@ -173,7 +173,7 @@ class Flow:
     def _forget_refused(self) -> None:
         """Forget the refusals of confirmed records, which are not sent again.
 
-        Refusals of other records stay: else two partitions would make each other forget.
+        Refusals of other records stay. Otherwise two partitions would repeatedly discard each other's.
         """
         places = self.window.places
         for partition, ends in list(self._until.items()):
@@ -188,9 +188,10 @@ class Flow:
                     del known[place, offset]
 
     def looked(self, target: Target, *, again: bool = False) -> None:
-        """Note the state of the target now. Partitions that waited for it continue.
+        """Record the current state of the target. Partitions that waited for a change continue.
 
-        Refused records are tried again if the target's settings have changed, or with ``again`` in any case: settings do not show rights.
+        Refused records are tried again if the target's settings changed, or always with ``again``, because settings do not show access
+        rights.
         """
         if again or target.settings != self._settings:
             self._settings = target.settings
@@ -198,7 +199,7 @@ class Flow:
         self.stopped.clear()
 
     async def drain(self, life: ProducerSession) -> None:
-        """Wait for what is under way, within limits."""
+        """Wait for unacknowledged batches, at most :data:`DRAIN_LIMIT_S`."""
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while self.window.busy and not life.ended and time.monotonic() < deadline:
             life.moved.clear()
@@ -207,7 +208,7 @@ class Flow:
                 await set_within(life.moved, POLL_S)
 
     def learn(self, error: SessionEndedError) -> bool:
-        """Which record it is that the target does not take: by smaller batches, until it is alone. False: it is something else."""
+        """Narrow down which record the target refuses, with smaller batches. Return False if the failure has another cause."""
         if error.late:
             self.portion.failed()
         batch = error.refused
@@ -225,7 +226,7 @@ class Flow:
         return True
 
     def start_over(self) -> Iterable[tuple[int, int]]:
-        """Start again from the confirmed offsets; return them by partition."""
+        """Restart from the confirmed offsets; return them by partition."""
         self._loads.clear()
         self.stopped.clear()
         for place, count in self.window.reset().items():

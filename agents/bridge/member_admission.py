@@ -1,4 +1,4 @@
-"""Before the bridges of a strict connection begin: may they, with these members?"""
+"""Admission of the bridges of a strict connection: checks at their start whether they may run with the configured members."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from ringfence_kafka.protocol.hop import as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 TRIES: Final = 5
-"""Another process may do the same at the same moment."""
+"""Number of attempts, because another process may do the same at the same time."""
 AGAIN_S: Final = 1.0
 LOST_MEMBER: Final = (
     "if the cluster of a member is lost for good, do not change offsets: another cluster replaces it, see "
@@ -28,10 +28,10 @@ LOST_MEMBER: Final = (
 
 
 async def join(plan: Plan, *, drain: bool) -> Map:
-    """Return the members that the bridges of one connection and address use. ``drain`` brings together bridges whose offsets differ.
+    """Return the members for the bridges of one connection and address. With ``drain``, bridges finish up to a common offset.
 
     Raises:
-        ConfigurationError: the members were changed, and the offsets of bridges differ.
+        ConfigurationError: the members changed and the bridges have different offsets.
         BrokerUnavailableError: the source does not answer.
     """
     try:
@@ -103,9 +103,9 @@ async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, 
 
 
 def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
-    """Return the position of a commit. ``topic_id`` and ``start`` describe the topic's present log.
+    """Return the position in a commit. ``topic_id`` and ``start`` describe the topic's present log.
 
-    A commit for a deleted topic gives the members alone.
+    A commit for a deleted topic only provides the members.
     """
     note = decode(committed.note)
     if note is None:
@@ -116,7 +116,7 @@ def stand(committed: Committed, topic_id: str, start: int) -> MemberPosition:
 
 
 async def _adopt(plan: Plan, wanted: Sequence[str], decision: Adopt, topic_id: str) -> None:
-    """All of them before any begins: who finds some of them done knows that nothing was forwarded yet."""
+    """Commit for all groups before any bridge starts. A process that finds some commits done then knows that nothing was forwarded yet."""
     log.info(
         "bridges of %s: %d members from here on: %s",
         plan.source_topic, len(decision.map.members), ", ".join(decision.map.members),
@@ -138,7 +138,7 @@ async def _adopt(plan: Plan, wanted: Sequence[str], decision: Adopt, topic_id: s
 
 
 def _require_reachable(share: Share, top: Map) -> None:
-    """Raise ConfigurationError where a former member is configured no more."""
+    """Raise ConfigurationError if a former member is missing in the configuration."""
     gone = [member for member in top.members if member not in share.members]
     if gone:
         raise ConfigurationError(
@@ -164,22 +164,22 @@ def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
 
 
 class Permit:
-    """:func:`join`, asked once for all bridges of one connection and address in this process."""
+    """Result of :func:`join`, shared by all bridges of one connection and address in this process."""
 
     def __init__(self, plan: Plan, *, drain: bool) -> None:
-        """``plan``: of any of them."""
+        """Prepare the query. ``plan``: plan of one of these bridges."""
         self._plan = plan
         self._drain = drain
         self._map: Map | None = None
         self._asking = asyncio.Lock()
 
     async def get(self) -> Map:
-        """As :func:`join`, which may be tried again."""
+        """Return the members. Raises as :func:`join`, and may be called again."""
         async with self._asking:
             if self._map is None:
                 self._map = await join(self._plan, drain=self._drain)
             return self._map
 
     def forget(self) -> None:
-        """Ask again: others have changed the members."""
+        """Discard the result, because other processes changed the members."""
         self._map = None

@@ -1,6 +1,7 @@
-"""Members of a strict cluster connection: the owner of each group, and when members may change. Pure.
+"""Members of a strict cluster connection: the owner of each group, and the conditions for a change of members. Pure.
 
-Rendezvous hashing finds the owner. Members change only while all bridges stand at one offset: else messages go to none, or to two.
+Rendezvous hashing finds the owner. Members change only while all bridges have the same offset: otherwise messages would reach no member,
+or two.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +14,7 @@ from agents.decision.group_cache import GroupCache
 
 
 def owner(members: Iterable[str], group: bytes) -> str:
-    """Return the member that a group belongs to; of equal hashes the last name's."""
+    """Return the member that owns a group. Among equal hashes the last name wins."""
     return max(members, key=lambda member: (_weight(member.encode(), group), member))
 
 
@@ -22,14 +23,14 @@ def _weight(member: bytes, group: bytes) -> bytes:
 
 
 class Owner(GroupCache[str]):
-    """The same, memoised: ``owner[group]``."""
+    """Cache of :func:`owner`: ``owner[group]``."""
 
     def __init__(self, members: Iterable[str]) -> None:
         super().__init__()
         self._members = tuple(members)
 
     def find(self, key: bytes) -> str:
-        """Return the member by the hashes."""
+        """Return the owner of a group."""
         return owner(self._members, key)
 
 
@@ -38,25 +39,25 @@ class MemberPosition(NamedTuple):
 
     offset: int
     map: Map | None
-    """The members that it was forwarded by; None = somebody has set the offset, and is believed."""
+    """Members at the time of the commit; None = a person set the offset, which is trusted."""
     still: str
-    """As in the note."""
+    """Value of :attr:`agents.bridge.offsets.OffsetMetadata.still`."""
 
 
 Standing = Mapping[int, MemberPosition]
-"""By source partition."""
+"""Positions of one member by source partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All is as it was: go on."""
+    """Decision: the members did not change, and the bridges continue."""
 
     map: Map
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Commit these offsets for all members' groups, and then go on."""
+    """Decision: commit these offsets for the groups of all members, then run."""
 
     map: Map
     offsets: Mapping[int, int]
@@ -64,7 +65,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """They have different offsets, or may have sent more than they have committed."""
+    """Decision: do not run, because bridges have different offsets or may have sent more than they committed."""
 
     partition: int
     offsets: Mapping[str, int | None]
@@ -72,7 +73,7 @@ class Refuse:
 
 
 def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | None:
-    """Return the latest members that these bridges were run with; None = it is not known."""
+    """Return the latest members that these bridges ran with; None = not known."""
     maps = [item for member in members for _, item, _ in found.get(member, {}).values() if item is not None]
     return max(maps, key=lambda each: each.number, default=None)
 
@@ -80,7 +81,7 @@ def former(members: Collection[str], found: Mapping[str, Standing]) -> Map | Non
 def decide(
     members: tuple[str, ...], found: Mapping[str, Standing], starts: Mapping[int, int]
 ) -> Run | Adopt | Refuse:
-    """Decide whether bridges may continue with these members, sorted. ``found``: also of former members; ``starts``: of source partitions."""
+    """Decide whether bridges may run with these sorted members. ``found``: positions of present and former members; ``starts``: log starts."""
     top = former(members, found)
     if not any(found.get(member) for member in members):
         return Adopt(Map(1, members), starts)
@@ -94,8 +95,10 @@ def decide(
         if not all(value.still == NOT_BEGUN for member in began for value in found[member].values()):
             return _lost(
                 members, began, found
-            )  # an offset that is gone: from that of another its messages would be skipped
-        agreed = _agreed(tuple(began), found)  # a change that was cut short: nobody has forwarded by it yet
+            )  # an offset is lost: with another member's offset, messages would be skipped
+        agreed = _agreed(
+            tuple(began), found
+        )  # an interrupted change: no bridge has forwarded with these members yet
         return agreed if isinstance(agreed, Refuse) else Adopt(top, agreed)
     agreed = _agreed(top.members, found)
     return agreed if isinstance(agreed, Refuse) else Adopt(Map(top.number + 1, members), agreed)
@@ -107,7 +110,7 @@ def _lost(members: Collection[str], began: Collection[str], found: Mapping[str, 
 
 
 def _runs_by(top: Map, standing: Standing) -> bool:
-    """Return whether the commits name this map. An operator's own commit names no members, and changes none."""
+    """Return whether the commits name this map. A commit of an operator names no members and changes none."""
     maps = [value.map for value in standing.values() if value.map is not None]
     return bool(standing) and (not maps or max(map_.number for map_ in maps) == top.number)
 

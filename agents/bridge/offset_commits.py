@@ -1,4 +1,4 @@
-"""Commits what a bridge has confirmed, with what is to be known of it beside."""
+"""Commits a bridge's confirmed offsets, with counts and problems as metadata."""
 
 import asyncio
 import time
@@ -17,29 +17,29 @@ from ringfence_kafka.process.failpoints import reach
 
 EVERY_S: Final = 1.0
 LIMIT_S: Final = 5.0
-"""aiokafka itself tries for as long as the group's coordinator is away."""
+"""Limit of a commit, in seconds. aiokafka would retry for as long as the group's coordinator is unavailable."""
 
 
 class Committer:
-    """Commits the offsets of one bridge."""
+    """Committer of one bridge's offsets."""
 
     def __init__(self, state: BridgeState, window: Window, instance: str, web: str) -> None:
-        """``instance``, ``web``: of this process, for the notes."""
+        """Create a committer. ``instance`` and ``web`` identify this process in the metadata."""
         self._state = state
         self._window = window
         self._instance = instance
         self._web = web
         self._offsets: dict[Place, int] = {}
-        """Committed, of each opening."""
+        """Committed offset of each opening."""
         self._at = 0.0
 
     def stands(self, number: int) -> int | None:
-        """Return the offset committed for a partition since it was opened; None = nothing yet."""
+        """Return the offset that was committed since a partition was opened; None = no commit yet."""
         place = self._window.places.get(number)
         return None if place is None else self._offsets.get(place)
 
     def standing(self, number: int) -> Committed | None:
-        """Return what a commit of an open partition says now; None = it is not open."""
+        """Return the offset and metadata that a commit of an open partition would have now; None = it is not open."""
         place = self._window.places.get(number)
         if place is None or number not in self._state.partitions:
             return None
@@ -48,11 +48,11 @@ class Committer:
 
     @property
     def due(self) -> bool:
-        """Whether the last commit is long ago."""
+        """Whether the last commit is at least :data:`EVERY_S` old."""
         return time.monotonic() - self._at >= EVERY_S
 
     async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
-        """Commit partitions that have changed, or all for the ``last`` commit. Never raises Kafka's errors: the commit is retried."""
+        """Commit changed partitions, or all for the ``last`` commit. Never raises errors of Kafka: the commit is retried."""
         offsets: dict[int, tuple[int, str]] = {}
         places: list[Place] = []
         for number, place in self._window.places.items():
@@ -74,7 +74,7 @@ class Committer:
             async with asyncio.timeout(LIMIT_S):
                 await consumer.commit(offsets)
         except CommitFailedError:
-            self._mark(offsets, dirty=True)  # partitions are being given out anew
+            self._mark(offsets, dirty=True)  # a rebalance is in progress
         except (KafkaError, OSError, TimeoutError) as error:
             self._mark(offsets, dirty=True)
             self._state.fail(COMMIT, f"source: offsets are not committed: {said(error)}")
@@ -89,10 +89,10 @@ class Committer:
             await reach("after-commit", self._state.name)
 
     async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: OffsetMetadata) -> None:
-        """Commit the reason why a partition that is not open is paused; nothing else of it changes.
+        """Commit the reason for which a closed partition is paused; its other metadata does not change.
 
         Raises:
-            KafkaError: it is refused, or nobody answers.
+            KafkaError: the commit is refused, or the broker does not answer.
         """
         noted = encode(replace(note, instance=self._instance, web=self._web))
         async with asyncio.timeout(LIMIT_S):

@@ -1,4 +1,4 @@
-"""Offsets of a bridge: where it starts, and what stands beside a committed one. Pure."""
+"""Start offsets of a bridge, and the metadata of its commits. Pure."""
 
 import json
 from collections.abc import Collection
@@ -14,17 +14,17 @@ ERROR_CHARACTERS_MAX: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The members of a strict connection that this was forwarded by."""
+    """Members of a strict connection at the time of a commit."""
 
     number: int
-    """Grows with each change."""
+    """Number of the change of members; it increases."""
     members: tuple[str, ...]
 
 
 NOT_BEGUN: Final = "not begun"
-"""These members were agreed upon, and nobody has opened the partition yet."""
+"""These members were agreed upon, and no process has opened the partition yet."""
 AT_REST: Final = "at rest"
-"""The last holder ended in order and sent nothing beyond the offset."""
+"""The last holder ended orderly and sent nothing at or above the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +32,38 @@ class OffsetMetadata:
     """Commit metadata of one source partition."""
 
     topic_id: str = ""
-    """ID of the source topic; empty = not known."""
+    """Kafka ID of the source topic; empty = not known."""
     partitions: int = 0
-    """Partition count of the source topic when the bridge began here."""
+    """Partition count of the source topic when the bridge first started here."""
     instance: str = ""
-    """Instance that wrote it."""
+    """Name of the process that wrote it."""
     web: str = ""
-    """Location of that instance's web pages."""
+    """Location of that process's web pages."""
     forwarded: int = 0
-    """Records that the target acknowledged, also what was sent again."""
+    """Number of records that the target acknowledged, including repeated ones."""
     retried: int = 0
-    """Records that were sent again, or will be, after a failure."""
+    """Number of records that are sent again after failures."""
     filtered: int = 0
     quarantined: int = 0
     gap_records: int = 0
-    """Offsets that retention took before they were read."""
+    """Number of offsets that retention deleted before they were read."""
     error: str = ""
     """Problem of the partition; empty = none."""
     since_ms: int = 0
-    """When that began."""
+    """Start of the problem, in ms since the epoch; 0 = none."""
     map: Map | None = None
     lost_end: int = 0
-    """Everything that was forwarded lies below, and the log ended before: it stands until somebody sets the offset. 0 = it does not."""
+    """End of the forwarded offsets, if the log ended below it. The partition waits until a person sets the offset. 0 = no such loss."""
     sent: int = 0
-    """The target may have got what lies below; 0 = nothing beyond the offset, as far as its bridge knew then."""
+    """End of the offsets that the target may have; 0 = none above the committed offset, as far as the bridge knew."""
     still: str = ""
-    """:data:`NOT_BEGUN` or :data:`AT_REST`; empty = it is open, or was when its bridge died: more may have been sent."""
+    """:data:`NOT_BEGUN` or :data:`AT_REST`. Empty = the partition is open, or was when its bridge died, and more may have been sent."""
     returned: int = 0
-    """Messages that had been at the target, or here: of those that were filtered, or forwarded all the same."""
+    """Number of messages that came back: they were filtered, or forwarded nevertheless."""
 
 
 def encode(note: OffsetMetadata) -> str:
-    """As it is committed."""
+    """Return the text for a commit."""
     text = _dump(replace(note, error=note.error[:ERROR_CHARACTERS_MAX]))
     return text if len(text.encode()) <= BYTES_MAX else _dump(replace(note, error=note.error[:100]))
 
@@ -74,7 +74,7 @@ def _dump(note: OffsetMetadata) -> str:
 
 
 def decode(text: str) -> OffsetMetadata | None:
-    """None = it is not ours."""
+    """Read the text of a commit; None if Ringfence did not write it."""
     try:
         found: dict[str, Any] = json.loads(text)
         if found.pop("v") != 1:
@@ -91,38 +91,38 @@ def decode(text: str) -> OffsetMetadata | None:
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """A partition as it is now. Ask for the ID before the rest."""
+    """State of a partition's log. Query the topic ID before the offsets."""
 
     topic_id: str
     partitions: int
     """Partition count of the topic."""
     start: int
-    """Offset of the oldest record that retention left."""
+    """Offset of the oldest remaining record."""
     stable: int
-    """Up to where committed data can be read."""
+    """End of the committed data that can be read."""
     end: int
-    """The offset that the next record gets."""
+    """Offset of the next record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Start position of an opening, and its events to report."""
+    """Start position of an opening, and events to report."""
 
     offset: int
     note: OffsetMetadata
     recreated: bool = False
-    """The commit belongs to a deleted topic of the same name."""
+    """Whether the commit belongs to a deleted topic of the same name."""
     gap: int = 0
-    """Offsets that retention took before they were forwarded."""
+    """Number of offsets that retention deleted before they were forwarded."""
     skipped: int = 0
-    """Offsets before it that are there and are not forwarded, because nothing was committed and the bridge starts at the latest."""
+    """Number of existing offsets that are skipped: nothing was committed and the bridge starts at the latest offset."""
     beyond: bool = False
-    """The log has lost its end: nothing may be forwarded before somebody has looked. The note says so, too."""
+    """Whether the log lost its end: a person must check before anything is forwarded. The metadata also states it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An opening that ended because the next offset was not there."""
+    """Opening that ended because its next offset did not exist."""
 
     place: Place
     offset: int
@@ -137,21 +137,21 @@ def begin(
     start: Literal["earliest", "latest"],
     missing: Missing | None = None,
 ) -> Beginning:
-    """Find the start position of a partition from its commit and its log.
+    """Return the start position of a partition, from its commit and its log.
 
     Args:
-        partition: Its number.
-        log: The log as it is now.
+        partition: Number of the partition.
+        log: Present state of the log.
         committed: The group's offset; None = none.
-        known: The commit's metadata; None = none, or not Ringfence's.
-        others: The group's commit metadata of other partitions.
-        start: Beginning of a bridge that has never run.
-        missing: The opening before this one, if it ended so: it has confirmed and sent more than is committed.
+        known: Metadata of the commit; None = none, or not written by Ringfence.
+        others: Metadata of the group's commits of other partitions.
+        start: Start of a bridge that never ran.
+        missing: Previous opening, if its next offset was missing: it confirmed and sent more than is committed.
     """
     before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place
     fresh = OffsetMetadata(log.topic_id, log.partitions)
     if committed is None and before is None:
-        # Under 'latest' too a partition that was added since is forwarded from its beginning.
+        # With 'latest' too, partitions that were added later are forwarded from their start.
         added = any(other.topic_id == log.topic_id and 0 < other.partitions <= partition for other in others)
         if start == "earliest" or added:
             return Beginning(log.start, fresh)
@@ -163,7 +163,9 @@ def begin(
         note = replace(note, partitions=log.partitions)
     confirmed = max(at for at in (committed, None if before is None else before.confirmed) if at is not None)
     reached = max(confirmed, note.sent, 0 if before is None else before.reached)
-    cut = before is not None and missing is not None and log.start <= missing.offset  # retention took nothing
+    cut = (
+        before is not None and missing is not None and log.start <= missing.offset
+    )  # retention deleted nothing
     if note.lost_end or reached > log.end or cut:
         return Beginning(confirmed, replace(note, lost_end=max(note.lost_end, reached)), beyond=True)
     gap = max(0, log.start - confirmed)
@@ -173,10 +175,10 @@ def begin(
 
 
 def unknown_place(plan: Plan, partition: int, offset: int) -> str:
-    """Return why a partition waits whose committed offset is a foreign consumer's, and what to do.
+    """Return why a partition waits whose offset a foreign consumer committed, and what to do.
 
-    Without duplicate detection a second copy of all would go to the target. With ``start = "latest"`` nobody knows which messages are not
-    to be forwarded.
+    Without duplicate detection the target would get a second copy of all messages. With ``start = "latest"`` it is not known which
+    messages must not be forwarded.
     """
     return (
         f"the offset {offset} of group {plan.group} for {plan.source_topic}/{partition} was not committed "
@@ -188,9 +190,9 @@ def unknown_place(plan: Plan, partition: int, offset: int) -> str:
 
 
 def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int = 0) -> str:
-    """Return why a partition stopped whose log ended before the forwarded offset, and the way out.
+    """Return why a partition stopped whose log ends below the forwarded offset, and the remedy.
 
-    ``reached``: the offset up to which this bridge may have forwarded; 0 = unknown, an operator has set the offset.
+    ``reached``: end of the offsets that this bridge may have forwarded; 0 = not known, because an operator set the offset.
     """
     place = f"{plan.source_topic}/{partition}"
     if reached:

@@ -1,4 +1,4 @@
-"""Source partitions that the group assigned to a bridge: opened one by one, and again when another topic has the name."""
+"""Source partitions that the group assigned to a bridge. Each is opened separately, and again if the topic was created again."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ from ringfence_kafka.protocol.hop import as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 LOOK_AGAIN_S: Final = 3.0
-"""Seconds between checks whether somebody has set the offset of a paused partition."""
+"""Interval of checks whether a person set the offset of a paused partition, in seconds."""
 
 
 OUTDATED: Final = "the members of the cluster connection were changed meanwhile"
@@ -45,17 +45,17 @@ UNLIKE: Final = "other processes of the bridge run with another configuration"
 
 
 class UnknownPlaceError(RingfenceError):
-    """A foreign consumer committed the offset of a partition, and nobody knows how far the bridge was."""
+    """A foreign consumer committed the offset of a partition, and the bridge's own position is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Look at one partition."""
+    """Result of a query about one partition."""
 
     found: Beginning
     committed: Committed | None
     known: OffsetMetadata | None
-    """Commit metadata found there."""
+    """Metadata of the commit."""
     log: SourceLog
 
 
@@ -73,28 +73,28 @@ class Partitions:
         group_watch: GroupWatch,
         stood: dict[int, Committed],
     ) -> None:
-        """Nothing is assigned yet.
+        """Create the set, without assigned partitions.
 
         Args:
             plan: The bridge.
-            cluster: The source.
-            window: Records under way.
-            state: For health and metrics.
-            shared: The members of a strict connection, for the commit metadata.
+            cluster: Client of the source cluster.
+            window: Unconfirmed records.
+            state: State for health and metrics.
+            shared: Members of a strict connection, for the commit metadata.
             ends: Offsets at which a drain stops.
-            group_watch: Decides whose offsets are followed.
-            stood: By partition, the position of this process when it last had it.
+            group_watch: Decides which committed offsets are trusted.
+            stood: Last position of this process in each partition that it had.
         """
         self.epoch = 0
-        """Grows whenever what was read may be of another opening."""
+        """Number that increases when records that were read may belong to an earlier opening."""
         self.doubted = False
-        """It is to be found out whether the topic is still the same: nothing is read."""
+        """Whether the topic may have changed and must be checked: nothing is read meanwhile."""
         self.handing_over = False
-        """They are being given away: nothing is read."""
+        """Whether the partitions are being revoked: nothing is read meanwhile."""
         self.outdated = False
-        """Others have changed the members of the connection meanwhile: nothing may be opened by ours."""
+        """Whether other processes changed the members of the connection: this one may open nothing with its own."""
         self.refused = False
-        """Processes with other terms hold the bridge: this one is to look before it joins again."""
+        """Whether processes with another configuration have the bridge: this one must check before it joins again."""
         self.consumer: SourceConsumer
         self.committer: Committer
         self._plan = plan
@@ -108,11 +108,11 @@ class Partitions:
         self._openings: dict[int, asyncio.Task[None]] = {}
 
     def refuse(self) -> None:
-        """Note that the group goes by other terms than ours."""
+        """Record that the group has another configuration than this process."""
         self.refused = True
 
     def assigned(self, numbers: Collection[int]) -> None:
-        """Take the partitions that the group has assigned."""
+        """Open the partitions that the group assigned."""
         self.epoch += 1
         self.handing_over = False
         self._state.assigned = set(numbers)
@@ -122,7 +122,7 @@ class Partitions:
         self._group_watch.hurry()
 
     def drop(self) -> None:
-        """All are given away."""
+        """Close all partitions: they were revoked."""
         self.epoch += 1
         for task in self._openings.values():
             task.cancel()
@@ -138,14 +138,14 @@ class Partitions:
             self._stood[number] = now
 
     async def stop(self) -> None:
-        """Open nothing any more."""
+        """Close all partitions and wait for cancelled openings."""
         tasks = list(self._openings.values())
         self.drop()
         if tasks:
             await asyncio.wait(tasks)
 
     def reopen(self, number: int, why: str, missing: int | None = None) -> None:
-        """Open a partition again, by commit and log. ``missing``: the next offset, if the log does not have it."""
+        """Open a partition again, from commit and log. ``missing``: its next offset, if the log does not have it."""
         place = self._window.places.get(number)
         self._remember(number)
         self.epoch += 1
@@ -154,7 +154,7 @@ class Partitions:
         self._begin(number, why, None if missing is None or place is None else Missing(place, missing))
 
     def compare(self, identity: TopicIdentity) -> None:
-        """Reopen partitions that belong to another topic than this one."""
+        """Reopen partitions of an earlier topic with this name."""
         present = as_printed(identity.topic_id)
         old = [place.partition for place in self._window.places.values() if place.topic_id != present]
         if old:
@@ -202,13 +202,15 @@ class Partitions:
         self._state.count(number, "gap_records", found.gap)
         sent = 0 if found.note.still else seen.log.stable
         if self._ends is not None:
-            sent = min(sent, self._ends.get(number, 0))  # asked when nobody else ran it any more
+            sent = min(
+                sent, self._ends.get(number, 0)
+            )  # the ends were queried when no other process ran the bridge
         self._window.open(number, seen.log.topic_id, found.offset, sent)
         self.consumer.go_on(number, found.offset)
         self._openings.pop(number, None)
 
     async def _seen(self, number: int, missing: Missing | None) -> "_Look":
-        """Asked until it is answered."""
+        """Query a partition until there is an answer."""
         attempt = 0
         while True:
             try:
@@ -226,7 +228,7 @@ class Partitions:
 
     async def _look(self, number: int, missing: Missing | None) -> "_Look":
         topic, start = self._plan.source_topic, self._plan.start
-        identity = await self._cluster.topics.identity(topic)  # before the rest
+        identity = await self._cluster.topics.identity(topic)  # must precede the other queries
         committed = await self._trusted(number)
         first, stable, end = await asyncio.gather(
             self._cluster.offsets.log_start(topic, number),
@@ -236,7 +238,7 @@ class Partitions:
         present = as_printed(identity.topic_id)
         self._state.first_topic_id = self._state.first_topic_id or present
         if present != self._state.first_topic_id:
-            start = "earliest"  # it was created beneath us: all of it came after we began
+            start = "earliest"  # the topic was created after the bridge started, so all its messages are new
         others: list[OffsetMetadata] = []
         if committed is None and start == "latest":
             asked = await asyncio.gather(
@@ -251,10 +253,10 @@ class Partitions:
         )
 
     async def _trusted(self, number: int) -> Committed | None:
-        """Return the committed offset and its note. Instead of one that a foreign consumer committed, return the best that is known.
+        """Return the committed offset and its metadata. Replace a foreign consumer's commit by the best known one.
 
         Raises:
-            UnknownPlaceError: nothing is known.
+            UnknownPlaceError: none is known.
         """
         plan = self._plan
         committed = await self._cluster.groups.committed(plan.source_topic, number)
@@ -276,9 +278,9 @@ class Partitions:
         return found
 
     async def _stand_still(self, number: int, seen: "_Look") -> None:
-        """Pause a partition whose log ended before the forwarded offset, and commit the reason.
+        """Pause a partition whose log ends below the forwarded offset, and commit the reason.
 
-        Records written there now are not the forwarded ones. The commit keeps others from continuing when the log has grown.
+        New records at these offsets are not the forwarded ones. The commit stops other processes from continuing when the log has grown.
         """
         found, known = seen.found, seen.known
         if known is not None and known.lost_end:
@@ -288,7 +290,7 @@ class Partitions:
         text = lost_end(self._plan, number, seen.log.end, found.offset, reached)
         self._state.stop(LOST, number, text)
         since_ms = self._state.stops[number].since_ms
-        with contextlib.suppress(KafkaError, OSError, TimeoutError):  # tried again
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):  # the next check tries again
             await self.committer.stand(
                 self.consumer, number, found.offset, replace(found.note, error=text, since_ms=since_ms)
             )

@@ -13,25 +13,25 @@ from ringfence_kafka.protocol import wire_names
 
 AGAIN_FIRST_S: Final = 0.1
 AGAIN_MOST_S: Final = 5.0
-"""Between attempts, whatever it is that fails."""
+"""Maximum delay between attempts after any failure, in seconds."""
 LASTED_S: Final = 5.0
-"""Seconds of work after which a failure counts as the first one."""
+"""Time of work after which a failure counts as the first one, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a strict connection that one of its bridges forwards."""
+    """Part of a strict connection that one of its bridges forwards."""
 
     connection: str
     members: tuple[str, ...]
     member: str
-    """Member whose groups it forwards."""
+    """Member whose groups the bridge forwards."""
     before: str
     after: str
-    """The consumer group's name, around that of the member."""
+    """Parts of the consumer group's name before and after the member's name."""
 
     def group(self, member: str) -> str:
-        """Return the consumer group of a member's bridge, also of one that is configured no more."""
+        """Return the consumer group of a member's bridge. It may be a former member."""
         return f"{self.before}{member}{self.after}"
 
 
@@ -41,36 +41,36 @@ class Plan:
 
     name: str
     group: str
-    """The consumer group, at the source."""
+    """Consumer group at the source."""
     source: KafkaSettings
     source_topic: str
     target: KafkaSettings
     target_topic: str
     address: AddressSettings
-    """The target's rules."""
+    """Address at the target, with its rules."""
     translator: Translator
     replication_factor: int
     """Replication factor of the quarantine topic, if the bridge creates it."""
     app_id: str
-    """App that owns the bridge: at the target there may be others of its name."""
+    """App that owns the bridge. Other apps may have bridges of the same name to the target."""
     connection: str = ""
-    """The cluster connection that it belongs to; empty = none."""
+    """Cluster connection of the bridge; empty = none."""
     share: Share | None = None
     user_ids: Literal["check", "ignore"] = "check"
     detection: bool = True
     start: Literal["earliest", "latest"] = "earliest"
     window: int = WINDOW
     returns: Literal["drop", "forward"] | None = None
-    """Treatment of messages that have been at the target before; None = the bridge does not trace messages."""
+    """Treatment of messages that come back; None = the bridge does not trace messages."""
 
     @property
     def traces(self) -> bool:
-        """Whether it says which topic it has read each message from. A connection names its members."""
+        """Whether a header traces the topics that a message was read from. Cluster connections trace members instead."""
         return self.returns is not None
 
     @property
     def terms(self) -> dict[str, Any]:
-        """The terms that all processes of the bridge must state alike."""
+        """Settings that must be equal in all processes of the bridge."""
         rules = {f"target address: {key}": value for key, value in rules_of(self.address).items()}
         return {
             "target_topic": self.target_topic,
@@ -83,15 +83,15 @@ class Plan:
 
     @property
     def quarantine_topic(self) -> str:
-        """Topic at the target for messages that it refuses for good."""
+        """Topic at the target for messages that the target refuses permanently."""
         return wire_names.bridge_quarantine_topic(self.name)
 
 
 def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
-    """All bridges of a configuration, or those that are named: by their own names, or by their connection's.
+    """Return all bridges of a configuration, or those with these bridge or connection names.
 
     Raises:
-        ConfigurationError: one is not known, or there is none.
+        ConfigurationError: a name is unknown, or there are no bridges.
     """
     known = [_of_bridge(settings, bridge) for bridge in settings.bridges]
     for connection in settings.cluster_connections:

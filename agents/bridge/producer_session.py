@@ -1,6 +1,6 @@
-"""One life of a bridge's producer: hands batches over until something fails.
+"""One producer of a bridge, from its start to its first failure.
 
-A partition's next batch waits for the acknowledgement of the last: where aiokafka gives a batch up, it continues with the next one.
+The next batch of a partition waits for the acknowledgement of the last one: if aiokafka gives up a batch, it continues with the next.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from ringfence_kafka.producer.idempotent import IdempotentProducer
 
 
 class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]
-    """The broker has looked into the record: it has no key and the topic is compacted, or it does not fit the topic's schema (KIP-467)."""
+    """The broker refuses the record's content: no key in a compacted topic, or a mismatch with the topic's schema (KIP-467)."""
 
     errno = 87
     message = "INVALID_RECORD"
     description = "the broker's validation rejects it"
 
 
-kafka_errors[InvalidRecordError.errno] = InvalidRecordError  # which aiokafka does not know
+kafka_errors[InvalidRecordError.errno] = InvalidRecordError  # aiokafka does not know this error
 
 FOR_GOOD: Final = (
     InvalidRecordError,
@@ -49,16 +49,16 @@ FOR_GOOD: Final = (
 """Errors of a topic that refuses a record at every attempt."""
 
 DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
-"""Errors that concern all messages at the target topic, but at the quarantine topic only those that go there."""
+"""Errors that affect all messages to the target topic. At the quarantine topic they affect only quarantined messages."""
 
 
 class SessionEndedError(Exception):
-    """A batch was not acknowledged."""
+    """A batch was not acknowledged, or the session was ended."""
 
     def __init__(
         self, reason: str, refused: Batch | None = None, *, of_time: bool = False, late: bool = False
     ) -> None:
-        """``refused``: the batch that the target does not take, ``of_time`` for its timestamp; ``late``: the acknowledgement timed out."""
+        """``refused``: batch that the target does not take, ``of_time``: because of its timestamp; ``late``: the acknowledgement timed out."""
         super().__init__(reason)
         self.late = late
         self.refused = refused
@@ -66,34 +66,34 @@ class SessionEndedError(Exception):
 
 
 class ProducerSession:
-    """From a producer's start to its first failure."""
+    """Session of one producer, from its start to its first failure."""
 
     def __init__(self, name: str, producer: IdempotentProducer) -> None:
-        """``name``: of the bridge, for fail points."""
+        """Create a session. ``name``: name of the bridge, for fail points."""
         self.producer = producer
         self.moved = asyncio.Event()
-        """Set when a batch was acknowledged, and when it ended."""
+        """Set when a batch was acknowledged, and when the session ended."""
         self._name = name
         self._ended: SessionEndedError | None = None
         self._queues: dict[tuple[str, int], deque[Batch]] = {}
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def check(self) -> None:
-        """Raise what ended the session, if it has ended.
+        """Raise the reason if the session has ended.
 
         Raises:
-            LifeEndedError: it has.
+            SessionEndedError: the session has ended.
         """
         if self._ended is not None:
             raise self._ended
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is written."""
+        """Whether the session has ended."""
         return self._ended is not None
 
     def hand_over(self, batches: Iterable[Batch]) -> None:
-        """Write these, those of one partition in order."""
+        """Send batches, in order for each partition."""
         for batch in batches:
             place = (batch.topic, batch.partition)
             self._queues.setdefault(place, deque()).append(batch)
@@ -121,13 +121,13 @@ class ProducerSession:
             self.moved.set()
 
     def end(self, reason: SessionEndedError) -> None:
-        """Nothing more is handed over."""
+        """End the session. It sends no more batches."""
         if self._ended is None:
             self._ended = reason
         self.moved.set()
 
     async def discard(self) -> None:
-        """End it, whatever is under way. Never raises."""
+        """End the session and cancel unacknowledged batches. Never raises."""
         self.end(SessionEndedError("discarded"))
         tasks = [task for task in self._tasks.values() if not task.done()]
         for task in tasks:

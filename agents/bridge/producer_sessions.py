@@ -1,4 +1,4 @@
-"""The producers of a bridge, one after the other: what it reads goes to the target by the one that lives."""
+"""Producer sessions of a bridge, one after the other."""
 
 import asyncio
 import logging
@@ -26,15 +26,15 @@ from ringfence_kafka.wording import counted
 log: Final = logging.getLogger("ringfence.bridge")
 
 SETTLED_S: Final = 2.0
-"""A producer that lives so long and has nothing to do is well."""
+"""Time after which an idle producer without a failure counts as healthy, in seconds."""
 REST_S: Final = 5.0
-"""After so long it is looked whether the target takes what it has refused."""
+"""Interval of checks whether the target takes what it refused, in seconds."""
 AGAIN_S: Final = 60.0
-"""After so long it is tried, though nothing has changed that can be seen. That ends a producer."""
+"""Time after which refused records are tried again without a visible change, in seconds. A new refusal ends the producer."""
 
 
 class OutdatedError(RingfenceError):
-    """The bridge works by outdated members or terms: it asks for them again before it forwards anything."""
+    """The members or terms of the bridge are out of date: it must query them again before it forwards anything."""
 
 
 class ProducerSessions:
@@ -50,7 +50,7 @@ class ProducerSessions:
         partitions: Partitions,
         stopping: asyncio.Event,
     ) -> None:
-        """Nothing is connected yet."""
+        """Create the sessions, without a connection."""
         self.current: ProducerSession | None = None
         self._plan = plan
         self._instance = instance
@@ -62,11 +62,11 @@ class ProducerSessions:
         self._stopping = stopping
 
     async def run(self) -> None:
-        """Until somebody asks to stop.
+        """Run sessions until a stop is requested.
 
         Raises:
-            OutdatedError: the members of the connection may be others.
-            StoppingError: somebody asked to stop before anything was begun.
+            OutdatedError: the members of the connection may have changed.
+            StoppingError: a stop was requested before a session started.
         """
         attempt = 0
         while not self._stopping.is_set():
@@ -91,7 +91,7 @@ class ProducerSessions:
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
 
     async def _one_life(self) -> None:
-        """Until it fails, or somebody asks to stop."""
+        """Run one session, until it fails or a stop is requested."""
         target = await unless(self._stopping, look(self._plan))
         bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
         producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)
@@ -114,7 +114,7 @@ class ProducerSessions:
             await life.discard()
 
     async def _look_again(self, loader: BatchBuilder) -> None:
-        """While partitions wait for the target to take a record: others go on meanwhile."""
+        """Check the target while partitions wait for it to take a record. Other partitions continue."""
         asked = time.monotonic()
         while True:
             await asyncio.sleep(REST_S)
@@ -157,7 +157,7 @@ class ProducerSessions:
                 await set_within(life.moved, POLL_S)
 
     def _require_members(self) -> None:
-        """While this process stood still others may have drained the connection, and given it other members."""
+        """Check the members: while this process was suspended, others may have drained the connection and changed its members."""
         if self._partitions.refused:
             raise OutdatedError(UNLIKE)
         if self._partitions.outdated:
@@ -168,7 +168,7 @@ class ProducerSessions:
     def _wanted(self) -> dict[int, int]:
         """Return the position of each partition that may be read now.
 
-        A new partition waits until its start offset is committed: the next process that opens it begins there.
+        A new partition waits until its start offset is committed, so that the next process starts at the same offset.
         """
         return {
             number: at
@@ -177,7 +177,7 @@ class ProducerSessions:
         }
 
     async def _read(self, wanted: Mapping[int, int]) -> Read | None:
-        """Read new records; None = none may be taken."""
+        """Read new records; None if they may not be used."""
         epoch = self._partitions.epoch
         try:
             records_max = self._flow.records_at_once()
@@ -204,7 +204,7 @@ class ProducerSessions:
         return found
 
     def _read_again(self, wanted: Mapping[int, int]) -> None:
-        """Read these partitions again: their records went nowhere."""
+        """Read these partitions again, because their records were discarded."""
         for number in wanted:
             place = self._window.places.get(number)
             if place is not None:
@@ -222,6 +222,6 @@ class ProducerSessions:
             )
 
     def _start_over(self) -> None:
-        """Start again from the confirmed offsets."""
+        """Restart from the confirmed offsets."""
         for number, offset in self._flow.start_over():
             self._partitions.consumer.go_on(number, offset)

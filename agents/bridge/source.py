@@ -1,4 +1,4 @@
-"""The source of a bridge: a consumer of its own, and the partitions that the group assigns to it."""
+"""Source of a bridge: its consumer and the partitions that the group assigns to it."""
 
 import asyncio
 import contextlib
@@ -32,18 +32,18 @@ log: Final = logging.getLogger("ringfence.bridge")
 
 HEARTBEAT_MS: Final = 500
 DRAIN_LIMIT_S: Final = 8.0
-"""For what is under way when partitions are given away; others wait for it."""
+"""Time for unacknowledged batches before a revocation, in seconds; other members wait for it."""
 REBALANCE_MS: Final = round(DRAIN_LIMIT_S * 1000) + 10_000
 POLL_INTERVAL_MAX_MS: Final = 86_400_000
-"""A bridge whose target is away polls nothing, and stays a member."""
+"""A bridge that cannot reach its target does not poll, and stays a member."""
 METADATA_AGE_MS: Final = 10_000
 FETCH_WAIT_MS: Final = 100
 PARTITION_BYTES_MAX: Final = 2 * 2**20
 RESPONSE_BYTES_MAX: Final = 16 * 2**20
-"""Both over a link that is wide enough."""
+"""Limits of the fetch for a fast link, in bytes."""
 LEAVE_LIMIT_S: Final = 5.0
 REST_S: Final = 5.0
-"""A partition whose records cannot be read rests for so long: others go on."""
+"""Time that a partition with unreadable records is skipped, in seconds; other partitions continue."""
 
 
 @dataclass(slots=True)
@@ -52,16 +52,16 @@ class Read:
 
     records: dict[int, list[Any]] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)
-    """Up to where each partition was read, markers of transactions included."""
+    """End of the read part of each partition, including transaction markers."""
     malformed: dict[tuple[int, int], str] = field(default_factory=dict)
-    """Problem of each record that could not be read as it is, by partition and offset."""
+    """Problem of each record that cannot be read, by partition and offset."""
     lost: dict[int, int] = field(default_factory=dict)
-    """Partitions of which this offset, the next, is not there."""
+    """Next offset of each partition whose log does not have it."""
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
 class SourceConsumer:
-    """aiokafka's consumer, with what it takes to keep it a member and to miss nothing."""
+    """aiokafka's consumer, with extensions that keep its membership and miss no record."""
 
     def __init__(
         self,
@@ -76,18 +76,18 @@ class SourceConsumer:
 
         Args:
             plan: The bridge.
-            client_id: Shown to others among the members of the group.
+            client_id: Client ID that other members see.
             revoked: Called before all partitions are revoked.
             assigned: Called with the assigned partitions; they are paused until :meth:`go_on`.
-            doubt: Called when the topic may have been deleted, or has moved.
-            unlike: Called with the terms of the processes that hold the bridge if they are not ours.
+            doubt: Called when the topic may have been deleted, or its leader changed.
+            unlike: Called with the terms of the processes that have the bridge, if they differ from this one's.
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
         self._had: dict[int, int] = {}
-        """Partitions that the group assigned last, with the generation of that assignment. The assignor asks after all are revoked."""
+        """Partitions of the last assignment, with its generation. The assignor reads them after the revocation."""
         self._last = -1
-        """The partition of which something was taken last."""
+        """Partition that records were taken from last."""
         self._consumer = AIOKafkaConsumer(
             **client_options(plan.source) | {"client_id": plan.source.client_id_of(client_id)},
             group_id=plan.group,
@@ -112,17 +112,17 @@ class SourceConsumer:
         self._revoked, self._assigned = revoked, assigned
 
     async def start(self) -> None:
-        """Join the group; returns when partitions were given out.
+        """Join the group; return after the first assignment.
 
         Raises:
-            KafkaError: nobody answers, or it is refused.
+            KafkaError: the broker does not answer, or the group refuses.
         """
         internals.subscribe(self._consumer, self._topic, self._revoke, self._give)
         await self._consumer.start()
 
     @property
     def member_id(self) -> str:
-        """The ID that the group gave this process; empty = it is not a member now."""
+        """Member ID of this process; empty = it is not a member now."""
         return membership.member_id(self._consumer)
 
     async def stop(self) -> None:
@@ -135,17 +135,17 @@ class SourceConsumer:
             await self._revoked()
 
     def _give(self, tps: list[TopicPartition]) -> None:
-        membership.keep_offsets(self._consumer)  # its coordinator does not exist before the first assignment
+        membership.keep_offsets(self._consumer)  # the coordinator exists only after the first assignment
         self._consumer.pause(*tps)
         for tp in tps:
-            self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+            self._consumer.seek(tp, 0)  # otherwise aiokafka looks for a position itself
         self._resting.clear()
-        # If two say they had it, the later one did; no generation is 0, which would be taken for "not held yet".
+        # If two members had a partition, the later generation counts. 0 would mean "not held yet", so generations start at 1.
         self._had = {tp.partition: max(1, membership.generation(self._consumer)) for tp in tps}
         self._assigned([tp.partition for tp in tps])
 
     def pause(self, partition: int) -> None:
-        """Read nothing of it until :meth:`go_on`."""
+        """Read nothing from a partition until :meth:`go_on`."""
         tp = TopicPartition(self._topic, partition)
         if tp in self._consumer.assignment():
             self._consumer.pause(tp)
@@ -159,25 +159,25 @@ class SourceConsumer:
             self._consumer.resume(tp)
 
     def _seek(self, tp: TopicPartition, offset: int) -> None:
-        """Seek, and discard fetched records; aiokafka itself would keep an error, which is of another offset."""
+        """Seek, and discard fetched records and errors. aiokafka itself would keep an error of the former offset."""
         internals.drop_fetched(self._consumer, [tp])
         self._consumer.seek(tp, offset)
 
     def keep(self) -> None:
-        """Have aiokafka go on where an error ended one of its tasks, or made it wait. To be called again and again, whatever is read.
+        """Restart aiokafka's tasks that an error ended or delayed. Call it regularly.
 
         Raises:
-            KafkaError: what was in the way of the membership; it is tried again.
+            KafkaError: the cause of a lost membership; aiokafka tries again.
         """
         internals.keep_fetching(self._consumer)
         membership.keep_member(self._consumer)
         membership.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
-        """Return the records of these partitions; waits up to ``limit_s`` for the first. ``share``: records of one partition at most.
+        """Return records of these partitions; wait up to ``limit_s`` seconds for the first. ``share``: limit of records from one partition.
 
         Raises:
-            KafkaError: fetching was refused altogether.
+            KafkaError: the broker refuses all fetches.
         """
         found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):
@@ -186,7 +186,7 @@ class SourceConsumer:
         return found
 
     async def _take(self, partitions: Mapping[int, int], share: int, records_max: int) -> Read:
-        """They take turns: where not all can have their share, the others begin next time."""
+        """Take fetched records, with changing order of the partitions: partitions that got no records are first next time."""
         found, left = Read(), records_max
         now = asyncio.get_running_loop().time()
         for number in in_turn(partitions, self._last):
@@ -209,7 +209,9 @@ class SourceConsumer:
                 found.unreadable[number] = said(error)
                 continue
             after = internals.position(self._consumer, tp)
-            if after is not None and after > begun:  # markers alone move it before anything is taken
+            if (
+                after is not None and after > begun
+            ):  # before records are taken, only markers move the position
                 found.reached[number] = after
             if records:
                 found.records[number] = records
@@ -223,10 +225,10 @@ class SourceConsumer:
         return found
 
     async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit offsets for the group, each with a note.
+        """Commit offsets with metadata for the group.
 
         Raises:
-            KafkaError: it is refused, or nobody answers.
+            KafkaError: the commit is refused, or the broker does not answer.
         """
         assigned = self._consumer.assignment()
         named_offsets = {
@@ -244,7 +246,7 @@ MEASURE_LIMIT_S: Final = 5.0
 
 
 async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
-    """Stay a member of the group: also while the target is away, and while others have all partitions, so that nothing is read."""
+    """Keep the membership, even while the target is unavailable or no partition is assigned, and nothing is read."""
     while True:
         state.looks_awake()
         try:
@@ -264,7 +266,7 @@ async def measure(
     window: Window,
     state: BridgeState,
 ) -> None:
-    """Keep what is shown a few seconds old at most."""
+    """Measure lags every few seconds, for status and metrics."""
     while True:
         numbers = list(window.places)
         try:
@@ -272,7 +274,7 @@ async def measure(
                 [(topic, number) for number in numbers], MEASURE_LIMIT_S
             )
         except (KafkaError, OSError, TimeoutError, StoppedError):
-            pass  # the watch says so
+            pass  # the watch reports it
         except Exception:
             log.exception("bridge %s: its lag is unknown", state.name)
         else:
@@ -281,7 +283,7 @@ async def measure(
                 if place is None:
                     continue
                 if (end := ends.get((topic, number))) is None:
-                    state.lags.pop(number, None)  # its leader is away: nobody knows
+                    state.lags.pop(number, None)  # without an answer the lag is not known
                 else:
                     state.lags[number] = max(0, end - place.confirmed)
         state.source_faults = [*group_watch.faults, *watch.faults]

@@ -1,4 +1,4 @@
-"""Visible state of a bridge: problems, and counts by source partition."""
+"""State of a bridge for status and metrics: problems, and counts by source partition."""
 
 import logging
 import time
@@ -18,20 +18,20 @@ SOURCE: Final = "source"
 TARGET: Final = "target"
 COMMIT: Final = "commit"
 MEMBERSHIP: Final = "membership"
-"""Kinds of faults: each ends for reasons of its own."""
+"""Kinds of problems. Each ends independently of the others."""
 
 ASLEEP_S: Final = 5.0
-"""Half of what the group waits for a member."""
+"""Half of the group's session timeout, in seconds."""
 
 LOST: Final = "lost"
 REFUSED: Final = "refused"
 UNREADABLE: Final = "unreadable"
-"""Kinds of what stops one partition: its log has lost its end, nothing takes its next record, or that cannot be read."""
+"""Reasons that stop one partition: its log lost its end, no topic takes its next record, or that record cannot be read."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """Something that stands in the way, and since when."""
+    """Problem, and the time it began."""
 
     text: str
     since_ms: int = field(default_factory=lambda: round(time.time() * 1000))
@@ -39,14 +39,14 @@ class Standing:
 
 @dataclass(slots=True)
 class PartitionState:
-    """One source partition that this process has."""
+    """State of one source partition of this process."""
 
     note: OffsetMetadata
-    """As it was found; what was counted since is added."""
+    """Metadata at the opening; later counts are added to it."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Since this process has it: forwarded, retried, filtered, returned, quarantined."""
+    """Records since the opening: forwarded, retried, filtered, returned, quarantined."""
     dirty: bool = True
-    """Something is not committed yet."""
+    """Whether something is not committed yet."""
 
 
 class BridgeState:
@@ -56,21 +56,21 @@ class BridgeState:
         self.name = name
         self.partitions: dict[int, PartitionState] = {}
         self.totals: dict[int, Counter[str]] = {}
-        """By partition, since the process began, also of those that were given away."""
+        """Counts by partition since the start of the process, including partitions that it no longer has."""
         self.lags: dict[int, int] = {}
         self.waiting: dict[int, str] = {}
-        """Partitions that are given to us and are not forwarded, and why."""
+        """Reasons of assigned partitions that are not forwarded."""
         self._stops: dict[str, dict[int, Standing]] = {kind: {} for kind in (UNREADABLE, REFUSED, LOST)}
         self.assigned: set[int] | None = None
-        """None = the group has not given out partitions yet."""
+        """Assigned partitions; None = the group has not assigned any yet."""
         self.first_topic_id = ""
-        """ID of the source topic when this process began."""
+        """Kafka ID of the source topic at the start of this process."""
         self.reached = False
-        """Whether a producer is at the target, or was when something failed."""
+        """Whether a producer is connected to the target, or was when a failure occurred."""
         self.source_faults: list[str] = []
         """Problems of the source topic and its consumer group."""
         self.seen_awake = time.monotonic()
-        """When this process last ran, as is noted twice a second while it is connected."""
+        """Monotonic time at which this process last ran, in seconds. While connected it is updated twice a second."""
         self._slept = False
         self._faults: dict[str, Standing] = {}
 
@@ -84,11 +84,11 @@ class BridgeState:
 
     @property
     def fault(self) -> Standing | None:
-        """The oldest problem that keeps all partitions from being forwarded; None = none."""
+        """Oldest problem that stops all partitions; None if there is none."""
         return min(self._faults.values(), key=lambda each: each.since_ms, default=None)
 
     def fail(self, kind: str, text: str) -> None:
-        """Something stands in the way. It is logged once, and began with the first of several in a row."""
+        """Record and log a problem once. Of several in a row the start of the first counts."""
         standing = self._faults.get(kind)
         if standing is None:
             self._faults[kind] = Standing(text)
@@ -100,7 +100,7 @@ class BridgeState:
         self._touch()
 
     def told(self, error: Exception) -> str:
-        """Return the text of an error. Log the trace of an unforeseen error, once in a row."""
+        """Return the text of an error. The traceback of an unexpected error is logged once."""
         if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
             return said(error)
         text = unforeseen(error)
@@ -109,14 +109,14 @@ class BridgeState:
         return text
 
     def recover(self, kind: str) -> None:
-        """Remove a problem that is over."""
+        """Remove a problem that is solved."""
         if self._faults.pop(kind, None) is not None:
             if not self._faults:
                 log.info("bridge %s: forwards again", self.name)
             self._touch()
 
     def stop(self, kind: str, partition: int, text: str) -> None:
-        """Note that a partition stops while others go on. A row of stops is logged once, and has the time of the first."""
+        """Record that a partition stops while others continue. A repeated stop is logged once and keeps its start time."""
         standing = self._stops[kind].get(partition)
         if standing is not None and standing.text == text:
             return
@@ -127,14 +127,14 @@ class BridgeState:
             self.partitions[partition].dirty = True
 
     def go_on(self, kind: str, partition: int) -> None:
-        """Note that a partition continues."""
+        """Record that a partition continues."""
         if self._stops[kind].pop(partition, None) is not None:
             log.info("bridge %s: partition %d continues", self.name, partition)
             if partition in self.partitions:
                 self.partitions[partition].dirty = True
 
     def close(self) -> None:
-        """All partitions are given away."""
+        """Remove all partitions: they were revoked."""
         self.assigned = None
         self.partitions.clear()
         self.waiting.clear()
@@ -144,7 +144,7 @@ class BridgeState:
 
     @property
     def stops(self) -> dict[int, Standing]:
-        """Partitions that go no further, and why."""
+        """Stopped partitions, with the reasons."""
         return self._stops[UNREADABLE] | self._stops[REFUSED] | self._stops[LOST]
 
     def _touch(self) -> None:
@@ -152,24 +152,24 @@ class BridgeState:
             partition.dirty = True
 
     def looks_awake(self) -> bool:
-        """Whether this process has run all the time since :meth:`joined`: one that was stopped may have been replaced."""
+        """Return whether this process was never suspended since :meth:`joined`. After a suspension another process may have its partitions."""
         now = time.monotonic()
         self._slept = self._slept or now - self.seen_awake > ASLEEP_S
         self.seen_awake = now
         return not self._slept
 
     def joined(self) -> None:
-        """Note that the bridge has joined the group just now."""
+        """Record that the bridge joined the group."""
         self._slept, self.seen_awake = False, time.monotonic()
 
     @property
     def ready(self) -> bool:
-        """Whether all its partitions are forwarded."""
+        """Whether all partitions of this process are forwarded."""
         return self.assigned is not None and not self.reasons
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Reasons why partitions are not forwarded, by partition, or for all."""
+        """Reasons for which partitions are not forwarded, by partition or for "all"."""
         found = {} if self.fault is None else {"all": self.fault.text}
         if self.source_faults:
             found.setdefault("all", "source: " + "; ".join(self.source_faults))

@@ -1,4 +1,4 @@
-"""Looks at the target of a bridge: is it there, what does it take; and makes the quarantine topic."""
+"""Queries the target of a bridge for its limits, and creates the quarantine topic."""
 
 import asyncio
 import contextlib
@@ -23,20 +23,20 @@ from ringfence_kafka.protocol.hop import NO_IDS, as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 QUARANTINE_BYTES_MAX: Final = 1_048_588 + 65_536
-"""A quarantined record has some headers more than the largest record that a topic takes by Kafka's defaults."""
+"""A quarantined record has more headers than the largest record that a topic takes by Kafka's defaults."""
 
 SHOWN_LIMIT_S: Final = 10.0
 ANSWER_LIMIT_S: Final = 5.0
-"""For the IDs of topics, which a bridge can do without."""
+"""Limit of the query for topic IDs, in seconds. A bridge works without them."""
 
 
 async def look(plan: Plan) -> Target:
-    """Return the limits of the target's topics now. Create the quarantine topic if it is missing.
+    """Return the current limits of the target's topics. Create the quarantine topic if it is missing.
 
     Raises:
         TopicError: the target topic is missing.
         PrerequisiteError: this user may not see it.
-        BrokerUnavailableError: nobody answers, or all deny access.
+        BrokerUnavailableError: no broker answers, or all deny access.
     """
     try:
         return await _look(plan)
@@ -81,9 +81,9 @@ async def _look(plan: Plan) -> Target:
 
 
 async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
-    """Return the topics that hold a message after it arrives there.
+    """Return the topics that store a message after its arrival.
 
-    A topic that is missing, or hidden from this user, is left out: the bridge then recognises a returning message a round later.
+    A missing or hidden topic is left out: the bridge then detects a returning message one round later.
     """
     if not plan.traces:
         return frozenset()
@@ -100,7 +100,7 @@ async def _topics(admin: AIOKafkaAdminClient, plan: Plan) -> frozenset[bytes]:
 async def _create(
     admin: AIOKafkaAdminClient, plan: Plan, target: TopicDescription
 ) -> TopicDescription | None:
-    """None = it cannot be made; what is refused for good then stops its partition, and nothing else does."""
+    """Create the quarantine topic; None if that fails. A permanently refused record then stops only its own partition."""
     name = plan.quarantine_topic
     bytes_max = max(QUARANTINE_BYTES_MAX, target.message_bytes_max + 65_536)
     replicas = plan.replication_factor or min(3, len((await admin.describe_cluster())["brokers"]))
@@ -116,7 +116,7 @@ async def _create(
         )  # fmt: skip
         return None
     log.info("bridge %s: created %s at the target", plan.name, name)
-    # A producer that writes to it before brokers show it learns that there is none.
+    # A producer that writes before all brokers know the topic gets an error.
     with contextlib.suppress(TopicError):
         (shown,) = (await appeared(admin, [name], SHOWN_LIMIT_S)).values()
         if shown.config is not None:

@@ -1,6 +1,6 @@
-"""Translates records of the source for the target: key, value, timestamp and users' headers stay. Pure.
+"""Translates records from the source for the target. Key, value, timestamp and users' headers stay. Pure.
 
-Ringfence's own headers go, except the hop trace (:mod:`ringfence_kafka.protocol.hop_trace`), which ends loops of bridges.
+Ringfence's own headers are removed, except the hop trace (:mod:`ringfence_kafka.protocol.hop_trace`), which ends loops of bridges.
 """
 
 import math
@@ -39,26 +39,26 @@ _GOES_OF_ACCEPTED: Final = _GOES | {
 
 
 TURNS_MAX: Final = 3
-"""A message that was read from a topic this often goes no further, even if returns are forwarded: the bridges form a circle."""
+"""Limit of passes of a message through the same topic in a loop of bridges, even if returns are forwarded."""
 
 
 class Passing:
-    """Hop traces of a source topic's messages, and the returns in one load of them."""
+    """Hop traces of a source topic's messages, and the returned messages of one cycle."""
 
     def __init__(self, topic_id: str, target_topics: Collection[bytes], *, forwards: bool) -> None:
-        """``target_topics``: :func:`ringfence_kafka.protocol.hop_trace.topic` of a message at the target. ``forwards``: also messages that return."""
+        """Create the tracker. ``target_topics``: hop-trace entries of a message at the target. ``forwards``: whether returned messages are forwarded."""
         self._own = hop_trace.topic(topic_id)
         self._target_topics = frozenset(target_topics)
         self._forwards = forwards
         self.header = (wire_names.HEADER_HOPS, self._own)
-        """Hop trace of a message that comes from nowhere else."""
+        """Header of a message without a trace."""
         self.returned: list[int] = []
-        """Offsets of messages that came back, or would."""
+        """Offsets of messages that came back."""
         self.example = b""
         """Hop trace of one of these messages."""
 
     def beyond(self, value: bytes, offset: int) -> bytes | None:
-        """Return the hop trace of a message that goes on; None = it does not."""
+        """Return the new hop trace of a message; None = it is not forwarded."""
         found = hop_trace.entries(value)
         turns = found.count(self._own)
         if turns or not self._target_topics.isdisjoint(found):
@@ -70,46 +70,46 @@ class Passing:
 
 
 At = tuple[Place, int]
-"""A record: the opening of its source partition, and its offset. Facts about it do not hold for the next topic of that name."""
+"""A record, by the opening of its source partition and its offset. Facts about it do not apply after the topic is created again."""
 
 
 @dataclass(slots=True)
 class Refused:
-    """Records that the target has refused, and why.
+    """Records that the target refused, with the reasons.
 
-    A topic bounds how far a timestamp may be from its broker's clock, and that clock moves on by itself. One refusal for that reason
-    predicts later ones, whatever our clocks say: timestamps as far ahead or farther, and timestamps as old or older. Else a producer that
-    mistakes microseconds for milliseconds would cost a search for each of its records.
+    A topic limits the difference between a timestamp and its broker's clock. One such refusal predicts later ones without a comparison of
+    clocks: timestamps that are as far ahead or farther, or as old or older. Otherwise each record of a producer that sends microseconds
+    instead of milliseconds would cost a search.
     """
 
     by_target: dict[At, str] = field(default_factory=dict)
     by_all: dict[At, str] = field(default_factory=dict)
-    """The quarantine topic does not take these either."""
+    """Records that the quarantine topic refused too."""
     ahead_ms: float = math.inf
-    """The least by which a timestamp that is too far ahead was before :func:`ringfence_kafka.clock.now`."""
+    """Smallest distance of a refused timestamp ahead of :func:`ringfence_kafka.clock.now`, in ms."""
     oldest_ms: float = -math.inf
-    """The latest timestamp that is too old."""
+    """Latest refused timestamp of those that are too old, in ms."""
 
     def learn_time(self, timestamp: int, asked_at: float, wall_ms: float) -> None:
-        """Note that the target refused a record for its timestamp (ms). It was asked at ``asked_at`` (s) or later; ``wall_ms``: the time now."""
+        """Record that the target refused a timestamp, in ms. ``asked_at``: earliest time of the request, in s; ``wall_ms``: the time now."""
         if timestamp > wall_ms:
             self.ahead_ms = min(self.ahead_ms, timestamp - asked_at * 1000)
         else:
             self.oldest_ms = max(self.oldest_ms, timestamp)
 
     def times(self) -> tuple[float, float]:
-        """Return the two timestamps between which the target may take a record now, in ms."""
+        """Return the timestamps between which the target may take records now, in ms."""
         return self.oldest_ms, self.ahead_ms + clock.now() * 1000
 
     def clear(self) -> None:
-        """Forget all refusals: the target may take all of it now."""
+        """Forget all refusals, because the target may have changed."""
         self.by_target.clear()
         self.by_all.clear()
         self.ahead_ms, self.oldest_ms = math.inf, -math.inf
 
 
 class RefusedError(Exception):
-    """Nothing takes a record, not even the quarantine."""
+    """Neither the target topic nor the quarantine topic takes a record."""
 
     def __init__(self, offset: int, text: str) -> None:
         super().__init__(text)
@@ -117,25 +117,25 @@ class RefusedError(Exception):
 
 
 class Forwarded(NamedTuple):
-    """A record on its way that is another one than at the source."""
+    """Record that the translation changed."""
 
     offset: int
-    """At the source."""
+    """Offset at the source."""
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
     timestamp: int
-    """In ms, as at the source."""
+    """Timestamp at the source, in ms."""
 
 
 class Traced(Forwarded):
-    """One that says where it has been, this source included."""
+    """Changed record whose hop trace includes this source."""
 
     __slots__ = ()
 
 
 class Translator:
-    """Translates the records of one bridge."""
+    """Translator of one bridge."""
 
     def __init__(
         self,
@@ -148,16 +148,16 @@ class Translator:
         max_hops: int = 0,
         members: Sequence[str] = (),
     ) -> None:
-        """Set which messages pass, and the headers that are added.
+        """Set which messages are forwarded, and which headers are added.
 
         Args:
             filter_header: Messages pass if this header has one of ``filter_values``; empty = all pass.
-            filter_values: As UTF-8.
-            add_headers: Put on each message.
-            this: The member that forwards; empty = not for a cluster connection.
-            member: The member that it is for.
-            max_hops: Members that a message may have passed before.
-            members: All that this one forwards to.
+            filter_values: Values as UTF-8.
+            add_headers: Headers to add to each message.
+            this: Member that forwards; empty = not a cluster connection.
+            member: Member that the messages go to.
+            max_hops: Maximum number of members that a message passed before.
+            members: All members that this one forwards to.
         """
         self._filter_header = filter_header
         self._filter_values = frozenset(value.encode() for value in filter_values)
@@ -171,7 +171,7 @@ class Translator:
 
     @property
     def terms(self) -> dict[str, object]:
-        """Return what it lets through and adds, as JSON gives it back."""
+        """Settings that decide which messages pass and which headers are added, for JSON."""
         return {
             "filter_header": self._filter_header,
             "filter_values": sorted(value.decode() for value in self._filter_values),
@@ -180,13 +180,13 @@ class Translator:
         }
 
     def translate_all(self, records: Sequence[Record], passing: Passing | None = None) -> list[Record]:
-        """Those that go to the target, as :meth:`translate` has each."""
+        """Return the translated records that go to the target; see :meth:`translate`."""
         translate = self.translate
         if self._filter_header or self._adds:
             return [each for record in records if (each := translate(record, passing)) is not None]
         found: list[Record] = []
-        # A call for each message would cost as much as these looks: most have nothing of ours, and most of the others, at the end, their
-        # source alone.
+        # A call for each message would cost as much as this loop. Most messages have no header of Ringfence, and most others only the
+        # source, as the last one.
         for record in records:
             headers = record.headers
             for at, (name, _) in enumerate(headers, 1):  # noqa: B007 - read behind the loop
@@ -206,7 +206,7 @@ class Translator:
         return found
 
     def translate(self, record: Record, passing: Passing | None = None) -> Record | None:
-        """As it goes to the target: the same record where nothing changes; None = it does not. With ``passing`` not back to where it was."""
+        """Return the translated record, or the same object if nothing changes; None = not forwarded. ``passing``: detects returned messages."""
         headers = record.headers
         if self._filter_header and not self._lets_through(headers):
             return None
@@ -217,7 +217,7 @@ class Translator:
         return self._changed(record, passing)
 
     def _changed(self, record: Record, passing: Passing | None) -> Record | None:
-        """Return the record, changed header by header."""
+        """Return the record with changed headers; None = not forwarded."""
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
         for header in record.headers:
@@ -232,7 +232,7 @@ class Translator:
             goes = _GOES_OF_ACCEPTED if accepted else _GOES
             kept += [item for item in ours.items() if item[0] not in goes]
         kept += self._added
-        # Without one of these nobody but a client can have written it.
+        # Without one of these headers only a client can have written the hop trace.
         passed = ours.get(wire_names.HEADER_HOPS) if accepted or wire_names.HEADER_HOP in ours else None
         hops = self._beyond(passed, record.offset, passing)
         if hops is not None:
@@ -243,14 +243,14 @@ class Translator:
         return made(record.offset, key, record.value, kept, record.timestamp)
 
     def _beyond(self, passed: bytes | None, offset: int, passing: Passing | None) -> bytes | None:
-        """Return the hop trace of a message at the target; None = it has none, or the message goes no further."""
+        """Return the hop trace of a message at the target; None = it has none or is not forwarded."""
         if not self._this:
             return passed if passed is None or passing is None else passing.beyond(passed, offset)
         found = entries(passed)
         members = members_of(found)
         if self._member in members or len(members) >= self._max_hops:
             return None
-        if reached(self._member) in found:  # where all know one another it would come once more by each way
+        if reached(self._member) in found:  # in a full mesh the message would arrive once more on each route
             return None
         others = [other for other in self._others if other not in members and reached(other) not in found]
         return b",".join([*found, self._this, *map(reached, others)])

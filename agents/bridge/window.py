@@ -1,6 +1,7 @@
-"""Records of a bridge that are under way, in cycles, and the confirmed offset of each partition. Pure.
+"""Unconfirmed records of a bridge in cycles, and the confirmed offset of each partition. Pure.
 
-Everything below it is acknowledged by the target, filtered, or in quarantine. It grows by acknowledgements alone: hops rely on that.
+Everything below the confirmed offset is acknowledged by the target, filtered, or in quarantine. Only acknowledgements advance it; hops
+depend on that.
 """
 
 import time
@@ -12,90 +13,89 @@ from typing import Final
 from ringfence_kafka.errors import require
 
 CYCLES_MAX: Final = 2
-"""While one is acknowledged the next is built."""
+"""Maximum number of unconfirmed cycles: the next one is built while one waits for acknowledgements."""
 RECORDS_MAX: Final = 5_000
-"""Most records of one partition in one cycle."""
+"""Maximum number of records from one partition in a cycle."""
 CYCLE_RECORDS_MAX: Final = 10_000
-"""Most records of all partitions in one cycle. Each target partition takes one batch a round trip: the size of a cycle decides the size of
-these batches."""
+"""Maximum number of records in a cycle. Each target partition takes one batch per round trip, so the size of a cycle limits batch sizes."""
 
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """One source partition, from its opening until it is given away or another topic takes its name."""
+    """One source partition, from its opening until it is revoked or its topic is created again."""
 
     partition: int
     topic_id: str
     confirmed: int
     next: int
-    """Up to where it was read."""
+    """End of the part that was read."""
     sent: int = 0
-    """Offset up to which it was read before a failure, or by its former holder: the target may have those records."""
+    """End of the part that was read before a failure, or by the former holder: the target may have these records."""
 
     @property
     def reached(self) -> int:
-        """Everything that the target may have got lies below."""
+        """End of the offsets that the target may have."""
         return max(self.next, self.sent)
 
 
 @dataclass(eq=False, slots=True)
 class Cycle:
-    """Records that were read at once."""
+    """Records that were read together."""
 
     ends: dict[Place, int]
-    """Up to where, of each partition."""
+    """End of the cycle's part of each partition."""
     records: Mapping[Place, int] = field(default_factory=dict)
-    """How many are sent."""
+    """Number of records to the target, by partition."""
     pending: int = 0
-    """Batches that are not acknowledged."""
+    """Number of unacknowledged batches."""
     bytes: int = 0
-    """Bytes of those batches, when they were handed over."""
+    """Size of the batches, in bytes."""
     began: float = 0.0
-    """When that was, by the monotonic clock."""
+    """Monotonic time at which they were handed to the producer, in seconds."""
 
     def begun(self, count: int) -> None:
-        """Note that ``count`` bytes are handed over now."""
+        """Record that ``count`` bytes are handed to the producer now."""
         self.bytes, self.began = count, time.monotonic()
 
 
 def in_turn(partitions: Collection[int], last: int) -> list[int]:
-    """Order partitions by their turn: those behind ``last``, the partition read last, come first."""
+    """Order partitions by their turn: those after ``last``, the partition that was read last, are first."""
     return sorted(partitions, key=lambda each: (each <= last, each))
 
 
 class Window:
-    """All partitions of one bridge in one process."""
+    """All partitions of one bridge in this process."""
 
     def __init__(self, limit: int, cycles_max: int = CYCLES_MAX) -> None:
-        """``limit``: unconfirmed offsets of a partition; ``cycles_max``: cycles at once, 1 = each waits for the one before it."""
+        """Create the window. ``limit``: unconfirmed offsets of a partition; ``cycles_max``: unconfirmed cycles."""
         self.places: dict[int, Place] = {}
         self._limit = limit
         self._cycles_max = cycles_max
         self._cycles: deque[Cycle] = deque()
         self.take: Final = max(1, min(RECORDS_MAX, limit // cycles_max))
-        """Records of a partition in one cycle, at most: then its unconfirmed ones do not exceed the limit."""
+        """Maximum number of records from a partition in a cycle, which keeps its unconfirmed records within the limit."""
 
     def open(self, partition: int, topic_id: str, offset: int, sent: int = 0) -> None:
-        """Forward this partition from here on; others may have ``sent`` more, up to there."""
+        """Start to forward a partition at ``offset``. ``sent``: end of the offsets that former holders may have sent."""
         self.places[partition] = Place(partition, topic_id, offset, offset, sent)
 
     def close(self, partitions: Collection[int]) -> None:
-        """Forward nothing of these any more; what is under way of them confirms nothing."""
+        """Stop to forward these partitions. Their unconfirmed records confirm nothing."""
         for partition in partitions:
             self.places.pop(partition, None)
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way."""
+        """Whether a cycle is unconfirmed."""
         return bool(self._cycles)
 
     @property
     def full(self) -> bool:
-        """Whether no cycle may begin now."""
+        """Whether the number of unconfirmed cycles is at its limit."""
         return len(self._cycles) >= self._cycles_max
 
     def wanted(self) -> dict[int, int]:
-        """Partitions that a cycle may take :attr:`take` records of, and up to where they were read."""
+        """Return the read position of each partition with room for :attr:`take` records."""
         return {
             number: place.next
             for number, place in self.places.items()
@@ -103,7 +103,7 @@ class Window:
         }
 
     def begin(self, reached: Mapping[int, int]) -> Cycle:
-        """Begin a cycle with the records read up to these offsets. The caller counts its batches in :attr:`Cycle.pending`."""
+        """Start a cycle with the records up to these offsets. The caller counts its batches in :attr:`Cycle.pending`."""
         ends = {}
         for number, offset in reached.items():
             place = self.places[number]
@@ -119,7 +119,7 @@ class Window:
         place.next = cycle.ends[place] = offset
 
     def settle(self) -> list[Cycle]:
-        """Confirm what is acknowledged, oldest cycle first; returns those."""
+        """Confirm and return the acknowledged cycles, oldest first."""
         done = []
         while self._cycles and not self._cycles[0].pending:
             cycle = self._cycles.popleft()
@@ -129,10 +129,10 @@ class Window:
         return done
 
     def reset(self) -> dict[Place, int]:
-        """Forget what is under way: it is read again from what is confirmed.
+        """Discard all unconfirmed cycles. Their records are read again from the confirmed offsets.
 
         Returns:
-            How many records of each partition are sent again.
+            Number of records that are sent again, by partition.
         """
         lost: dict[Place, int] = {}
         for cycle in self._cycles:
