@@ -1,7 +1,7 @@
-"""One attempt at the first message of a turn: what must be there before it, the handler's run, and what follows from it.
+"""One attempt at the first message of a turn: its conditions, the handler's run, and its outcome.
 
-A slot is for running handlers. A turn waits without a slot until progress is written, a record is read again, or a dead letter is
-written. A partition that can do none of that makes only its own groups wait.
+Slots are for running handlers. A turn waits without a slot until progress is written, a record is read again, or a dead letter is written.
+A partition that cannot do this delays only its own groups.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from ringfence_kafka.errors import named
 log: Final = logging.getLogger("ringfence.consumer")
 
 RELEASE_REST_S: Final = 0.1
-"""A released group rests for so long: a handler that releases what it gets would else do nothing else."""
+"""Rest of a released group, in seconds. A handler that releases every message would otherwise run all the time."""
 CUT_SHORT_REST_S: Final = 10.0
-"""A group whose handler an operator ended rests at least for so long: time to skip what it hung at."""
+"""Shortest rest of a group whose handler an operator ended, in seconds. It leaves time to skip the message."""
 KILLED: Final = "its consumer died in each of its attempts"
 DROPPED: Final = "dropped by an operator"
 LOAD_REST_S: Final = 1.0
-"""A group whose parked message cannot be read now rests for so long."""
+"""Rest of a group whose parked message cannot be read now, in seconds."""
 
 
 class Attempts:
@@ -61,18 +61,18 @@ class Attempts:
         refuse: Callable[[HandlerError], None],
         clock: RetryClock,
     ) -> None:
-        """Prepare attempts, which have no loop of their own.
+        """Prepare attempts. They need no event loop of their own.
 
         Args:
             runs: Calls the handler.
-            factory: Makes its messages.
-            options: Say how often it is called with one, and for how long.
-            breaker: Learns of each outcome.
-            resting: Where turns wait.
-            counts: Counted on.
+            factory: Creates the handler's messages.
+            options: Retry policy, time limit and batch size.
+            breaker: Counts each outcome.
+            resting: Keeps waiting turns.
+            counts: Counters to increment.
             cut_short: Ends the run of a task.
-            refuse: Called when the handler turns out to be none.
-            clock: Says when a message failed.
+            refuse: Called when the handler is unusable.
+            clock: Gives the time of a failure.
         """
         self._runs = runs
         self._policy = options.policy
@@ -89,7 +89,7 @@ class Attempts:
         self.recent_failures = self._failure_log.recent
         self._stopping = False
         self._abandoned: set[Turn] = set()
-        """Turns that go on without the run that their tasks wait for."""
+        """Turns that continue without the runs that their tasks wait for."""
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
         self._supplies = Supplies(resting, self.suspects, self._failure_log)
         self._batches = Batches(factory, runs, options.batch)
@@ -97,13 +97,13 @@ class Attempts:
         self._left_runs = LeftRuns(resting, self._finish)
 
     def stop(self) -> None:
-        """Take no cancellation for a failure from now on."""
+        """Stop counting cancellations as failures."""
         self._stopping = True
 
     # -- before it --------------------------------------------------------------------------------------------
 
     def prepare(self, turn: Turn) -> bool:
-        """Whether the first message of a turn can be attempted now. If not, the turn waits for what it lacks, and is due again then."""
+        """Return whether the first message of a turn can be attempted now. If not, the turn waits and is due again later."""
         window, offset = turn.held.window, turn.offsets[0]
         if self._is_blocked(turn):
             self.suspects.withdraw(turn)
@@ -126,7 +126,7 @@ class Attempts:
         )
 
     def _begin(self, turn: Turn, attempts: int, failures: Failures | None) -> bool:
-        """Begin the attempt, unless it has begun; returns whether the handler may run now."""
+        """Start the attempt if it has not started; return whether the handler may run now."""
         held, window, offset = turn.held, turn.held.window, turn.offsets[0]
         is_unknown = False
         if not turn.attempt:
@@ -138,14 +138,14 @@ class Attempts:
                     return False
             turn.begin_attempt()
             is_unknown = is_suspect or offset >= window.reserved
-        # A successor must know of it before it runs. The lease also ends where the answer to a write comes late.
+        # A successor must know of the attempt before it runs. A late answer to a write also ends the cover of the lease.
         if is_unknown or not held.writer.covers():
             self._resting.wait(turn, held.writer.persisted(), prepares=True)
             return False
         return True
 
     def _is_blocked(self, turn: Turn) -> bool:
-        """Whether the first message waits for a redrive, or its run cannot be ended."""
+        """Return whether the first message waits for a redrive, or for an earlier run that did not end."""
         held, offset = turn.held, turn.offsets[0]
         if (left := self._runs.left(held.fence.log, offset)) is not None:
             self._left_runs.wait(turn, left)
@@ -161,7 +161,7 @@ class Attempts:
         """Read a parked record again."""
         held, offset = turn.held, turn.offsets[0]
         try:
-            record = await asyncio.shield(held.load(offset))  # it brings records of other turns too
+            record = await asyncio.shield(held.load(offset))  # the reading also serves other turns
         except (KafkaError, OSError) as error:
             log.warning("%s/%d cannot be read: %s", held, offset, named(error))
             return Rest(LOAD_REST_S)
@@ -172,7 +172,7 @@ class Attempts:
     # -- the attempt ------------------------------------------------------------------------------------------
 
     async def work(self, turn: Turn) -> None:
-        """Run a prepared turn until it is done or waits, or its partition hands out nothing more."""
+        """Run a prepared turn until it is done or waits, or its partition hands out no more messages."""
         while True:
             rest = await self._attempt(turn)
             if rest is not None:
@@ -181,10 +181,10 @@ class Attempts:
                 return
 
     async def _attempt(self, turn: Turn) -> Rest | None:
-        """Call the handler and do as it decides.
+        """Call the handler and apply its decision.
 
         Returns:
-            How long its group rests; None = the message is finished, or will be.
+            Rest of its group; None = the message is finished, or will be.
         """
         window, offset = turn.held.window, turn.offsets[0]
         record = window.cache.record(offset)
@@ -199,13 +199,13 @@ class Attempts:
                 await self._run_limited(turn, messages)
             else:
                 await self._runs.call(messages)
-            effects.end()  # what is sent from now on would be lost
+            effects.end()  # later sends would be lost
             if effects.are_asked_for:
                 found = turn.held.sends.resolve_at_once(effects)
                 sent = await turn.held.sends.resolve(effects) if found is None else found
         except asyncio.CancelledError as raised:
             is_ours = turn.cut_short or turn.held.draining or self._stopping
-            # Left cancelled, its turn would keep the group for ever.
+            # A turn with a cancelled attempt would keep its group for ever.
             error = raised if is_ours else RuntimeError("the handler cancelled its own task")
         except BaseException as raised:
             error = raised
@@ -218,7 +218,7 @@ class Attempts:
         else:
             self._left_runs.note(left, messages)
         if turn.cut_short and (error is not None or not self._runs.in_threads):
-            # A coroutine that returns although it was cancelled may have left out the rest.
+            # A coroutine that returns after its cancellation may have skipped its remaining work.
             ended = HandlerEndedError(turn.cut_short)
             return (
                 self._try_alone(turn, record, ended)
@@ -266,14 +266,14 @@ class Attempts:
                 self._refuse(error)
                 return Rest(CUT_SHORT_REST_S)
             case asyncio.CancelledError():
-                turn.take_back()  # we ended it: that is no failure of its own
+                turn.take_back()  # the consumer cancelled the run: the message did not fail
                 raise error
-            case _:  # whatever a handler raises, no matter of which class, its message is tried again
+            case _:  # for any other exception, the message is tried again
                 return self._failed(turn, record, error)
         return None
 
     def _try_alone(self, turn: Turn, record: Any, error: BaseException) -> Rest | None:
-        """Try the messages of a failed batch one by one. It counts as an attempt at none of them: the fault is one message's."""
+        """Try the messages of a failed batch one by one. It does not count as an attempt, because one message failed it."""
         count = 1 + len(turn.batched)
         attempt = turn.attempt
         turn.break_batch()
@@ -289,7 +289,7 @@ class Attempts:
         return None
 
     def abandon(self, turn: Turn) -> None:
-        """Let a turn go on without its run, which did not end when it was cancelled."""
+        """Let a turn continue without its run, which ignored its cancellation."""
         self._abandoned.add(turn)
         if not turn.cut_short or turn.held.draining:
             turn.put_back()
@@ -314,7 +314,7 @@ class Attempts:
         )
         self._counts["failed"] += 1
         now = asyncio.get_running_loop().time()
-        # A fault of the message shows neither an outage nor that handlers work.
+        # A failure caused by the message proves neither an outage nor working handlers.
         if not isinstance(error, self._reject_on) and self._breaker.failed(
             first=first, reason=reason, now=now
         ):
@@ -338,7 +338,7 @@ class Attempts:
     def _after_failure(
         self, turn: Turn, record: Any, attempt: int, reason: str, error: BaseException
     ) -> Rest | None:
-        """Give the message up, or say how long its group rests. Nothing of its attempt runs any more."""
+        """Give the message up, or return the rest of its group. Nothing of the attempt runs any more."""
         held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
         is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
         if is_given_up and not self._breaker.open:
@@ -371,6 +371,6 @@ class Attempts:
     ) -> None:
         if not turn.held.window.closed and turn.offsets:
             self._counts["finished"] += 1 + len(turn.batched)
-            # In one step: no snapshot of the progress comes between.
+            # One step without await: no progress record is taken in between.
             turn.finish(End.ACK)
             turn.held.acknowledge(group, sent or (), effects)

@@ -1,4 +1,4 @@
-"""Which messages one call of the handler gets."""
+"""Choice of the messages of one handler call."""
 
 from itertools import takewhile
 from typing import Any
@@ -10,16 +10,16 @@ from ringfence_client.handlers.message import Message, MessageFactory
 
 
 class Batches:
-    """Makes the messages of attempts: one, or with ``--batch`` those of one group that nothing speaks against."""
+    """Creates the messages of attempts: one message, or with ``--batch`` several untried ones of one group."""
 
     def __init__(self, factory: MessageFactory, runs: HandlerRuns, size: int) -> None:
-        """``size``: messages of a batch; at most 1 = no batches."""
+        """Prepare the batches. ``size``: limit of messages in a batch; at most 1 = no batches."""
         self._factory = factory
         self._runs = runs
         self._size = size
 
     def messages_of(self, turn: Turn, record: Any) -> list[Message]:
-        """Return the messages of an attempt that begins: the first one of the turn, and those that join it."""
+        """Return the messages of a new attempt: the first one of the turn, and those that join it."""
         held = turn.held
         effects = Effects(turn.state, held.sends.states.fault)
         redriven = held.window.redrives.counts.get(record.offset, 0)
@@ -39,7 +39,7 @@ class Batches:
         return [first, *others]
 
     def _joining(self, turn: Turn, offset: int) -> Any | None:
-        """Return the record of a later message if it may join the batch, else None: it failed, or may have ended a process."""
+        """Return the record of a later message if it may join the batch; None if it failed, or may have ended a process."""
         window, attempts = turn.held.window, turn.held.window.attempts
         if (
             offset in attempts.counts
@@ -56,5 +56,5 @@ class Batches:
 
 
 def _may_lead(turn: Turn, first: int) -> bool:
-    """Whether others may join the first message of a turn: it has not failed, alone or in a batch."""
+    """Return whether others may join the first message of a turn: it has not failed, alone or in a batch."""
     return turn.attempt == 1 and not turn.has_failed and first >= turn.alone_below and turn.trial is None

@@ -15,12 +15,12 @@ from ringfence_client.window.window import End
 
 
 class Burials:
-    """Dead letters that handlers of one consumer cause."""
+    """Dead letters of one consumer."""
 
     def __init__(
         self, factory: MessageFactory, resting: RestingTurns, counts: Counter[str], failure_log: FailureLog
     ) -> None:
-        """Count on in ``counts``. ``failure_log`` logs dead letters."""
+        """Prepare the burials. They increment ``counts``; ``failure_log`` logs each dead letter."""
         self._factory = factory
         self._resting = resting
         self._counts = counts
@@ -29,7 +29,7 @@ class Burials:
     def bury(
         self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
     ) -> None:
-        """Have a dead letter written; its group waits until it is, or if it ``parks`` until it is redriven."""
+        """Write a dead letter. Its group waits until it is written or, with ``parks``, until it is redriven."""
         held, offset = turn.held, turn.offsets[0]
         attempts = held.window.attempts.counts.get(offset, 0)
         message: Message = self._factory.make(record, attempts, held.fence)

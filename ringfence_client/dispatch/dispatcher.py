@@ -1,6 +1,6 @@
-"""Hands messages to handlers: so many at once, a group strictly in order, groups beside one another.
+"""Gives messages to a limited number of handlers. Groups run in parallel, each strictly in order.
 
-The next turn of a slot comes from :mod:`ringfence_client.dispatch.turn_choice`. Its attempt is in :mod:`ringfence_client.dispatch.attempt`.
+:mod:`ringfence_client.dispatch.turn_choice` chooses the next turn of a slot. :mod:`ringfence_client.dispatch.attempt` runs its attempt.
 """
 
 import asyncio
@@ -27,16 +27,17 @@ from ringfence_kafka.concurrency.timeouts import set_within
 log: Final = logging.getLogger("ringfence.consumer")
 
 PROBE_CHECK_S: Final = 0.05
-"""While nearly everything fails, and as many are tried as may be."""
+"""Shortest wait for the next attempt while the breaker limits attempts, in seconds."""
 CANCEL_LIMIT_S: Final = 2.0
-"""For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
+"""Time limit of cancelled handlers, in seconds. The dispatcher abandons later ones, and does not run their messages beside them."""
 
 
 class Dispatcher:
     """Runs the handlers of one consumer, over all partitions that it holds.
 
-    A slot is a task that runs one prepared turn after the other, and ends when there is none. A turn that has to wait does so without a
-    slot, in :class:`RestingTurns`.
+    A slot is a task that runs one prepared turn after the other, and ends when no turn is left. A turn that has to wait does so without a
+    slot, in
+    :class:`RestingTurns`.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class Dispatcher:
         self.counts: Counter[str] = Counter()
         self.breaker = CircuitBreaker(options.concurrency, enabled=options.breaker)
         self.refused: HandlerError | None = None
-        """Why the handler is none; what runs goes on, and nothing new is begun."""
+        """Reason why the handler is unusable. Running handlers continue, and no new ones start."""
         self.refusing = asyncio.Event()
-        """Set when :attr:`refused` is."""
+        """Set when :attr:`refused` is set."""
         self.runs = HandlerRuns(handler, options.concurrency, batches=options.batch > 0)
         self._resting = RestingTurns(self.wake, clock)
         self._attempts = Attempts(
@@ -73,30 +74,30 @@ class Dispatcher:
             options, self.breaker, self._resting, self._attempts.suspects, clock, self._wake_later
         )
         self._slots = 0
-        """How many there are; 0 before the start."""
+        """Number of slots; 0 before the start."""
         self._free_names: list[str] = []
         self._names: dict[asyncio.Task[None], str] = {}
-        """Names of slots that have tasks."""
+        """Names of running slots by task."""
         self._choosing = False
-        """The next turn of a slot is being chosen."""
+        """Whether the next turn of a slot is being chosen."""
         self._running: dict[asyncio.Task[None], Turn] = {}
         self._retrying: set[Turn] = set()
         """Running turns whose first message had failed before they got a slot."""
         self._left_behind: dict[asyncio.Task[None], asyncio.Future[None]] = {}
-        """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
+        """Handlers that ignored their cancellation. Each future is cancelled when its handler ends."""
         self._ending: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run handlers from now on."""
+        """Start handlers."""
         self._slots = self.concurrency
         self._free_names = [f"{self._options.name}/{number}" for number in reversed(range(self._slots))]
         self.wake()
 
     async def stop(self) -> None:
-        """End all; what still runs is cancelled."""
+        """Cancel all handlers, and stop."""
         self._stopping = True
         self._attempts.stop()
         everything = [*self._running, *self._left_behind, *self._ending]
@@ -112,14 +113,14 @@ class Dispatcher:
         self.wake()
 
     def wake(self) -> None:
-        """Give work to free slots: messages may have become available."""
+        """Give work to free slots, because messages may be available."""
         if self._choosing:
             self._wake_later()
         else:
             self._fill()
 
     def suspend(self, held: HeldPartition) -> None:
-        """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
+        """Hand out no more messages of this partition. Running handlers and retry delays continue."""
         held.suspend()
         with contextlib.suppress(ValueError):
             self._choice.partitions.remove(held)
@@ -127,25 +128,25 @@ class Dispatcher:
         self._attempts.suspects.look()
 
     def resume(self, held: HeldPartition) -> None:
-        """Hand out again what is suspended."""
+        """Hand out the messages of a suspended partition again."""
         held.resume()
         self._resting.resume()
         self.add_partition(held)
 
     def _end(self, held: HeldPartition) -> None:
-        """Suspend it; what only waits to be tried again is put back: another holder knows nothing of a delay."""
+        """Suspend a partition, and put back messages that wait for a retry. The next holder does not know their delays."""
         held.end()
         self.suspend(held)
         self._resting.end(held)
 
     async def drain(self, held: HeldPartition, limit: float) -> None:
-        """Hand out nothing more of it, and wait for what runs, for so many seconds."""
+        """Hand out no more messages of this partition, and wait up to ``limit`` seconds for its handlers."""
         self._end(held)
         if not await self._ended(held, limit):
             log.warning("%s: handlers still run after %.0f s: cancelled", held, limit)
 
     async def drop(self, held: HeldPartition) -> bool:
-        """Cancel its handlers, whose results no longer count. Returns whether none of them runs any more."""
+        """Cancel a partition's handlers, whose results no longer count. Returns whether all of them have ended."""
         self._end(held)
         held.lose()
         for task, _ in self._running_of(held):
@@ -156,19 +157,19 @@ class Dispatcher:
         return not self.runs.any_left(held.fence.log)
 
     def drop_blocked(self, held: HeldPartition, offset: int) -> bool:
-        """Drop a message that is blocked: its group goes on. False: it cannot be done at this moment."""
+        """Drop a blocked message, so that its group continues. Returns False if that is impossible now."""
         known = held.window.ledger.find(offset)
         return known is not None and self._resting.skip(held, known[0], offset)
 
     def skip(self, held: HeldPartition, group: bytes) -> int:
-        """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
+        """Drop the first message of a group, if no handler runs it; return the number dropped, 0 or 1."""
         if self._resting.skip(held, group):
             return 1
         return held.window.skip(group)
 
     def purge(self, held: HeldPartition, group: bytes, below: int) -> int:
-        """Drop a group's messages below an offset, except those that a handler runs now; returns how many fetched ones went."""
-        dropped = held.purge(group, below)  # before the first one: without it, the next one would run
+        """Drop a group's messages below an offset that no handler runs; return the number of fetched ones."""
+        dropped = held.purge(group, below)  # before the first message: after it, the next one would run
         while (first := next(iter(held.window.offsets_of(group)), below)) < below:
             if not self._resting.skip(held, group, first):
                 break
@@ -178,9 +179,10 @@ class Dispatcher:
     def give_up(
         self, held: HeldPartition, group: bytes, *, skip: bool, below: int | None = None
     ) -> list[int]:
-        """Send a group's messages below an offset to the dead letters, or (``skip``) the first alone.
+        """Send a group's messages below an offset to the dead letters; with ``skip``, only the first one.
 
-        Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
+        Returns:
+            Their offsets; empty if a handler runs the first one. They are finished when their letters are written.
         """
         meant = {number for number in held.window.offsets_of(group) if below is None or number < below}
         if not meant:
@@ -197,7 +199,7 @@ class Dispatcher:
         return chosen
 
     def release(self, held: HeldPartition, group: bytes) -> int:
-        """End the handler that runs the first message of a group, as a failed attempt; returns how many it were, 1 or 0."""
+        """End the handler of a group's first message as a failed attempt; return the number of ended handlers, 0 or 1."""
         for task, turn in self._running_of(held):
             if turn.offsets and held.window.group_of(turn.offsets[0]) == group:
                 self._cut_short(task, turn, "an operator released it")
@@ -206,31 +208,31 @@ class Dispatcher:
 
     @property
     def recent_failures(self) -> Sequence[FailedAttempt]:
-        """The last failed attempts, the newest last."""
+        """Last failed attempts, the newest last."""
         return self._attempts.recent_failures
 
     def rests_end_ms(self) -> dict[tuple[HeldPartition, int], int]:
-        """Return when rests end; see :meth:`RestingTurns.ends_ms`."""
+        """Return the ends of rests, as :meth:`RestingTurns.ends_ms` does."""
         return self._resting.ends_ms()
 
     @property
     def faults(self) -> list[str]:
-        """Why messages wait that could run; empty = none do."""
+        """Reasons why runnable messages wait; empty = no such message waits."""
         return list(self._attempts.suspects.faults())
 
     @property
     def unsettled(self) -> bool:
-        """Whether something runs, or will as soon as its partition has done what is under way."""
+        """Whether a handler runs, or will run when its partition's current work is done."""
         return bool(self._running or self._resting.unsettled)
 
     @property
     def idle(self) -> int:
-        """Handlers that wait for work."""
+        """Number of handlers without work."""
         return self._slots - len(self._running)
 
     @property
     def running(self) -> int:
-        """Handlers that have work."""
+        """Number of handlers with work."""
         return len(self._running)
 
     def _running_of(self, held: HeldPartition) -> list[tuple["asyncio.Task[None]", Turn]]:
@@ -252,9 +254,9 @@ class Dispatcher:
         asyncio.get_running_loop().call_soon(self.wake)
 
     def _fill(self, most: int = 1) -> None:
-        """Give work to some free slots, and to twice as many when these have begun.
+        """Start some free slots, then twice as many when these have started.
 
-        A handler that waits for nothing is done with all messages before another slot begins, which would have cost a task for nothing.
+        A handler that never waits processes all messages before the next slot starts. More slots would only cost tasks.
         """
         for _ in range(most):
             if not self._free_names or (turn := self._next_turn(self._free_names[-1])) is None:
@@ -285,7 +287,7 @@ class Dispatcher:
             if left_behind is not None or self._stopping:
                 return
             while task.cancelling():
-                task.uncancel()  # also where the handler kept its cancellation to itself
+                task.uncancel()  # needed even if the handler swallowed its cancellation
             following = self._next_turn(name)
             if following is None:
                 self._free_names.append(self._names.pop(task))
@@ -305,7 +307,7 @@ class Dispatcher:
 
     def _slot_over(self, task: "asyncio.Task[None]") -> None:
         if (turn := self._running.get(task)) is not None:
-            # It was cancelled before it began.
+            # The task was cancelled before it started.
             self._leave(task)
             turn.take_back()
             turn.put_back()
@@ -315,7 +317,7 @@ class Dispatcher:
             self.wake()
 
     async def _run(self, turn: Turn) -> None:
-        """Run a turn, whatever happens in it."""
+        """Run a turn, and handle every error."""
         try:
             await self._attempts.work(turn)
         except asyncio.CancelledError:
@@ -327,12 +329,12 @@ class Dispatcher:
             self._break(turn, error)
 
     def _break(self, turn: Turn, error: Exception) -> None:
-        """Reopen the partition after an error of ours."""
+        """Reopen the partition after an internal error."""
         log.error("%s: internal error, please report", turn.held, exc_info=error)
         turn.held.fail()
 
     def _next_turn(self, name: str) -> Turn | None:
-        """Return a prepared turn for a free slot; None = nothing may run now."""
+        """Return a prepared turn for a free slot; None = no turn may run now."""
         if self.refused is not None or self._stopping:
             return None
         if self.breaker.limited:
@@ -359,7 +361,7 @@ class Dispatcher:
     # -- runs that are ended -----------------------------------------------------------------------------------
 
     def _cut_short(self, task: "asyncio.Task[None]", turn: Turn, reason: str) -> None:
-        """End a run, as a failed attempt."""
+        """End a run as a failed attempt."""
         if turn.cut_short or self._running.get(task) is not turn:
             return
         turn.cut(reason)
@@ -374,7 +376,7 @@ class Dispatcher:
             self._leave_behind(task, turn)
 
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
-        """Take slot and turn from a handler that goes on after it is cancelled; its message waits for it."""
+        """Take slot and turn from a handler that ignores its cancellation. Its message waits for it."""
         held = turn.held
         self._leave(task)
         self._free_names.append(self._names.pop(task))

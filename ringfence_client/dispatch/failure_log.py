@@ -1,4 +1,4 @@
-"""Log lines about failed attempts and dead letters: each of the first ones, and then a summary."""
+"""Log lines about failed attempts and dead letters: the first ones in full, then a summary."""
 
 import asyncio
 import logging
@@ -14,32 +14,32 @@ from ringfence_kafka.process.log_setup import TRACE
 log: Final = logging.getLogger("ringfence.consumer")
 
 LINES_MAX: Final = 10
-"""Lines of one kind within :data:`WINDOW_S`; more are summarised."""
+"""Limit of lines of one kind within :data:`WINDOW_S`. Further ones are summarised."""
 WINDOW_S: Final = 10.0
 RECENT_MAX: Final = 20
 TEXT_MAX: Final = 2_000
-"""Characters of what an exception says, in a line, a trace and the header of a dead letter."""
+"""Limit of an exception's text in a line, a trace and the header of a dead letter, in characters."""
 _NOT_THE_USERS: Final = (
     str(Path(__file__).parents[1]),
     str(Path(asyncio.__file__).parent),
     str(Path(asyncio.__file__).parent.parent / "concurrent"),
 )
-"""Folders whose frames stand before the handler's own in a trace."""
+"""Folders whose frames precede the handler's own in a trace."""
 
 
 def shortened(text: str, most: int = TEXT_MAX) -> str:
-    """Return the text, or its beginning and how long it is."""
+    """Return the text, or its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the trace of what a handler raised, from the handler's own code on; long texts are shortened."""
+    """Return the trace of a handler's exception, from the handler's own code on. Long texts are shortened."""
     whole = traceback.TracebackException(type(error), error, _of_the_handler(error.__traceback__))
     return "".join(shortened(name.rstrip("\n")) + "\n" for name in whole.format()).rstrip("\n")
 
 
 def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Return the trace without the frames of who called the handler; the whole one if it has no others."""
+    """Return the trace without the frames before the handler; the whole trace if it has no others."""
     found = trace
     while found is not None and found.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         found = found.tb_next
@@ -47,7 +47,7 @@ def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
 
 
 class FailedAttempt(NamedTuple):
-    """An attempt that failed, for the consumer's page."""
+    """A failed attempt, for the consumer's page."""
 
     at_ms: int
     partition: int
@@ -61,21 +61,21 @@ class FailureLog:
     """Log lines of one consumer about failed attempts."""
 
     def __init__(self, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
-        """``later``: calls a function after so many seconds; None = the running loop does."""
+        """Prepare a log. ``later``: calls a function after a number of seconds; None = the running loop does."""
         self._later = later
         self._counts: Counter[str] = Counter()
-        """Lines of each kind in this window, written or not."""
+        """Number of lines of each kind in this window, including those left out."""
         self._last: dict[str, str] = {}
         self.recent: deque[FailedAttempt] = deque(maxlen=RECENT_MAX)
         """The last failed attempts, the newest last."""
 
     def attempt_failed(self, line: str) -> None:
-        """Log a failed attempt that is followed by another one."""
+        """Log a failed attempt before a retry."""
         if self._counted("attempts failed, and their messages wait for the next", line):
             log.warning("%s", line)
 
     def state_unread(self, line: str) -> None:
-        """Log that the state of a group cannot be read now."""
+        """Log a failed reading of a group's state."""
         if self._counted("readings of states failed, and the messages of their groups wait", line):
             log.warning("%s", line)
 
@@ -85,7 +85,7 @@ class FailureLog:
             log.error("%s", line, extra={} if error is None else {TRACE: trace_of(error)})
 
     def _counted(self, kind: str, line: str) -> bool:
-        """Count a line; return whether it is written."""
+        """Count a line; return whether to write it."""
         if not self._counts:
             later = self._later or asyncio.get_running_loop().call_later
             later(WINDOW_S, self._summarise)
@@ -94,7 +94,7 @@ class FailureLog:
         return self._counts[kind] <= LINES_MAX
 
     def _summarise(self) -> None:
-        """Say how many lines of this window were left out, and begin the next one."""
+        """Log the number of lines left out in this window, and start the next one."""
         for kind, count in self._counts.items():
             if (more := count - LINES_MAX) > 0:
                 log.warning("within %g s %d more %s; the last: %s", WINDOW_S, more, kind, self._last[kind])
@@ -103,5 +103,5 @@ class FailureLog:
 
 
 def legible(reason: str) -> str:
-    """Return a reason as a log and a header can hold it. It may quote all of a message, or half a surrogate pair."""
+    """Return a reason that fits a log line and a header. It may quote a whole message, or half a surrogate pair."""
     return shortened(reason).encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Runs that nobody could end: their groups wait for them, and they may still acknowledge their messages."""
+"""Runs that ignore their cancellation: their groups wait for them, and they may still acknowledge their messages."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from ringfence_client.sends.target_topics import SendError
 log: Final = logging.getLogger("ringfence.consumer")
 
 Finish = Callable[[Turn, bytes | None, Effects | None, list[OutgoingRecord] | None], None]
-"""Acknowledges the messages of an attempt, with what it sends."""
+"""Acknowledges the messages of an attempt, with its sends."""
 
 
 class LeftRuns:
@@ -28,15 +28,15 @@ class LeftRuns:
         self._messages: WeakKeyDictionary[asyncio.Future[Any], list[Message]] = WeakKeyDictionary()
 
     def note(self, run: "asyncio.Future[Any]", messages: list[Message]) -> None:
-        """Note whose messages a run has, which goes on without its turn."""
+        """Record the messages of a run that continues without its turn."""
         self._messages[run] = messages
 
     def wait(
         self, turn: Turn, run: "asyncio.Future[Any]", again: Callable[[], Rest | None] = lambda: None
     ) -> None:
-        """Keep the group, without a slot, until a run has ended; it may have finished its message.
+        """Keep the group, without a slot, until a run has ended. The run may finish its message.
 
-        If it has not, ``again`` decides about the attempt.
+        Otherwise ``again`` decides about the attempt.
         """
 
         async def settle() -> Rest | None:
@@ -53,7 +53,7 @@ class LeftRuns:
         self._resting.wait(turn, asyncio.create_task(settle()))
 
     async def _acknowledge(self, turn: Turn, messages: list[Message]) -> bool:
-        """Acknowledge the messages of a run; False: what it sends cannot be written."""
+        """Acknowledge the messages of a run. Returns False if its sends cannot be written."""
         sent: list[OutgoingRecord] = []
         effects = messages[0].effects if messages else None
         if effects is not None and effects.are_asked_for:

@@ -1,4 +1,4 @@
-"""Attempts at messages that may have ended their process: those that were with a handler when it died."""
+"""Attempts at suspects: messages that were with a handler when its process died."""
 
 import asyncio
 from collections import deque
@@ -8,63 +8,70 @@ from typing import Final, NamedTuple
 from ringfence_client.dispatch.turn import Turn
 
 BEGUN_MAX: Final = 1_000
-"""Suspects that are begun at once, however quick handlers are."""
+"""Limit of suspects that run at once, however fast handlers are."""
 ISOLATION_S: Final = 5.0
-"""A last attempt that has not ended the process by then hangs, or takes long. Others begin beside it."""
+"""Isolation of a last attempt, in seconds. A longer one hangs or is slow, so others start beside it."""
 
 
 class _Waiting(NamedTuple):
-    """A turn that may not begin yet."""
+    """A turn that may not start yet."""
 
     turn: Turn
     admitted: "asyncio.Future[None]"
     first: bool
-    """No attempt at its message is known."""
+    """Whether no attempt at its message is known."""
 
     @property
     def stands(self) -> bool:
-        """Whether it would begin if it were admitted."""
+        """Whether the turn would start if it were admitted."""
         return bool(self.turn.offsets) and not self.turn.held.draining and not self.turn.held.window.closed
 
 
 class PoisonMessages:
-    """The suspects of one consumer. A last attempt begins beside no other suspect, so that nothing becomes a dead letter for another's sake.
+    """Suspects of one consumer. A last attempt starts beside no other suspect, so no message is dead-lettered for another's crash.
 
-    Also beside none of which fewer deaths are known: the first may have come before the attempt was written. Isolation ends after
-    :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that begins beside one that outlived its isolation counts when it ends: if
+    This includes suspects with fewer known deaths: their first death may have preceded the write of the attempt. Isolation ends after
+    :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that starts beside one that outlived its isolation counts when it
+    ends: if
     the process dies, the other one is to blame.
 
-    An attempt counts when it begins, so no more suspects are begun than there are handlers: a death would count for messages that never ran.
-    There may be many of which no attempt is known, and each must be written before it runs. While handlers are quick, as many of these are
-    begun as handlers are done with in a moment.
-    After each last attempt as many others begin as there are handlers, before the next last one.
+    An attempt counts when it starts, so the number of started suspects is at most that of the handlers. A death would otherwise count for
+    messages that never ran. There may be many suspects without a known attempt, and each needs a write before it runs. While handlers are
+    fast,
+    as many of these start as handlers finish in a moment. After each last attempt, as many others as there are handlers start before the
+    next one.
     """
 
     def __init__(self, concurrency: int, soon: Callable[[], int] = lambda: 0) -> None:
-        """``concurrency``: handlers; last attempts that do not end leave one of them to others. ``soon``: runs that handlers end in a moment."""
+        """Prepare the suspects.
+
+        Args:
+            concurrency: Number of handlers. Last attempts that do not end leave one of them to other messages.
+            soon: Returns the number of runs that handlers finish in a moment.
+        """
         self._concurrency = concurrency
         self._soon = soon
         self._slots = max(1, concurrency - 1)
         self._begun: set[asyncio.Future[None]] = set()
-        """Attempts that are not over, each done when it is."""
+        """Attempts that are not over. Each future completes when its attempt is over."""
         self._alone: dict[asyncio.Future[None], bool] = {}
-        """Those in isolation; whether each is a last one."""
+        """Attempts in isolation, and whether each is a last one."""
         self._unended: dict[asyncio.Future[None], str] = {}
-        """Last attempts that go on without isolation, and their messages."""
+        """Last attempts that outlived their isolation, and their messages."""
         self._lasts: deque[_Waiting] = deque()
         self._others: deque[_Waiting] = deque()
         self._admitted: dict[Turn, bool] = {}
-        """Turns that may begin and have not yet, and whether it is a last attempt."""
+        """Admitted turns that have not started, and whether each is for a last attempt."""
         self._before_last = 0
-        """Number of other suspects that begin before a waiting last attempt."""
+        """Number of other suspects that start before a waiting last attempt."""
 
     @property
     def begun_max(self) -> int:
-        """Suspects that may be begun at once, where no attempt of them is known."""
+        """Limit of suspects without a known attempt that run at once."""
         return max(self._concurrency, min(BEGUN_MAX, self._soon()))
 
     def begin_trial(self, turn: Turn, *, last: bool, first: bool = False) -> "asyncio.Future[None] | None":
-        """Begin an attempt, or return the future to wait for before asking again. ``first``: no attempt at the message is known."""
+        """Start an attempt, or return the future to wait for before the next call. ``first``: no attempt at the message is known."""
         admitted = self._admitted.pop(turn, None)
         if not self._may_begin(last=last, first=first, admitted=admitted == last):
             waiting = _Waiting(turn, asyncio.get_running_loop().create_future(), first)
@@ -88,12 +95,12 @@ class PoisonMessages:
         return None
 
     def withdraw(self, turn: Turn) -> None:
-        """Let others begin in its place: it does something else first."""
+        """Let other turns start in place of this one, which has to wait for something else."""
         if self._admitted.pop(turn, None) is not None:
             self.look()
 
     def look(self) -> None:
-        """Admit those that may begin now. Call it when a partition is suspended, as its turns then keep nobody waiting."""
+        """Admit the turns that may start now. Call it when a partition is suspended: its turns no longer delay others."""
         self._admitted = {
             turn: last
             for turn, last in self._admitted.items()
@@ -104,7 +111,7 @@ class PoisonMessages:
                 waiting.admitted.set_result(None)
 
     def faults(self) -> Iterator[str]:
-        """Yield why messages wait now for a last attempt; nothing while none does."""
+        """Yield the reasons why messages wait for a last attempt now."""
         lasts, others = (sum(item.stands for item in line) for line in (self._lasts, self._others))
         if lasts and self._unended and len(self._unended) >= self._slots:
             yield (
@@ -120,13 +127,13 @@ class PoisonMessages:
             )
 
     def started(self, turn: Turn) -> None:
-        """Note that the handler runs now: its isolation ends when it takes too long, and not while it waits for a slot."""
+        """Start the isolation time when the handler starts. The wait for a slot does not count."""
         trial = turn.trial
         if trial is not None and trial in self._alone:
             self._isolate(turn, trial)
 
     def _may_begin(self, *, last: bool, first: bool = False, admitted: bool = False) -> bool:
-        """Return whether another attempt may begin beside those that have begun, and those that are about to."""
+        """Return whether another attempt may start beside the running and the admitted ones."""
         if last:
             others_stand = self._before_last and any(other.stands for other in self._others)
             due = admitted or not (self._admitted or others_stand)
@@ -139,10 +146,10 @@ class PoisonMessages:
         return due and len(self._begun) + len(self._admitted) < begun_max
 
     def _next(self) -> _Waiting | None:
-        """Take the next turn that may begin out of its line; None = none may."""
+        """Remove and return the next turn that may start; None = no turn may."""
         for last, line in ((True, self._lasts), (False, self._others)):
             while line and not line[0].stands:
-                # It is suspended, or has nothing left: it asks again if it goes on.
+                # The turn is suspended or empty. It asks again if it continues.
                 return line.popleft()
             if line and self._may_begin(last=last, first=line[0].first):
                 waiting = line.popleft()
@@ -153,7 +160,7 @@ class PoisonMessages:
     def _over(self, trial: "asyncio.Future[None]") -> None:
         self._begun.discard(trial)
         self._alone.pop(trial, None)
-        self._unended.pop(trial, None)  # before others are admitted: it counts no more
+        self._unended.pop(trial, None)  # before others are admitted: it does not count any more
         self.look()
 
     def _isolate(self, turn: Turn, trial: "asyncio.Future[None]") -> None:

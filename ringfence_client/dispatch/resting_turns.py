@@ -15,49 +15,49 @@ from ringfence_client.window.window import End
 log: Final = logging.getLogger("ringfence.consumer")
 
 ASIDE_S: Final = 1.0
-"""The record of a message that rests for so long may be dropped from memory and read again from the log."""
+"""Shortest rest, in seconds, after which a message's record may be parked and read again."""
 
 
 class _Pause(NamedTuple):
-    """A rest of so many seconds."""
+    """A timed rest."""
 
     timer: Timer
     end_ms: int
-    """By the clock of retries."""
+    """End by the clock of retries."""
 
 
 class RestingTurns:
-    """Turns that keep their groups without a slot: for a while, until something has happened, or until a slot is free."""
+    """Turns that keep their groups without a slot: for a time, until an event, or until a slot is free."""
 
     def __init__(self, wake: Callable[[], None], clock: RetryClock | None = None) -> None:
-        """``wake`` is called when messages became available."""
+        """Prepare the turns. ``wake`` is called when messages become available."""
         self._wake = wake
         self._clock = clock or RetryClock()
         self._due: deque[Turn] = deque()
-        """Those whose first message has not failed yet."""
+        """Due turns whose first message has not failed."""
         self._retries: dict[HeldPartition, deque[Turn]] = {}
-        """Due too: those whose first message has, of each partition; the one that comes next is first."""
+        """Due turns by partition whose first message has failed; the next partition is first."""
         self._suspended: list[Turn] = []
-        """Due too, but of partitions of which nothing is handed out now."""
+        """Due turns of suspended partitions."""
         self._timers: dict[Turn, _Pause] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
         self._kept: set[Turn] = set()
-        """Those that wait and are not put back."""
+        """Waiting turns that are not put back."""
         self._preparing: dict[Turn, bool] = {}
-        """Those that wait for what their partition must do, and whether they are for another attempt."""
+        """Turns that wait for their partition, and whether they are for a retry."""
         self.preparing: Counter[HeldPartition] = Counter()
-        """How many of those a partition has."""
+        """Number of turns that wait for their partition."""
         self._preparing_retries: Counter[HeldPartition] = Counter()
-        """How many of them are for another attempt."""
+        """Number of turns that wait for their partition and are for a retry."""
 
     @property
     def unsettled(self) -> bool:
-        """Whether a turn is due, or waits for what its partition does now."""
+        """Whether a turn is due, or waits for its partition's current work."""
         return bool(self._due or self._retries or self._kept or self.preparing)
 
     @property
     def has_retries(self) -> bool:
-        """Whether a turn is due for another attempt."""
+        """Whether a turn is due for a retry."""
         return bool(self._retries)
 
     def next_due(self) -> Turn | None:
@@ -65,10 +65,11 @@ class RestingTurns:
         return self._due.popleft() if self._due else None
 
     def next_retry(self, preparing_max: int) -> Turn | None:
-        """Take a turn that is due for another attempt; partitions take turns.
+        """Take a turn that is due for a retry, with the partitions in turn.
 
-        ``preparing_max``: a partition where so many retries wait for what it must do gives no more. Thousands of failing messages, whose
-        records must be read again, would keep all others from being prepared.
+        ``preparing_max``: limit of retries that wait for one partition. At the limit, it offers none: thousands of failing messages, whose
+        records
+        must be read again, would keep others from being prepared.
         """
         for held in self._retries:
             if self._preparing_retries[held] < preparing_max:
@@ -80,7 +81,7 @@ class RestingTurns:
         return None
 
     def due(self, turn: Turn) -> None:
-        """Have it go on as soon as a slot is free, and its partition is not suspended."""
+        """Let a turn continue as soon as a slot is free and its partition is not suspended."""
         if turn.held.draining:
             turn.held.window.attempts.rest(turn.offsets)
             self._suspended.append(turn)
@@ -92,7 +93,7 @@ class RestingTurns:
         self._wake()
 
     def rest(self, turn: Turn, rest: Rest) -> None:
-        """Rest for so many seconds; then go on, or put all back."""
+        """Rest for a time; then continue, or put all messages back."""
         if turn.held.ending:
             return
 
@@ -112,13 +113,13 @@ class RestingTurns:
     def wait(
         self, turn: Turn, happened: "asyncio.Future[Any]", *, keeps: bool = False, prepares: bool = False
     ) -> None:
-        """Keep the group until this is done, and then as long as its result says (:class:`Rest` or None).
+        """Keep the group until the future completes, and then for its result (:class:`Rest` or None).
 
         Args:
-            turn: It is dropped if this ends with :class:`LostError`.
-            happened: May finish the first message. A task is cancelled if the turn is taken out before.
-            keeps: The message is not tried again and not put back: its dead letter is on its way.
-            prepares: The partition itself must do this before the message can be begun.
+            turn: The turn. It ends if the future fails with :class:`LostError`.
+            happened: The future; it may finish the first message. A task is cancelled if the turn is taken out before.
+            keeps: The message is neither tried again nor put back, because its dead letter is being written.
+            prepares: The partition must do this before the message can start.
         """
         self._waits[turn] = happened
         if keeps:
@@ -137,7 +138,7 @@ class RestingTurns:
             return
         self._forget_wait(turn)
         if future.cancelled() or isinstance(error, LostError) or turn.held.window.closed:
-            turn.over()  # its partition is lost, but messages of others may wait for this attempt
+            turn.over()  # the partition is lost, but messages of other partitions may wait for this attempt
             return
         if error is not None:
             log.error("%s: internal error, please report", turn.held, exc_info=error)
@@ -152,20 +153,20 @@ class RestingTurns:
         if turn.offsets:
             self.due(turn)
         else:
-            self._wake()  # others of its group are available
+            self._wake()  # other messages of its group are available
 
     def __contains__(self, turn: Turn) -> bool:
-        """Whether it rests, or waits."""
+        """Return whether a turn rests or waits."""
         return turn in self._timers or turn in self._waits
 
     def ends_ms(self) -> dict[tuple[HeldPartition, int], int]:
-        """Return when rests end, by partition and offset of the message that comes then."""
+        """Return the ends of rests, by partition and offset of the next message."""
         return {
             (turn.held, turn.offsets[0]): pause.end_ms for turn, pause in self._timers.items() if turn.offsets
         }
 
     def suspend(self, held: HeldPartition) -> None:
-        """Let none of this partition go on until :meth:`resume`. An attempt that was about to begin does not begin."""
+        """Stop the turns of a partition until :meth:`resume`. Attempts that are about to start do not start."""
         self._suspended += (turn for turn in self._due if turn.held is held)
         self._suspended += self._retries.pop(held, ())
         self._due = deque(turn for turn in self._due if turn.held is not held)
@@ -174,15 +175,15 @@ class RestingTurns:
             held.window.attempts.rest(turn.offsets)
 
     def resume(self) -> None:
-        """Let those of partitions that are not suspended any more go on when they have rested."""
+        """Let turns of resumed partitions continue."""
         suspended, self._suspended = self._suspended, []
         for turn in suspended:
             self.due(turn)
 
     def end(self, held: HeldPartition) -> None:
-        """Put back the messages of a suspended partition, unless their dead letters are on their way.
+        """Put back the messages of a suspended partition, unless their dead letters are being written.
 
-        If the partition comes back, the next handler would else have their message, beside or behind its letter.
+        If the partition returned, the next handler would otherwise receive their message together with its letter.
         """
         for turn in list(self._of(held)):
             if turn not in self._kept:
@@ -190,7 +191,7 @@ class RestingTurns:
                 turn.put_back()
 
     def skip(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> bool:
-        """Drop the first message of the turn of this group that rests, or this one alone; whether there is one."""
+        """Drop the first message of this group's resting turn, optionally only at ``offset``; return whether it was dropped."""
         turn = self.withdraw(held, group, offset)
         if turn is None:
             return False
@@ -199,7 +200,7 @@ class RestingTurns:
         return True
 
     def withdraw(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> Turn | None:
-        """Take out the turn of a group or of a first message, unless its dead letter may be written."""
+        """Remove the turn of a group or of a first message, unless its dead letter may be written."""
         for turn in list(self._of(held)):
             first = turn.offsets[0]
             is_meant = held.window.group_of(first) == group and offset in {None, first}

@@ -1,4 +1,4 @@
-"""The time that retries go by."""
+"""Clock of retries."""
 
 import asyncio
 import time
@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel the call."""
 
 
 class RetryClock:
     """The clock of the machine, and the timers of the event loop."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch: another holder of the partition counts on from them."""
+        """Return milliseconds since the epoch. The next holder of the partition continues with them."""
         return round(time.time() * 1000)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call something after so many seconds."""
+        """Schedule a call after a number of seconds."""
         return asyncio.get_running_loop().call_later(seconds, callback)

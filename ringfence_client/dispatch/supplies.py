@@ -1,4 +1,4 @@
-"""Conditions of a handler's run: room for what it sends, and the state of its group."""
+"""Conditions of a handler's run: room for its sends, and the state of its group."""
 
 import asyncio
 from typing import Any, Final
@@ -14,11 +14,11 @@ from ringfence_client.sends.state_store import UNREAD
 from ringfence_kafka.errors import RingfenceError, named
 
 STATE_REST_S: Final = 1.0
-"""A group whose state cannot be read now rests for so long."""
+"""Rest of a group whose state cannot be read now, in seconds."""
 
 
 class Supplies:
-    """Has turns wait for what their handlers need. It costs no slot."""
+    """Lets turns wait, without a slot, for the conditions of their handlers."""
 
     def __init__(self, resting: RestingTurns, suspects: PoisonMessages, failure_log: FailureLog) -> None:
         self._resting = resting
@@ -26,7 +26,7 @@ class Supplies:
         self._failure_log = failure_log
 
     def are_there(self, turn: Turn, group: bytes | None) -> bool:
-        """Whether everything is there. If not, the turn waits for it, and is due again then."""
+        """Return whether all conditions hold. If not, the turn waits for them and is due again later."""
         held = turn.held
         states = held.sends.states
         waits: asyncio.Future[Any]
@@ -44,7 +44,7 @@ class Supplies:
         return False
 
     async def _load_state(self, turn: Turn, group: bytes) -> Rest | None:
-        """Read the state of a group; an outage costs its messages no attempt."""
+        """Read the state of a group. A failed reading does not count as an attempt."""
         states = turn.held.sends.states
         try:
             turn.read_state(await states.load(group))

@@ -13,7 +13,7 @@ from ringfence_client.handlers.options import ConsumerOptions
 from ringfence_client.partition.partition import HeldPartition
 
 SIFTED_MAX: Final = 250
-"""Messages that failed before and are set aside in one search for one that never failed."""
+"""Limit of failed messages that are set aside in one search for one that never failed."""
 
 
 class TurnChoice:
@@ -28,7 +28,7 @@ class TurnChoice:
         clock: RetryClock,
         wake_later: Callable[[], None],
     ) -> None:
-        """``wake_later``: asks again when the other tasks of the event loop have run."""
+        """Prepare a choice. ``wake_later``: asks again after the other tasks of the event loop have run."""
         self._options = options
         self._breaker = breaker
         self._resting = resting
@@ -36,21 +36,22 @@ class TurnChoice:
         self._clock = clock
         self._wake_later = wake_later
         self.partitions: deque[HeldPartition] = deque()
-        """Partitions of which messages are handed out; the one that is asked next is first."""
+        """Partitions that hand out messages, the next one first."""
         self._retries_max = max(1, options.concurrency // 2)
-        """Slots that retries may have at once. The others are for messages that never failed, so that none waits for sick ones."""
+        """Limit of slots with retries. The other slots keep failing messages from delaying those that never failed."""
         self._retry_next = True
-        """With a single handler: whether a retry comes next."""
+        """With a single handler: whether a retry is next."""
 
     def choose(self, name: str, retrying: int) -> Turn | None:
-        """Return a turn that may be prepared; None = there is none.
+        """Return a turn to prepare; None = no turn is available.
 
-        Retries come first up to half of the slots; a message that never failed gets any slot. While the breaker is open, messages that never
-        failed come first: retries may be just those that fail for ever.
+        Retries come first in up to half of the slots. A message that never failed gets any slot. While the breaker is open, messages that
+        never
+        failed come first, because retries may be those that always fail.
 
         Args:
             name: Name of a new turn.
-            retrying: Slots that run retries now.
+            retrying: Number of slots that run retries now.
         """
         if not self._resting.has_retries:
             return self._resting.next_due() or self._fresh(name)
@@ -65,9 +66,9 @@ class TurnChoice:
         return self._resting.next_retry(self._retries_max)
 
     def _fresh(self, name: str) -> Turn | None:
-        """Acquire a message, from one partition after the other.
+        """Acquire a message, with the partitions in turn.
 
-        A partition that can write has as many groups under preparation as there are handlers. Another one has one, which waits for the write.
+        A partition that can write prepares as many groups as there are handlers. Another partition prepares one, which waits for the write.
         """
         for _ in range(len(self.partitions)):
             held = self.partitions[0]
@@ -83,18 +84,18 @@ class TurnChoice:
                     return turn
                 self._keep_for_retry(turn)
             else:
-                self._wake_later()  # there are more, but other tasks of the loop come first
+                self._wake_later()  # more messages may follow, but other tasks of the loop come first
         return None
 
     def _preparing_max(self, held: HeldPartition) -> int:
-        """Return how many groups of a partition may wait for what it must do. A crash leaves many of which each must be written."""
+        """Return the limit of groups that wait for a partition. After a crash, many of them each need a progress write."""
         if not held.writer.covers():
             return 1
         window = held.window
         return self._suspects.begun_max if window.next < window.suspect_below else self._options.concurrency
 
     def _acquire(self, held: HeldPartition, name: str) -> Turn | None:
-        """Acquire the oldest available message of a partition, with more of its group where it is prefetched."""
+        """Acquire the oldest available message of a partition, and further ones of its group up to the prefetch."""
         turn = Turn(held, name)
         ledger = held.window.ledger
         offset = ledger.acquire(turn)
@@ -106,7 +107,7 @@ class TurnChoice:
         return turn
 
     def _keep_for_retry(self, turn: Turn) -> None:
-        """Have a message wait for its next attempt that failed before it was acquired: with another holder, or before a release."""
+        """Let a message wait for its next attempt. It failed with another holder, or before a release."""
         attempts, offset, now_ms = turn.held.window.attempts, turn.offsets[0], self._clock.now_ms()
         count, failures = attempts.counts.get(offset, 0), attempts.failures[offset]
         delay = self._options.policy.before_last(count, failures, now_ms)
