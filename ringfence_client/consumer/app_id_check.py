@@ -1,8 +1,9 @@
 """The consumers of one group must have one ``app.id``.
 
-Lease, fencing token and transactional ID of a partition go by it, and Kafka's group does not. Two that share partitions and not leases
-would run one message at once under one token. Members state it as they join. A newcomer looks at the members first. The assigning member
-refuses one of two that look at the same moment.
+A partition's lease, fencing token and transactional ID depend on it, and Kafka's group does not. Two consumers with shared partitions
+and separate leases would run one message at once under one token. Members state it when they join. A newcomer looks at the members first.
+If
+two look at the same moment, the assigning member refuses one of them.
 """
 
 import json
@@ -13,18 +14,18 @@ from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.errors import ConfigurationError
 
 APP_KEY: Final = "app.id of the consumer"
-"""In what a member says, beside what it has by topic. With blanks: no topic is called so."""
+"""Key in a member's user data, beside its topics. It has spaces, because names of topics do not."""
 REFUSED_KEY: Final = "app.id of the group"
-"""In what a member is given: it is not this one's, which gets nothing."""
+"""Key in a refused member's assignment. Its value is the group's ``app.id``."""
 
 
 def app_of(user_data: bytes | None) -> str | None:
-    """Return the ``app.id`` that a member states; None = it states none."""
+    """Return the ``app.id`` that a member states; None = the member states none."""
     return _text(user_data, APP_KEY)
 
 
 def refused_by(user_data: bytes | None) -> str | None:
-    """Return the ``app.id`` of the group, from the assignment of a member that has another one."""
+    """Return the group's ``app.id`` from a refused member's assignment; None = not refused."""
     return _text(user_data, REFUSED_KEY)
 
 
@@ -34,10 +35,10 @@ def refusal(app_id: str) -> bytes:
 
 
 async def require(cluster: Cluster, topic: str, app_id: str) -> None:
-    """Refuse to join the cluster's group if a member that reads the topic has another ``app.id``: who runs there sees no rebalance.
+    """Refuse to join the group if a member that reads the topic has another ``app.id``. Members that run see no rebalance.
 
     Raises:
-        ConfigurationError: one has.
+        ConfigurationError: A member has another ``app.id``.
     """
     for user_data in await group_terms.readers(cluster, topic):
         other = app_of(user_data)
@@ -46,7 +47,7 @@ async def require(cluster: Cluster, topic: str, app_id: str) -> None:
 
 
 def fault(group: str, topic: str, app_id: str, other: str) -> str:
-    """Return why a consumer does not run."""
+    """Return the reason why a consumer does not run."""
     return (
         f"the consumer group {group} has consumers of {topic} with app.id = {other}, and this one has app.id = {app_id}: they would "
         "not see each other's leases, and messages would run twice at once; give all consumers of a group the same app.id, or this one "

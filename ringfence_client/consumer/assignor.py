@@ -1,8 +1,8 @@
-"""Which member of a consumer group gets which partitions: balanced and sticky.
+"""Assignment of partitions to the members of a consumer group: balanced and sticky.
 
-Members say what they have when they join, and one of them assigns (KIP-54). aiokafka's default assigns all partitions again. Its sticky
-assignor remembers a process, not a consumer. Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing
-token grows with each holder, so it shows the last one.
+Members state their partitions when they join, and one of them assigns (KIP-54). aiokafka's default assigns all partitions again. Its sticky
+assignor remembers a process, not a consumer. Two members may state the same partition: one of them was suspended or cut off, and woke. The
+fencing token grows with each holder, so it shows the last one.
 """
 
 import json
@@ -17,19 +17,19 @@ from ringfence_client.consumer.group_terms import Terms
 from ringfence_kafka.groups.balanced_sticky import Unit, UnitPartition, balanced_sticky
 
 _VERSION: Final = 0
-"""Of Kafka's format."""
+"""Version of Kafka's format."""
 _TOPIC: Final = "topic"
-"""Name of the only unit: topics are assigned each by itself."""
+"""Name of the only unit: each topic is assigned separately."""
 
 Owned = Mapping[int, int]
-"""Fencing tokens by partition; 0 where it was assigned, and is not held yet."""
+"""Fencing tokens by partition; 0 = assigned but not held yet."""
 
 
 def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
-    """Assign the partitions of one topic; pure. A partition that is not held yet moves first: no handler runs for it.
+    """Assign the partitions of one topic. Unheld partitions move first, because no handler runs for them. Pure.
 
     Args:
-        partitions: All there are.
+        partitions: All partitions of the topic.
         owned: Tokens by partition that each member states; at least one member.
 
     Returns:
@@ -51,7 +51,7 @@ def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, li
 
 
 class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """aiokafka's interface to :func:`share`; one for each consumer."""
+    """aiokafka's interface to :func:`share`, one instance for each consumer."""
 
     name = "ringfence-keep"
 
@@ -64,15 +64,15 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         stated: Terms | None = None,
         unlike: Callable[[Terms], None] = lambda _: None,
     ) -> None:
-        """Create an assignor that has not asked yet.
+        """Create an assignor.
 
         Args:
             topic: The topic that this consumer reads.
-            owned: Returns what it has of the topic, when it joins.
-            app_id: The ``app.id`` of its leases; None = it has none.
-            refused: Called with the ``app.id`` of the group if it is another one.
-            stated: The terms of this member; None = it has none.
-            unlike: Called with the terms of the group if they are not those of this member.
+            owned: Returns the fencing tokens of this consumer's partitions when it joins.
+            app_id: The ``app.id`` of its leases; None = no ``app.id``.
+            refused: Called with the group's ``app.id`` if it differs.
+            stated: The terms of this member; None = no terms.
+            unlike: Called with the group's terms if they differ from this member's.
         """
         self._topic = topic
         self._owned = owned
@@ -82,7 +82,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self._unlike = unlike
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Return what this member says as it joins."""
+        """Return this member's user data for the join request."""
         said: dict[str, Any] = {self._topic: {str(number): token for number, token in self._owned().items()}}
         if self._app_id is not None:
             said[app_id_check.APP_KEY] = self._app_id
@@ -105,7 +105,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 if topic in item.subscription and is_ours(topic, item.user_data or b"")
             }
             if not owned:
-                continue  # members with the name of this assignor and nothing else of Ringfence get nothing
+                continue  # other programs with this assignor's name get no partitions
             for said, refusal in ((apps, app_id_check.refusal), (stated, group_terms.refusal)):
                 chosen = group_terms.elected({member: said[member] for member in owned}, owned)
                 for member in [name for name in owned if said[name] != chosen]:
@@ -120,7 +120,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Notice a refusal."""
+        """Report a refusal to this consumer."""
         if (app_id := app_id_check.refused_by(assignment.user_data)) is not None:
             self._refused(app_id)
         if (others := group_terms.refused_by(assignment.user_data)) is not None:
@@ -137,7 +137,7 @@ def is_ours(topic: str, user_data: bytes) -> bool:
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:
-    """Return what a member says it has; nothing where it cannot be read."""
+    """Return the tokens by partition that a member states; empty if they cannot be read."""
     try:
         return {
             int(item): int(token) for item, token in json.loads(user_data or b"{}").get(topic, {}).items()

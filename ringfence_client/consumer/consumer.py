@@ -1,6 +1,6 @@
-"""The group-ordered consumer: message groups (Qpid) for those who process an accepted topic.
+"""The group-ordered consumer: Qpid's message groups for consumers of an accepted topic.
 
-Kafka's group protocol says which partitions are ours; the fence of each partition's progress says it again, and last.
+Kafka's group protocol assigns partitions. The fence of each partition's progress record has the last word.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 METADATA_AGE_MS: Final = 10_000
 HEARTBEAT_MS: Final = 300
-"""A consumer learns of a rebalance by its next heartbeat. A partition may pause for that long."""
+"""Heartbeat interval, in milliseconds. A consumer learns of a rebalance by its next heartbeat, so a partition may pause for that long."""
 LEAVE_LIMIT_S: Final = 8.0
-"""For leaving the group and disconnecting."""
+"""Time limit for leaving the group and disconnecting, in seconds."""
 REBALANCE_MARGIN_S: Final = 10.0
-"""The group evicts a member that takes longer to join again than the rebalance time-out."""
+"""Part of the rebalance time-out beyond the drain time-out, in seconds. The group evicts a member that joins again later."""
 LOOK_AGAIN_S: Final = 5.0
 FAULT_SHOWS_S: Final = 2.0
-"""A write that fails once now and then is part of any cluster's life."""
+"""Age at which a failing write counts as a fault, in seconds. A single failed write is normal."""
 
 
 class GroupConsumer:
-    """Consumes one address for one consumer group; run as many as you like."""
+    """Consumes one address for one consumer group. Any number may run at once."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class GroupConsumer:
 
         Args:
             settings: Address of the cluster, and the app's ID.
-            address: What to consume.
-            group: The consumer group: its own progress, beside all others.
+            address: The address to consume.
+            group: The consumer group. Each group has its own progress.
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
-            options: How.
-            lost: Called after a partition was given away or lost, with the groups that handlers had messages of; a coroutine function or
-                a plain one, which runs in a thread. It drops caches of these groups.
+            options: Options of the consumer.
+            lost: Called after a partition was released or lost, with the groups of which handlers had messages. It drops caches of these
+                groups. A coroutine function, or a plain one, which runs in a thread.
             web: Address of this consumer's web server, if it has one.
 
         Raises:
-            HandlerError: the handler cannot be called with a message, or nothing of it would run.
-            ConfigurationError: no consumer group may be called so, or it is the workers' own.
+            HandlerError: The handler cannot be called with a message, or the call would run nothing.
+            ConfigurationError: The group's name is invalid, or belongs to the workers.
         """
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
         if group == settings.app.id:
@@ -117,7 +117,7 @@ class GroupConsumer:
         self._looking: asyncio.Task[None] | None = None
         self._admission = GroupAdmission(settings, self._topic, self.cluster, self.options, self.group_watch)
         self._topic_fault = ""
-        """Fault of a topic that was created again beneath this consumer."""
+        """Fault of a topic that was deleted and created again during the run."""
 
     @property
     def app_id(self) -> str:
@@ -126,12 +126,12 @@ class GroupConsumer:
 
     @property
     def ready(self) -> bool:
-        """Whether the first assignment came, every assigned partition is held, and nothing stands in its way."""
+        """Whether the first assignment came, every assigned partition is held, and nothing is at fault."""
         return self.held_partitions.ready and not self.faults
 
     @property
     def faults(self) -> list[str]:
-        """Faults that keep messages from being handled now, beside partitions that are not held yet."""
+        """Faults that keep messages from being handled now. Partitions that are not held yet are not included."""
         found, now = [], time.monotonic()
         breaker = self.dispatcher.breaker
         found += self.dispatcher.faults
@@ -163,25 +163,25 @@ class GroupConsumer:
 
     @property
     def partitions(self) -> dict[int, HeldPartition]:
-        """The partitions that are held, by number."""
+        """Held partitions by number."""
         return self.held_partitions.partitions
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why an assigned partition is not held yet."""
+        """Reasons by assigned partition that is not held yet."""
         return self.held_partitions.reasons
 
     def stop(self) -> None:
-        """Ask :meth:`run` to end: nothing more is handed out, what runs is drained, progress is written."""
+        """Ask :meth:`run` to end: it hands out no more messages, drains the handlers and writes progress."""
         self.held_partitions.stopping.set()
 
     async def run(self) -> None:
         """Consume until :meth:`stop`.
 
         Raises:
-            BrokerUnavailableError: nobody answers at the start.
-            ConfigurationError: the group has other members, of another kind, ``app.id`` or terms.
-            TopicError: a topic is missing and cannot be made.
+            BrokerUnavailableError: No broker answers at the start.
+            ConfigurationError: The group has members of another kind, ``app.id`` or terms.
+            TopicError: A topic is missing and cannot be created.
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.cluster)
@@ -219,7 +219,8 @@ class GroupConsumer:
             self._intake.attach(self._consumer)
             held = self.held_partitions
             internals.subscribe(self._consumer, self._topic, held.revoked, self._given)
-            # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
+            # These run from the last to the first. The consumer leaves the group at once, so only the next holders of its partitions wait
+            # for its handlers.
             stack.push_async_callback(self.held_partitions.end)
             stack.push_async_callback(internals.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
@@ -236,19 +237,19 @@ class GroupConsumer:
         return await topics.prepare(self._settings, self.address, self.cluster)
 
     def _doubt(self) -> None:
-        """Look at the topic: a broker does not know it any more, or not where it was."""
+        """Check the topic, because a broker no longer has it, or no longer leads a partition."""
         self._intake.doubt()
         self._watch.hurry()
 
     def _compare(self, identity: TopicIdentity | None) -> None:
-        """Note which topic it is. While nobody answers, nobody can tell whether a doubt is right."""
+        """Apply a topic's present identity. Without an answer, a doubt remains."""
         if identity != NO_TOPIC and not self._watch.hurried:
             self._intake.doubted = False
         if identity is not None:
             self.held_partitions.compare(identity)
 
     def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
-        """Return what notices that the topic of the leases is another one."""
+        """Return an observer that notices that the progress topic was created again."""
 
         def compare(identity: TopicIdentity | None) -> None:
             if identity is not None and identity != NO_TOPIC and progress.renew(identity):
@@ -269,7 +270,7 @@ class GroupConsumer:
             await cancelled(self._looking)
 
     async def _look_again(self) -> None:
-        """Report wrong settings of a topic that was created again, until it is as it must be."""
+        """Report wrong settings of a topic that was created again, until they are right."""
         while True:
             found = self._topic_fault
             try:
@@ -285,9 +286,9 @@ class GroupConsumer:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
-        """Run until :meth:`stop`, or a refusal; then cancel, because aiokafka waits without limit for an assignment.
+        """Run until :meth:`stop` or a refusal; then cancel, because aiokafka waits without limit for an assignment.
 
-        Nothing is lost: handlers never had what did not reach a window.
+        Nothing is lost: handlers never had records that are not in a window.
         """
         flowing = asyncio.create_task(flow)
         ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._admission.refusing)
@@ -312,14 +313,14 @@ class GroupConsumer:
             "client_id": self._settings.kafka.client_id_of(self.options.name),
             "isolation_level": "read_committed",
             "enable_auto_commit": False,
-            # Each opening seeks. An opening has to judge offsets that are out of range afterwards.
+            # Each opening seeks. Later, it also judges offsets that are out of range.
             "auto_offset_reset": "none",
             "session_timeout_ms": int(self.options.session_timeout * 1000),
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "rebalance_timeout_ms": int(rebalance_s * 1000),
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": METADATA_AGE_MS,
-            # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
+            # Only one strategy: aiokafka 0.14 joins once for each, every time with another list, and two members never agree.
             "partition_assignment_strategy": [self._admission.assignor(self.held_partitions.owned)],
             "fetch_max_wait_ms": POLL_MS,
             "fetch_max_bytes": self.memory.response_bytes_max,

@@ -1,4 +1,4 @@
-"""Fetched records on their way into the windows of held partitions, and the bound of fetching."""
+"""Moves fetched records into the windows of held partitions, and limits fetching."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 POLL_MS: Final = 100
 MOVING_POLL_MS: Final = 10
-"""While windows that are full enough move: handlers do not wait long for what one of them lacks."""
+"""Poll time in milliseconds while full windows move: a handler soon needs records that are not fetched yet."""
 FETCH_RECORDS_MAX: Final = 250
-"""Taken at once; handlers run between."""
+"""Limit of records taken at once. Handlers run in between."""
 FETCH_PART: Final = 5
-"""And no more than this part of a window."""
+"""The limit is also at most 1/n of a window."""
 FETCH_AGAIN_S: Final = 1.0
 UNREADABLE_REST_S: Final = 5.0
-"""A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
+"""Rest of a partition with unreadable records, in seconds. Each attempt delays the other partitions."""
 
 
 class FetchLoop:
@@ -46,7 +46,7 @@ class FetchLoop:
         memory: MemoryBudget,
     ) -> None:
         self.doubted = False
-        """It is to be found out whether the topic is still the same: nothing is taken."""
+        """Whether the topic may be another one. Until this is known, no records are taken."""
         self._topic = topic
         self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
         self._held_partitions = held_partitions
@@ -54,16 +54,16 @@ class FetchLoop:
         self._parked = parked
         self._memory = memory
         self._finished, self._moved = 0, 0.0
-        """Messages that were finished, and when that changed last."""
+        """Number of finished messages, and the time of its last change."""
         self._consumer: Any
         self._fetches: AdaptiveFetch
         self._unreadable: dict[int, tuple[HeldPartition, str]] = {}
-        """By partition, who met records that cannot be read, and why."""
+        """Holders that met unreadable records, and the reasons, by partition."""
         self._rest_until: dict[int, float] = {}
 
     @property
     def faults(self) -> list[str]:
-        """Partitions that are held, and whose next records cannot be read."""
+        """Held partitions whose next records cannot be read, with the reasons."""
         partitions = self._held_partitions.partitions
         return [
             f"{held} cannot be read: {why}"
@@ -72,17 +72,20 @@ class FetchLoop:
         ]
 
     def attach(self, consumer: Any) -> None:
-        """With aiokafka's consumer, which is not connected yet."""
+        """Attach aiokafka's consumer, which is not connected yet."""
         self._consumer = consumer
         self._fetches = AdaptiveFetch(consumer)
 
     def doubt(self) -> None:
-        """Take nothing until :attr:`doubted` is set back: the topic may have been created again, and its messages be handled by what is known of the old one."""
+        """Take no records until :attr:`doubted` is reset.
+
+        The topic may have been created again, and the progress of the old one must not apply to its messages.
+        """
         self.doubted = True
         self._consumer.pause(*self._consumer.assignment())
 
     async def fetch(self) -> None:
-        """Until cancelled; the consumer has joined its group."""
+        """Fetch until cancelled. The consumer has joined its group."""
         while True:
             internals.keep_fetching(self._consumer)
             membership.keep_member(self._consumer)
@@ -93,17 +96,17 @@ class FetchLoop:
                 self._judge(error.args[0])
                 continue
             except (KafkaError, OSError, UnicodeDecodeError) as error:
-                # aiokafka has moved on over what it had of other partitions, and drops it: no window has that.
+                # aiokafka has moved its positions beyond records that it drops. No window has these records.
                 self._go_back(self._held_partitions.partitions.values())
                 log.warning("nothing can be fetched, next attempt in %.0f s: %s", FETCH_AGAIN_S, named(error))
                 await asyncio.sleep(FETCH_AGAIN_S)
                 await self._separately()
                 continue
             self._take(brought)
-            await asyncio.sleep(0)  # aiokafka returns what it has without one
+            await asyncio.sleep(0)  # aiokafka returns buffered records without an await
 
     def _go_back(self, held_partitions: Iterable[HeldPartition]) -> None:
-        """Read again from where their windows end: what was fetched beyond did not get there."""
+        """Read again from the ends of the windows, because later fetched records did not get there."""
         assigned = self._consumer.assignment()
         for held in held_partitions:
             tp = TopicPartition(self._topic, held.partition)
@@ -111,7 +114,7 @@ class FetchLoop:
                 self._consumer.seek(tp, held.window.end)
 
     async def _separately(self) -> None:
-        """Take what was fetched a partition at a time: one that cannot be read keeps none of the others from it."""
+        """Take fetched records one partition at a time. An unreadable partition then does not affect the others."""
         for number, held in list(self._held_partitions.partitions.items()):
             tp = TopicPartition(self._topic, number)
             if tp not in self._consumer.assignment() or held.draining:
@@ -131,19 +134,19 @@ class FetchLoop:
                     held, held.window.end, UNREADABLE_REST_S, named(error),
                 )  # fmt: skip
             except (KafkaError, OSError):
-                return  # the group, or a broker: it is said where all partitions are fetched
+                return  # an error of the group or a broker: the common fetch reports it
             else:
                 self._take(brought)
 
     def _moving(self) -> bool:
-        """Whether windows that have enough for now may soon lack something."""
+        """Return whether full windows may soon need records."""
         now, finished = asyncio.get_running_loop().time(), self._dispatcher.counts["finished"]
         if finished != self._finished:
             self._finished, self._moved = finished, now
         return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
 
     def _take(self, brought: dict[TopicPartition, list[Any]]) -> None:
-        """Feed the windows. No await stands between the fetch and here: a position says what the windows have."""
+        """Feed the windows. No await separates the fetch from this call, so positions match the windows' content."""
         partitions = self._held_partitions.partitions
         for tp, records in brought.items():
             held = partitions.get(tp.partition)
@@ -152,7 +155,7 @@ class FetchLoop:
                 held.window.feed(records)
         self._dispatcher.wake()
         now = asyncio.get_running_loop().time()
-        paused = self._consumer.paused()  # it looks at all partitions: once for all of them
+        paused = self._consumer.paused()  # checks all partitions, so it is called once
         fetched = internals.fetched(self._consumer)
         self._memory.note_fetched(sum(fetched.values()))
         self._fetches.limit(self._memory.partition_bytes_max)
@@ -171,7 +174,7 @@ class FetchLoop:
             self._parked.read_redriven(held, self._dispatcher.wake)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
-        """Reopen partitions whose next record is gone, by retention or with the topic."""
+        """Reopen partitions whose next record was deleted, by retention or with the topic."""
         for tp, offset in out_of_range.items():
             log.warning("%s/%d: offset %d no longer exists", tp.topic, tp.partition, offset)
             held = self._held_partitions.partitions.get(tp.partition)
@@ -187,7 +190,7 @@ class FetchLoop:
         *,
         crowded: bool,
     ) -> None:
-        """Pause it or let it go on. What was ``fetched`` of it is taken first, however crowded it is."""
+        """Pause or resume a partition. Its ``fetched`` records are taken first, even if memory is short."""
         if tp not in self._consumer.assignment() or held.draining:
             return
         there = tp in fetched

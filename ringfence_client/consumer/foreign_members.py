@@ -1,4 +1,4 @@
-"""Foreign members of a group: the watch of a consumer, and the metric. See :mod:`ringfence_kafka.admin.group_watch`."""
+"""Foreign members of a group: the consumer's watch and the metric. See :mod:`ringfence_kafka.admin.group_watch`."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 
 def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
-    """Return the foreign members of these groups as a metric; a group without has no sample."""
+    """Return the foreign members of groups as a metric. A group without foreign members has no sample."""
     family = GaugeMetricFamily(
         "ringfence_foreign_member",
         "1 = this client is a member of a group of Ringfence and is not Ringfence's.",
@@ -28,7 +28,10 @@ def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
 
 
 def watch_of(cluster: Cluster, topic: str, member_id: Callable[[], str] = lambda: "") -> GroupWatch:
-    """Return the watch over the cluster's group, which consumes a topic; ``member_id``: of this process, empty = it is no member."""
+    """Return a watch over the cluster's group, which consumes a topic.
+
+    ``member_id`` returns the member ID of this process; empty = not a member.
+    """
     return GroupWatch(
         cluster,
         [topic],

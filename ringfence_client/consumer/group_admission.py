@@ -1,4 +1,4 @@
-"""Admission to the consumer group: checks before joining, and refusals by the member that assigns."""
+"""Admission to the consumer group: checks before the join, and refusals by the assigning member."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -33,22 +33,22 @@ class GroupAdmission:
         options: ConsumerOptions,
         group_watch: GroupWatch,
     ) -> None:
-        """``topic``: the accepted topic; ``cluster``: of the consumer group; ``group_watch``: finds members of other kinds."""
+        """Prepare the admission of a consumer to the cluster's group. ``group_watch`` finds foreign members."""
         self._settings = settings
         self._topic = topic
         self._cluster = cluster
         self._group = cluster.group_id
         self._session_timeout = options.session_timeout
-        # A consumer that parks promises an order. Another one of the group that does not park would break it.
+        # A consumer that parks promises an order. A group member that does not park would break it.
         self._terms: group_terms.Terms = {"on_dead_letter": options.on_dead_letter}
         self._group_watch = group_watch
         self.fault = ""
-        """Why this consumer may not be in its group; empty = it may."""
+        """Reason why this consumer may not be in its group; empty = it may."""
         self.refusing = asyncio.Event()
         """Set when the group refuses this consumer."""
 
     def assignor(self, owned: Callable[[], Mapping[int, int]]) -> KeepingAssignor:
-        """Return the assignor of this consumer; ``owned``: as the assignor has it."""
+        """Return the assignor of this consumer. ``owned``: as for :class:`KeepingAssignor`."""
         return KeepingAssignor(
             self._topic, owned, self._settings.app.id, self._refuse_app_id, self._terms, self._refuse_terms
         )
@@ -57,9 +57,9 @@ class GroupAdmission:
         """Start aiokafka's consumer, which joins the group.
 
         Raises:
-            ConfigurationError: the group has members of another kind, ``app.id`` or terms, or the session time-out is out of range.
-            PrerequisiteError: this user may not read as the group.
-            BrokerUnavailableError: nobody answers.
+            ConfigurationError: The group has members of another kind, ``app.id`` or terms, or the session time-out is out of range.
+            PrerequisiteError: This user may not read as the group.
+            BrokerUnavailableError: No broker answers.
         """
         await app_id_check.require(self._cluster, self._topic, self._settings.app.id)
         if found := await group_terms.unlike(self._cluster, self._topic, self._terms):
@@ -84,16 +84,16 @@ class GroupAdmission:
                 "from their group.min.session.timeout.ms (6 s by default) to their "
                 "group.max.session.timeout.ms (30 min by default)"
             ) from error
-        except KafkaConnectionError as error:  # one answered a moment ago
+        except KafkaConnectionError as error:  # a broker answered a moment ago
             raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
 
     def _refuse_app_id(self, app_id: str) -> None:
-        """Note that the group has another ``app.id``."""
+        """Refuse this consumer, because the group has another ``app.id``."""
         self.fault = app_id_check.fault(self._group, self._topic, self._settings.app.id, app_id)
         self.refusing.set()
 
     def _refuse_terms(self, group: group_terms.Terms) -> None:
-        """Note that the group has other terms."""
+        """Refuse this consumer, because the group has other terms."""
         self.fault = self._terms_fault(group_terms.differences(group, self._terms))
         self.refusing.set()
 

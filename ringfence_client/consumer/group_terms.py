@@ -1,4 +1,4 @@
-"""The terms that all members of one group must state alike: else messages would be handled by two rules.
+"""Terms that all members of one group must share: otherwise two rules would apply to its messages.
 
 Members state and compare them as in :mod:`ringfence_client.consumer.app_id_check`. The terms of the holders count.
 """
@@ -17,21 +17,21 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 LOOK_LIMIT_S: Final = 5.0
 STATED_KEY: Final = "terms of the member"
-"""In the user data of a member. With blanks: no topic has such a name."""
+"""Key in a member's user data. It has spaces, because names of topics do not."""
 REFUSED_KEY: Final = "terms of the group"
-"""In the assignment of a refused member: the terms of the group."""
+"""Key in a refused member's assignment. Its value is the terms of the group."""
 
 Terms = Mapping[str, Any]
-"""Key of the configuration → value, as JSON gives it back."""
+"""Values by configuration key, as JSON returns them."""
 
 
 def stated(user_data: bytes | None) -> str | None:
-    """Return the terms of the member that states this, as text that is equal for equal terms; None = it states none."""
+    """Return a member's terms as text that is equal for equal terms; None = the member states no terms."""
     return _text(user_data, STATED_KEY)
 
 
 def refused_by(user_data: bytes | None) -> Terms | None:
-    """Return the terms of the group from the assignment of a refused member; None = it is not refused."""
+    """Return the terms of the group from a refused member's assignment; None = not refused."""
     found = _text(user_data, REFUSED_KEY)
     return None if found is None else json.loads(found)
 
@@ -42,7 +42,7 @@ def refusal(terms: str) -> bytes:
 
 
 def differences(group: Terms, own: Terms) -> str:
-    """Return each term that differs, with both values; empty = none. A term that one of the two does not state does not differ."""
+    """Return each differing term with both values; empty = no difference. Terms that one side does not state are ignored."""
     return "; ".join(
         f"{key} = {json.dumps(group[key])} in the group and {json.dumps(own[key])} here"
         for key in own
@@ -51,9 +51,9 @@ def differences(group: Terms, own: Terms) -> str:
 
 
 async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
-    """Return how the group's terms for a topic differ from ours, before we join it.
+    """Return the difference between the group's terms for a topic and ours, before this consumer joins.
 
-    Empty also if the group does not answer: the assigning member refuses then.
+    Empty also if the group does not answer: then the assigning member refuses.
     """
     for user_data in await readers(cluster, topic):
         text = stated(user_data)
@@ -63,13 +63,13 @@ async def unlike(cluster: Cluster, topic: str, own: Terms) -> str:
 
 
 def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, int]]) -> str | None:
-    """Return what the group goes by: the ``app.id``, or the terms as text; None = no member states any.
+    """Return the group's ``app.id``, or its terms as text; None = no member states any.
 
-    They come from the members that hold most partitions, then from those that were assigned most, so a newcomer does not push out a holder.
+    It is that of the members with most held partitions, then with most assigned ones. A newcomer therefore does not push out a holder.
 
     Args:
         stated: User data of each member that reads a topic.
-        owned: The fencing tokens by partition that each member states.
+        owned: Fencing tokens by partition that each member states.
     """
     weights: dict[str, tuple[int, int]] = {}
     for member, said in stated.items():
@@ -81,7 +81,7 @@ def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, i
 
 
 async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
-    """Return the user data of each member of the cluster's group that reads a topic; empty if the group does not answer."""
+    """Return the user data of each member of the group that reads a topic; empty if the group does not answer."""
     try:
         async with asyncio.timeout(LOOK_LIMIT_S):
             members = await cluster.groups.static_members()
@@ -93,7 +93,7 @@ async def readers(cluster: Cluster, topic: str) -> list[bytes | None]:
 
 
 def value_in(user_data: bytes | None, key: str) -> Any:
-    """Return a value of a member's user data; None = it is not there, or cannot be read."""
+    """Return a value of a member's user data; None = missing or unreadable."""
     try:
         return json.loads(user_data or b"{}").get(key)
     except (ValueError, AttributeError):

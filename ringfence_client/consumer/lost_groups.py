@@ -1,4 +1,4 @@
-"""Calls ``lost(groups)`` of a handler's module when their partition is gone."""
+"""Calls ``lost(groups)`` of a handler's module when their partition is released or lost."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,21 @@ from ringfence_kafka.errors import named
 log: Final = logging.getLogger("ringfence.consumer")
 
 LOST_LIMIT_S: Final = 5.0
-"""A partition is given away no later than that, however long the function takes."""
+"""Time limit of the function, in seconds. After that the partition is released anyway."""
 
 Lost = Callable[[Collection[bytes]], Any]
 """A coroutine function, or a plain one, which runs in a thread."""
 
 
 class LostGroups:
-    """Calls ``lost(groups)`` when a partition was given away or lost."""
+    """Calls ``lost(groups)`` when a partition was released or lost."""
 
     def __init__(self, lost: Lost | None) -> None:
-        """``lost``: handler of lost groups; None = the application has none."""
+        """Prepare the calls. ``lost``: the function; None = the application has no such function."""
         self._lost = lost
 
     async def tell(self, place: str, groups: Collection[bytes]) -> None:
-        """Tell that these groups of a partition are gone. Never raises."""
+        """Report that these groups of a partition are lost. Never raises."""
         if self._lost is None or not groups:
             return
         try:
@@ -50,7 +50,7 @@ class LostGroups:
 
 
 async def _in_thread(lost: Lost, groups: Collection[bytes]) -> None:
-    """Call a plain function in a thread that the end of the process does not wait for."""
+    """Call a plain function in a thread that does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Task of one partition: acquires its lease, keeps it over rebalances, drains and releases it, or loses it."""
+"""Task of one partition: acquires its lease, keeps it over rebalances, then drains and releases or loses it."""
 
 import asyncio
 import logging
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("ringfence.consumer")
 
 CLOSE_LIMIT_S: Final = 8.0
-"""For the last progress."""
+"""Time limit of the final progress write, in seconds."""
 ABORT_LIMIT_S: Final = 2.0
-"""For the last progress of what was only being opened. A rebalance waits for it, and then for its producer to be discarded:
-with a broker that does not answer some 12 s in all."""
+"""Time limit of the final progress write of an unfinished opening, in seconds.
+
+A rebalance waits for it, and then for its producer to be discarded: some 12 s in all if a broker does not answer.
+"""
 OPEN_AGAIN_S: Final = 1.0
 
 
@@ -37,7 +39,7 @@ class Assignment:
 
 
 class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
-    """Task that claims the lease of one partition and opens it."""
+    """Task that acquires the lease of one partition and opens it."""
 
     def __init__(self, number: int, ours: "HeldPartitions") -> None:
         super().__init__(f"claim on {ours.topic}/{number}")
@@ -45,28 +47,28 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         self._ours = ours
 
     def assigned(self, assignment: Assignment) -> None:
-        """Open it, or go on with it."""
+        """Open the partition, or continue with it."""
         self._tenure.assigned(assignment)
         self._disturb()
 
     def revoked(self, *, for_good: bool = False) -> None:
-        """Hand out nothing new; what runs goes on. ``for_good``: when all that has ended, the lease is released."""
+        """Hand out no new messages; running handlers continue. ``for_good``: release the lease when they have ended."""
         (self._tenure.ended if for_good else self._tenure.revoked)()
         self._suspend()
         self._disturb()
 
     async def standing(self) -> None:
-        """Wait, after that, until nothing of it is being opened any more."""
+        """Wait after the revocation until no opening is under way."""
         if self._doing is not None and self._doing[0] is not Action.DRAIN:
             await asyncio.wait([self._doing[2]])
 
     async def gone(self) -> None:
-        """Wait, after it was revoked for good, until all is drained, written and released."""
+        """Wait after a final revocation until the partition is drained, written and released."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def _lost(self, held: HeldPartition) -> None:
-        """To somebody: nothing of it counts any more."""
+        """Stop, because another consumer holds the partition."""
         if self._opened is held:
             self._pause()
             self._ours.partitions.pop(self._number, None)
@@ -74,7 +76,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             self._disturb()
 
     def _broke(self, held: HeldPartition) -> None:
-        """Drain it and open it again, if it is still ours."""
+        """Drain the partition, and open it again if it is still assigned."""
         if self._opened is held:
             self._pause()
             self._suspend()
@@ -101,7 +103,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
                     return True
                 if self._tenure.latest is latest:
                     return False
-                # It came back meanwhile, in the next generation: that is what counts now.
+                # It was assigned again meanwhile, in the next generation, which counts now.
             return False
 
         waiting = partial(ours.reasons.__setitem__, number)
@@ -109,22 +111,22 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         held = HeldPartition(lease, window, writer, ours.parked.read_parked, self._broke)
         try:
             writer.start(lambda: self._lost(held), held.fail)
-            # Before anything is handed out: whose it is, and what may be running, is known to others.
+            # Other consumers must know the holder and its possible running messages before the first message is handed out.
             await writer.persisted()
         except BaseException as error:
             window.cache.close()
             if isinstance(error, LostError) or window.suspect_below:
                 await writer.abandon()
             else:
-                await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
+                await writer.close(ABORT_LIMIT_S, released=True)  # the next holder need not wait
             ours.acquisition.ended(lease)
             raise
-        # Not before it is written: the next opening would find the same gap, and count it again.
+        # Counted after the write. If it failed, the next opening would find the same gap and count it again.
         ours.dispatcher.counts["gap_records"] += window.gap_records
         return held
 
     async def _regain(self, right: Assignment, held: HeldPartition) -> None:
-        """Continue after one successful write. If another consumer had the partition in between, it has fenced this one."""
+        """Continue after one successful write. Another consumer that had the partition meanwhile has fenced this one."""
         held.writer.hold(True)
         await held.writer.persisted()
         self._flow(held.window.end)
@@ -136,7 +138,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
 
     async def _close(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)
-        # Before anybody else may have its groups, this consumer included.
+        # No consumer, including this one, may have the groups before this call ends.
         await self._ours.lost_groups.tell(str(held), held.groups)
         written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
         self._forget(held, ended)
@@ -157,7 +159,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
             self._ours.reasons[self._number] = said(error)
             log.warning("%s/%d is not opened yet: %s", self._ours.topic, self._number, said(error))
         elif not self._tenure.attempts:
-            log.info("%s", error)  # a rebalance is under way, or comes
+            log.info("%s", error)  # a rebalance is under way, or follows
         self._tenure.failed(time.monotonic() + OPEN_AGAIN_S)
 
     def _forget(self, held: HeldPartition, ended: bool) -> None:

@@ -1,8 +1,8 @@
-"""The partitions of one consumer: assigned, opened, held, suspended in a rebalance, released, lost.
+"""Partitions of one consumer: assigned, opened, held, suspended in a rebalance, released or lost.
 
-Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease outlives that:
-nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count. A partition that returns
-continues. One that does not return is drained and released.
+Kafka's eager group protocol revokes all partitions at each change and returns most of them a moment later. A lease survives that: the
+dispatcher hands out no new messages until the assignment is known, handlers continue, and their acknowledgements count. A partition that
+returns continues. Another one is drained and released.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ class HeldPartitions:
         lost_groups: LostGroups,
     ) -> None:
         self.partitions: dict[int, HeldPartition] = {}
-        """The partitions that are held, by number; suspended and leaving ones too."""
+        """Held partitions by number, including suspended and leaving ones."""
         self.assigned: set[int] | None = None
-        """Partitions that the group gave us; None = nothing yet, or it is about to change."""
+        """Partitions that the group assigned; None = no assignment yet, or it is about to change."""
         self._had: set[int] = set()
-        """Partitions that the group gave us last."""
+        """Partitions of the last assignment."""
         self.reasons: dict[int, str] = {}
-        """Why an assigned partition is not held yet."""
+        """Reasons by assigned partition that is not held yet."""
         self.stopping = asyncio.Event()
         self.topic = topic
         self.drain_timeout = options.drain_timeout
@@ -56,7 +56,7 @@ class HeldPartitions:
         self._claims: dict[int, ConsumerPartitionTask] = {}
 
     def attach(self, consumer: Any, acquisition: LeaseAcquisition) -> None:
-        """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
+        """Attach aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
         self.consumer = consumer
         self.membership = membership.Membership(consumer)
         self.acquisition = acquisition
@@ -68,7 +68,7 @@ class HeldPartitions:
         return self.assigned is not None and self.assigned <= held
 
     def owned(self) -> dict[int, int]:
-        """Return the partitions that the group gave us last, each with its fencing token; 0 = it is not held."""
+        """Return the partitions of the last assignment with their fencing tokens; 0 = not held."""
         return {
             number: self.partitions[number].fence.token if number in self.partitions else 0
             for number in self._had
@@ -77,19 +77,19 @@ class HeldPartitions:
     # -- what aiokafka calls ---------------------------------------------------------------------------------
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing new until the assignment is known. aiokafka waits for this before it joins again."""
+        """Hand out no new messages until the assignment is known. aiokafka waits for this before it joins again."""
         if numbers := {tp.partition for tp in partitions}:
             log.info("rebalance: %s of %s may move to other consumers", _numbers(numbers), self.topic)
         await self._revoke()
 
     def given(self, partitions: Collection[TopicPartition]) -> None:
-        """Take what was assigned, before anything is fetched of it."""
+        """Accept an assignment before its partitions are fetched."""
         if self.stopping.is_set():
             return
         numbers = {tp.partition for tp in partitions}
         self.consumer.pause(*partitions)
         for tp in partitions:
-            # Else aiokafka looks for a position itself; nothing is fetched of it yet.
+            # Otherwise aiokafka looks up a position itself. The partition is not fetched yet.
             self.consumer.seek(tp, 0)
         self.assigned = self._had = numbers
         log.info("assigned %s of %s", _numbers(numbers), self.topic)
@@ -101,11 +101,11 @@ class HeldPartitions:
             self._claims.setdefault(number, ConsumerPartitionTask(number, self)).assigned(assignment)
 
     def compare(self, identity: TopicIdentity) -> None:
-        """Compare the topic with what is held. Partitions of another topic of that name are drained and opened again."""
+        """Compare the topic with the held partitions. Partitions of a former topic of the same name are drained and opened again."""
         for partition in self.partitions.values():
             partition.writer.exists(partition.partition < identity.partitions)
         if identity == NO_TOPIC:
-            return  # the group will take its partitions away, or it comes back
+            return  # the group revokes its partitions, or it returns
         others = [
             partition
             for partition in self.partitions.values()
@@ -122,17 +122,17 @@ class HeldPartitions:
             held_partition.fail()
 
     def write_again(self) -> None:
-        """Write all leases at once: the topic that they stood in is gone."""
+        """Write all leases at once, because their topic was deleted."""
         for held in self.partitions.values():
             held.writer.write_again()
 
     async def close(self) -> None:
-        """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
-        self.stopping.set()  # whatever brought us here: nothing is opened any more
+        """Start to release all partitions. Membership is not needed any more: the group may assign them to others."""
+        self.stopping.set()  # openings stop, whatever the cause
         await self._revoke(for_good=True)
 
     async def end(self) -> None:
-        """Wait, after :meth:`close`, until all is drained, written and released."""
+        """Wait after :meth:`close` until all partitions are drained, written and released."""
         await asyncio.gather(*(claim.gone() for claim in self._claims.values()))
 
     async def _revoke(self, *, for_good: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""Looks whether the topics that a consumer works with are still those that it began with.
+"""Watch for topics that are deleted and created again while a consumer uses them.
 
-A topic that was deleted and created again has the same name, and offsets that go on as if nothing had been. Kafka's own ID of it differs.
+Such a topic has the same name and plausible offsets, but another ID.
 """
 
 import asyncio
@@ -19,34 +19,34 @@ from ringfence_kafka.errors import named
 log: Final = logging.getLogger("ringfence.consumer")
 
 LOOK_S: Final = 1.0
-"""One small request for all topics, whatever their partitions."""
+"""Interval of looks, in seconds. A look is one small request for each topic, whatever its partitions."""
 UNTOLD_S: Final = 0.2
-"""Until the next look, at least, where nobody could tell: a client that connects in vain hurries each time."""
+"""Shortest pause after a look without an answer, in seconds. A client that fails to connect calls :meth:`TopicWatch.hurry` each time."""
 SILENT_S: Final = 5.0
-"""Without an answer for so long the cluster is away: a look that fails now and then is part of any cluster's life."""
+"""Silence after which the cluster counts as down, in seconds. A single failed look is normal."""
 
 
 class TopicWatch:
-    """Watch of one consumer on its topic."""
+    """Watch of one consumer over its topics."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Watch no topic yet."""
+        """Create a watch without topics."""
         self._cluster = cluster
         self._observers: dict[str, Callable[[TopicIdentity | None], None]] = {}
         self._missing: set[str] = set()
         self._answered_at: dict[str, float] = {}
         self._refusals: dict[str, str] = {}
-        """By topic, why the last look failed."""
+        """Reasons of the last failed look, by topic."""
         self._wake = asyncio.Event()
 
     def observe(self, topic: str, observer: Callable[[TopicIdentity | None], None]) -> None:
-        """Call ``observer`` with each answer: which topic it is; None = brokers do not say. Call this before :meth:`look_until_cancelled`."""
+        """Call ``observer`` with each answer: the topic's identity, or None if the brokers do not say. Precedes :meth:`look_until_cancelled`."""
         self._observers[topic] = observer
         self._answered_at[topic] = time.monotonic()
 
     @property
     def hurried(self) -> bool:
-        """Whether :meth:`hurry` came after the question that was answered last."""
+        """Whether :meth:`hurry` was called after the last answered look began."""
         return self._wake.is_set()
 
     @property
@@ -61,11 +61,11 @@ class TopicWatch:
         ]  # fmt: skip
 
     def hurry(self) -> None:
-        """Check the topic at once."""
+        """Look at once."""
         self._wake.set()
 
     async def look_until_cancelled(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look repeatedly until cancelled."""
         while True:
             self._wake.clear()
             if not all(await asyncio.gather(*map(self._look, self._observers))):
@@ -73,7 +73,7 @@ class TopicWatch:
             await set_within(self._wake, LOOK_S)
 
     async def _look(self, topic: str) -> bool:
-        """Look at one topic; whether the cluster said which one it is."""
+        """Look at one topic; return whether the cluster knew its identity."""
         try:
             identity = await self._cluster.topics.identity(topic)
         except UnknownTopicOrPartitionError:
