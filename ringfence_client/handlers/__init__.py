@@ -1,1 +1,1 @@
-"""Handlers: what they get, what they return, and when they are tried again."""
+"""Handlers: their messages, decisions, options and retries."""

@@ -1,4 +1,4 @@
-"""Requests of a handler's run: records to send, and a new state of its group. Both wait for the acknowledgement."""
+"""Effects of a handler's run: records to send, and a new state of its group. Both wait for the acknowledgement."""
 
 import re
 from collections.abc import Generator, Iterable, Mapping
@@ -10,13 +10,13 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.protocol import wire_names
 
 STATE_BYTES_MAX: Final = 64 * 2**10
-"""Limit of the state of one group."""
+"""Limit of the state of one group, in bytes."""
 SENDS_MAX: Final = 10_000
-"""Records that one message may send."""
+"""Limit of records that one message may send."""
 SENDS_BYTES_MAX: Final = 16 * 2**20
-"""The same, of their keys, values and headers."""
+"""Limit of their keys, values and headers, in bytes."""
 HEADER_BYTES: Final = 10
-"""More than a header takes beside its name and value."""
+"""Upper bound of a header's overhead beside its name and value, in bytes."""
 PARTITION_MAX: Final = 2**31 - 1
 TIMESTAMP_MAX: Final = 2**63 - 1
 _TOPIC: Final = re.compile(TOPIC_NAME_PATTERN)
@@ -26,19 +26,19 @@ Data = bytes | bytearray | memoryview | str | None
 
 
 class Origin(NamedTuple):
-    """The part of a message that its sends need. The message itself would be a cycle of references."""
+    """The part of a message that its sends need. A reference to the message would be a cycle."""
 
     source: str
     """``<topic>/<partition>/<offset>`` of the message, with ``#part`` if it is a part."""
     group: bytes | None
     offset: int
-    """In the accepted topic."""
+    """Offset in the accepted topic."""
     timestamp: int
     value: bytes | None
 
     @property
     def digest(self) -> int:
-        """A digest of the message. A message with the same source in a topic that was created again has another one."""
+        """Digest of the message. It differs for a message with the same source in a topic that was created again."""
         return crc32(self.value or b"", self.timestamp & 0xFFFFFFFF)
 
 
@@ -47,39 +47,39 @@ class Send(NamedTuple):
 
     topic: str
     partition: int | None
-    """None = chosen by the key, or else by the group of the message."""
+    """None = chosen by the key, or without a key by the message's group."""
     key: bytes | None
     value: bytes | None
     headers: Headers
     duplicate_id: bytes | None
-    """None = for an address, the one that follows from the message; for other topics none."""
+    """None = derived from the message if an address is the target, otherwise no ID."""
     timestamp: int | None
-    """Milliseconds since the epoch; None = the time at which it is written."""
+    """Milliseconds since the epoch; None = the time of writing."""
     number: int
-    """Among the sends of its message, from 1."""
+    """Number among the sends of its message, from 1."""
     origin: Origin
     bytes: int
     """Approximate size of key, value and headers."""
 
 
 class StateError(RingfenceError):
-    """The state of a group cannot be read, so no handler may rely on it."""
+    """The state of the group cannot be read, so handlers must not rely on it."""
 
 
 class Effects:
-    """Requests of one attempt; the messages of a batch share them."""
+    """Effects of one attempt. The messages of a batch share them."""
 
     __slots__ = ("_state", "bytes", "changed", "ended", "fault", "sends")
 
     def __init__(self, state: bytes | None = None, fault: str = "") -> None:
-        """``state``: that of the group, as it is before the attempt; ``fault``: why it cannot be known, empty = it is."""
+        """Start without effects. ``state``: the group's state before the attempt; ``fault``: why it is unknown, empty = it is known."""
         self.sends: list[Send] = []
         self._state = state
         self.fault = fault
         self.changed = False
         """Whether the handler set the state."""
         self.ended = False
-        """The attempt is over: what is asked for now would be lost."""
+        """The attempt is over, and later effects would be lost."""
         self.bytes = 0
 
     @property
@@ -87,7 +87,7 @@ class Effects:
         """The state of the group, as the handler left it so far.
 
         Raises:
-            StateError: it cannot be known.
+            StateError: It is unknown.
         """
         if self.fault:
             raise StateError(self.fault)
@@ -95,19 +95,19 @@ class Effects:
 
     @property
     def are_asked_for(self) -> bool:
-        """Whether the handler asked for something."""
+        """Whether the handler asked for an effect."""
         return self.changed or bool(self.sends)
 
     def end(self) -> None:
-        """Take nothing more: the attempt is over."""
+        """Refuse further effects, because the attempt is over."""
         self.ended = True
 
     def add(self, send: Send) -> None:
         """Add a record.
 
         Raises:
-            RuntimeError: the attempt is over.
-            ValueError: the message sends too much.
+            RuntimeError: The attempt is over.
+            ValueError: The message sends too much.
         """
         self._require_open("send")
         self.bytes += send.bytes
@@ -122,9 +122,9 @@ class Effects:
         """Set the state that the group has after the acknowledgement; None deletes it.
 
         Raises:
-            RuntimeError: the attempt is over.
-            TypeError: it is neither bytes nor text.
-            ValueError: it is larger than 64 KiB.
+            RuntimeError: The attempt is over.
+            TypeError: It is neither bytes nor text.
+            ValueError: It is larger than 64 KiB.
         """
         self._require_open("set the state of its group")
         if self.fault:
@@ -144,7 +144,7 @@ class Effects:
 
 
 class _Done:
-    """An awaitable that is done: what is sent is buffered at once."""
+    """A completed awaitable: sends are buffered at once."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -155,10 +155,10 @@ DONE: Final = _Done()
 
 
 def encoded(data: Data, what: str) -> bytes | None:
-    """Return bytes of what a handler gave; text becomes UTF-8.
+    """Return a handler's data as bytes; text becomes UTF-8.
 
     Raises:
-        TypeError: it is neither bytes nor text; ``what`` names it in the error.
+        TypeError: It is neither bytes nor text; ``what`` names it in the error.
     """
     if data is None or type(data) is bytes:
         return data
@@ -173,8 +173,8 @@ def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | 
     """Return headers as a list of names and bytes.
 
     Raises:
-        TypeError: they are no mapping and no pairs.
-        ValueError: a name belongs to Ringfence.
+        TypeError: They are neither a mapping nor pairs.
+        ValueError: A name belongs to Ringfence.
     """
     if not headers:
         return []
@@ -191,7 +191,7 @@ def encoded_headers(headers: "Mapping[str, Data] | Iterable[tuple[str, Data]] | 
         try:
             name.encode()
         except UnicodeEncodeError as error:
-            # Found later, it would hold up all messages of the partition.
+            # Found later, the name would block all messages of the partition.
             raise ValueError(f"the header {name!r} cannot be written in UTF-8: give another name") from error
         found.append((name, encoded(value, f"the header {name}")))
     return found
@@ -208,11 +208,11 @@ def new_send(
     partition: int | None,
     timestamp: int | None,
 ) -> Send:
-    """Return a send of a message, checked.
+    """Check the arguments, and return a send of a message.
 
     Raises:
-        TypeError: an argument is of another type.
-        ValueError: it is of the right type and cannot be sent.
+        TypeError: An argument has a wrong type.
+        ValueError: An argument cannot be sent.
     """
     if not isinstance(topic, str):
         raise TypeError(f"topic is of type {type(topic).__name__}: give the name of a topic")

@@ -1,6 +1,6 @@
-"""Makes envelopes: a transaction is one record whose value lists its parts, and all of them are accepted, or none. Pure.
+"""Envelopes: a transaction as one record whose value lists its parts. All of them are accepted, or none. Pure.
 
-It needs no Kafka client: any producer sends what it gives, under a key that the caller chooses.
+This needs no Kafka client. Any producer can send the result, under a key that the caller chooses.
 """
 
 import json
@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 from ringfence_kafka.protocol import wire_names
 
 DUPLICATE_ID_HEADER: Final = "_AMQ_DUPL_ID"
-"""The header that addresses look for unless they are configured otherwise."""
+"""Default header of duplicate IDs."""
 
 Content = bytes | str | None
-"""Bytes, or a text that stands for its UTF-8 bytes; None = null."""
+"""Bytes, or a text, which stands for its UTF-8 bytes; None = null."""
 
 
 class Part(NamedTuple):
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     address: str | None = None
     """None = the address that the envelope is sent to."""
     headers: Sequence[tuple[str, Content]] = ()
-    """In order; names may repeat. A part may have a duplicate ID of its own here."""
+    """Headers in order; names may repeat. A part may have its own duplicate ID here."""
 
 
 class Envelope(NamedTuple):
@@ -40,17 +40,17 @@ def envelope(
 ) -> Envelope:
     """Return the value and the headers of a transaction's record.
 
-    Send both under a key, and resend the same ones under the same key: the key says where the transaction is judged.
+    Send both under a key, and retry with the same ones under the same key: the key determines which lane judges the transaction.
 
     Args:
-        parts: At least one, at most :data:`ringfence_kafka.protocol.wire_names.TRANSACTION_PARTS_MAX`.
-        duplicate_id: ID of the whole transaction. None or empty = only parts have IDs, in their headers; a transaction without any ID is
+        parts: At least one part, and at most :data:`ringfence_kafka.protocol.wire_names.TRANSACTION_PARTS_MAX`.
+        duplicate_id: ID of the whole transaction. None or empty = only parts have IDs, in their headers. A transaction without any ID is
             accepted each time that it is sent.
-        id_header: The header that the address looks for (``duplicate_id_headers``).
+        id_header: The address's header of duplicate IDs (``duplicate_id_headers``).
 
     Raises:
-        ValueError: a worker would refuse it; the text names the part as ``i/N``.
-        TypeError: something is neither bytes nor a text.
+        ValueError: A worker would refuse the transaction; the text names the part as ``i/N``.
+        TypeError: A value is neither bytes nor text.
     """
     listed = list(parts)
     if not listed:
@@ -75,7 +75,7 @@ def envelope(
 
 
 def _part(part: object) -> dict[str, Any]:
-    """Encode a part with its names in the order of the alphabet, as any language can."""
+    """Encode a part with its names in alphabetical order, which any language can do."""
     if not isinstance(part, Part):
         raise TypeError(
             f"it is of type {type(part).__name__}, not a Part: write Part(value, key=…, address=…, headers=[…])"
@@ -122,7 +122,7 @@ def _check_name(name: object, what: str) -> None:
 
 
 def _write(written: dict[str, Any], name: str, content: object, what: str = "") -> None:
-    """Write a string where it is UTF-8, which people can read, else base64; nothing at all for null."""
+    """Write UTF-8 content as a readable string, and other content in base64. Null content is left out."""
     if content is None:
         return
     raw = _bytes(content, what or name)

@@ -1,24 +1,24 @@
-"""The names of message groups, as a person writes and reads them. Pure."""
+"""Readable names of message groups. Pure."""
 
 from typing import Final
 
 from ringfence_kafka.errors import RingfenceError
 
 NAME_SHOWN_MAX: Final = 100
-"""In a table, of which nothing else could be seen beside a name without end; ``--json`` has all."""
+"""Longest name in a table, in characters. ``--json`` shows whole names."""
 
 
 class GroupNameError(RingfenceError):
-    """A name that cannot be read as what it says it is."""
+    """A name is malformed."""
 
 
 def parse(text: str) -> bytes:
-    """Read a group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
+    """Parse a group's name: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
 
-    Bytes of a command line that the locale cannot read come as surrogates: they are the name's own bytes.
+    A command line's bytes outside the locale arrive as surrogates, and stand for the name's own bytes.
 
     Raises:
-        GroupNameError: what follows ``hex:`` is not that.
+        GroupNameError: The text after ``hex:`` is not hexadecimal.
     """
     if text.startswith("hex:"):
         try:
@@ -32,21 +32,21 @@ def parse(text: str) -> bytes:
 
 
 def shown(name: bytes) -> str:
-    """Return a group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``.
+    """Return a group for :func:`parse`: printable text that parses to itself, or ``hex:…``.
 
-    A name that no shell hands on as it is, such as none at all or one that begins like an option, is shown as ``text:…``.
+    A name that a shell may change, such as an empty one or one that begins like an option, becomes ``text:…``.
     """
     try:
         text = name.decode()
     except UnicodeDecodeError:
         return f"hex:{name.hex()}"
-    if not text.isprintable():  # it may steer a terminal
+    if not text.isprintable():  # it may control a terminal
         return f"hex:{name.hex()}"
     return f"text:{text}" if not text or text.startswith(("hex:", "text:", "-")) else text
 
 
 def in_table(name: bytes | None) -> str:
-    """Return a group's name for a table. A cut name has an end that shows the cut."""
+    """Return a group's name for a table. A cut name shows its length."""
     if name is None:
         return "(none)"
     text = shown(name)
@@ -54,5 +54,5 @@ def in_table(name: bytes | None) -> str:
 
 
 def shown_or_none(group: bytes | None) -> str:
-    """Return a group as verbs take it; ``none`` for a message without a group."""
+    """Return a group's name for commands; ``none`` for a message without a group."""
     return "none" if group is None else shown(group)

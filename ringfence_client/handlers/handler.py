@@ -1,7 +1,7 @@
-"""Handlers: what may be one; their runs, in the event loop or in threads; and runs that nobody could end.
+"""Handlers: checks of a function, runs in the event loop or in threads, and runs that ignore their cancellation.
 
-A handler that returns acknowledges its message. A function that only *looks* as if it ran, such as a generator function, must not pass for
-a handler.
+A handler that returns acknowledges its message. A function that only *seems* to run, such as a generator function, must not pass for a
+handler.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from ringfence_kafka.concurrency.timeouts import is_cancelled
 from ringfence_kafka.errors import ConfigurationError
 
 Handler = Callable[[Any], Any]
-"""Called with a message; with batches, with a list of messages."""
+"""Called with a message or, with batches, with a list of messages."""
 SOON_S: Final = 0.5
 RUNS_MIN: Final = 100
-"""Fewer say nothing of the next ones."""
+"""Number of runs below which their durations say nothing about the next runs."""
 
 Log = tuple[str, int, str]
-"""As a :class:`Fence` has it: a message of a topic of that name that was deleted is another one."""
+"""Topic, partition and Kafka's ID of the topic, as in :class:`Fence`. A deleted topic of the same name has other messages."""
 
 
 class HandlerError(ConfigurationError):
@@ -34,22 +34,22 @@ class HandlerError(ConfigurationError):
 
 
 class HandlerEndedError(Exception):
-    """A handler's run was ended by somebody else."""
+    """The consumer or an operator ended a handler's run."""
 
 
 def check_handler(
     handler: Any, name: str, argument: str = "one message", example: str = "async def handle(message)"
 ) -> None:
-    """Make sure that a function can be called with one argument, and that a call runs it.
+    """Check that a function can be called with one argument, and that a call runs it.
 
     Args:
         handler: The function.
         name: Its name in the error.
-        argument: Its argument, for the error.
-        example: How it may be written.
+        argument: Its argument in the error.
+        example: A correct signature for the error.
 
     Raises:
-        HandlerError: it cannot, or it would not; the text says how it should look.
+        HandlerError: A check failed; the text has a correct form.
     """
     if inspect.isclass(handler):
         raise HandlerError(
@@ -66,7 +66,7 @@ def check_handler(
     try:
         signature = inspect.signature(handler)
     except (ValueError, TypeError):
-        return  # of a builtin nobody knows
+        return  # a builtin has no known signature
     try:
         signature.bind(object())
     except TypeError as error:
@@ -89,19 +89,19 @@ class HandlerRuns:
         self.in_threads = self._pool is not None
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
         self._begun: dict[object, tuple[Message, float]] = {}
-        """Runs that go on, with when they began."""
+        """Present runs, with their start times."""
         self._outliving: dict[tuple[Log, int], tuple[Message, float]] = {}
-        """The same of runs that outlive their turns."""
+        """Runs that outlive their turns, with their start times."""
         self.times = RunTimes()
-        """Durations of all runs, however they ended."""
+        """Durations of all runs, whatever their outcome."""
 
     async def call(self, messages: list[Message]) -> None:
         """Call the handler with a message, or with a batch.
 
         Raises:
-            CancelledError: somebody cancelled this task; a thread goes on meanwhile.
-            HandlerError: it returned a generator, of which nothing has run.
-            Exception: what the handler raised.
+            CancelledError: This task was cancelled; a thread continues.
+            HandlerError: The handler returned a generator, which has run nothing.
+            Exception: The exception that the handler raised.
         """
         process, began, run = os.getpid(), time.monotonic(), object()
         self._begun[run] = messages[0], began
@@ -116,7 +116,7 @@ class HandlerRuns:
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
-            # Not we: the handler waited for something that was cancelled. That must not end who runs it.
+            # The handler awaited something that was cancelled. That must not cancel the slot.
             raise RuntimeError("what the handler waited for was cancelled") from None
         finally:
             _end_child(process)
@@ -126,31 +126,31 @@ class HandlerRuns:
     def longest(self) -> dict[int, tuple[Message, float]]:
         """Return the message with the longest present run and its seconds, by partition."""
         now, found = time.monotonic(), dict[int, tuple[Message, float]]()
-        for message, began in self._begun.values():  # in the order of their beginnings
+        for message, began in self._begun.values():  # in the order of their starts
             found.setdefault(message.partition, (message, now - began))
         return found
 
     def running(self) -> list[tuple[Message, float]]:
-        """Return the first message of each run that goes on, and its seconds, the longest first. Runs that were left behind count too."""
+        """Return the first message and the seconds of each present run, the longest first. Abandoned runs are included."""
         now, runs = time.monotonic(), [*self._outliving.values(), *self._begun.values()]
         found = {(message.held.log, message.offset): (message, now - began) for message, began in runs}
         return sorted(found.values(), key=lambda run: -run[1])
 
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
-        """Return the run of this message that outlives its turn; a new turn of the message waits for it."""
+        """Return the run of this message that outlives its turn. A new turn of the message waits for it."""
         return self._left.get((log, offset)) if self._left else None
 
     def any_left(self, log: Log) -> bool:
-        """Whether such a run of any message of a partition goes on."""
+        """Return whether such a run of any message of a partition continues."""
         return any(key[0] == log for key in self._left)
 
     @property
     def longest_s(self) -> float:
-        """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
+        """Duration of the oldest present run, in seconds; 0 = no run. Abandoned threads do not count."""
         return next((time.monotonic() - began for _, began in self._begun.values()), 0.0)
 
     def soon(self) -> int:
-        """Return how many runs all handlers together end in :data:`SOON_S`, as the runs of before did."""
+        """Return the number of runs that all handlers together finish in :data:`SOON_S`, by previous durations."""
         runs = self.times.count
         if runs < RUNS_MIN or self.longest_s > SOON_S:
             return 0
@@ -158,11 +158,11 @@ class HandlerRuns:
 
     @property
     def left_behind(self) -> int:
-        """How many runs outlive their turns."""
+        """Number of runs that outlive their turns."""
         return len(self._left)
 
     def outlives(self, log: Log, offset: int, run: "asyncio.Future[Any]") -> None:
-        """Note that this run does; it is forgotten when it ends."""
+        """Record a run that outlives its turn, until it ends."""
         key = (log, offset)
         self._left[key] = run
         for message, began in self._begun.values():
@@ -174,12 +174,12 @@ class HandlerRuns:
                 del self._left[key]
                 self._outliving.pop(key, None)
             if not run.cancelled():
-                run.exception()  # nobody else may ask
+                run.exception()  # marks the exception as retrieved
 
         run.add_done_callback(ended)
 
     def stop(self) -> None:
-        """Begin nothing more in threads."""
+        """Start no more runs in threads."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -195,21 +195,21 @@ class HandlerRuns:
             return await asyncio.shield(thread)
         except asyncio.CancelledError:
             if thread.done() and not thread.cancelled():
-                return thread.result()  # it ended just then
-            # A thread cannot be ended, unless it has not begun.
+                return thread.result()  # the run ended at this moment
+            # A thread cannot be ended, unless it has not started.
             if not run.cancel():
                 self.outlives(message.held.log, message.offset, asyncio.create_task(_to_its_end(thread)))
                 if pool is self._pool:
-                    # It may keep its place for ever, which the others need: what runs in the old threads ends there.
+                    # The thread may occupy its place for ever, and other runs need the places. Runs in the old pool end there.
                     pool.shutdown(wait=False)
                     self._pool = self._new_pool()
             raise
 
 
 def _called(handler: Handler, argument: Any) -> Any:
-    """Call it in a thread. Two classes mean something to the coroutine that waits, and must not get there.
+    """Call the handler in a thread. Two classes of exceptions must not reach the coroutine that waits.
 
-    asyncio takes no StopIteration: who waits would wait for ever. A GeneratorExit closes all coroutines up to the task's.
+    asyncio refuses StopIteration, so the coroutine would wait for ever. GeneratorExit closes all coroutines of the task.
     """
     process = os.getpid()
     try:
@@ -221,7 +221,7 @@ def _called(handler: Handler, argument: Any) -> Any:
 
 
 def _end_child(process: int) -> None:
-    """End this process if a handler forked it. It would use the connections of ``process`` as if they were its own."""
+    """End this process if a handler forked it. It would share the connections of ``process``."""
     if os.getpid() != process:
         sys.stderr.write(
             "ringfence: a process that the handler forked returned from it, and ends here; end it with os._exit\n"
@@ -231,12 +231,12 @@ def _end_child(process: int) -> None:
 
 
 async def _to_its_end(thread: "asyncio.Future[Any]") -> None:
-    """Wait for a thread's run that nobody waits for any more, and for what it returns."""
+    """Wait for an abandoned thread, and for the awaitable that it returns."""
     await _completed(await thread)
 
 
 async def _completed(result: Any) -> None:
-    """Wait until nothing of what a handler returned is left to run."""
+    """Await nested results of a handler until nothing is left to run."""
     while result is not None and (more := _awaitable(result)) is not None:
         result = await more
     if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
@@ -246,18 +246,18 @@ async def _completed(result: Any) -> None:
 
 
 def _awaitable(result: Any) -> Any | None:
-    """Return a result that has not run to its end yet, such as a coroutine of a plain function."""
+    """Return a result that has not run to its end yet, such as a coroutine of a plain function; None = it has."""
     if isinstance(result, concurrent.futures.Future):
         return _of_executor(result)
     return result if inspect.isawaitable(result) else None
 
 
 async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
-    """Wait for its result. asyncio's own way takes no StopIteration: out of a coroutine it comes as a RuntimeError."""
+    """Wait for a future's result. asyncio's own conversion turns StopIteration into a RuntimeError."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     def ended(_: "concurrent.futures.Future[Any]") -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended before it
+        with contextlib.suppress(RuntimeError):  # the loop ended before the run
             loop.call_soon_threadsafe(over.set)
 
     run.add_done_callback(ended)

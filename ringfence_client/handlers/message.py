@@ -1,4 +1,4 @@
-"""Messages for handlers, and the ways in which a handler decides about them."""
+"""Messages for handlers, and a handler's decisions about them."""
 
 import math
 import re
@@ -19,45 +19,45 @@ _OWN_HEADERS: Final = frozenset(
     }
 )  # fmt: skip
 NUMBER_DIGITS_MAX: Final = 20
-"""A sequence number has fewer digits. Only workers write one, but others might write the header."""
+"""Limit of a sequence number's digits. Only workers write the header, but another program may write nonsense."""
 _PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 class Disposition(Exception):  # noqa: N818 - a decision, no error
-    """Exceptions by which a handler decides otherwise than by returning."""
+    """Decision of a handler other than acknowledgement, as an exception."""
 
     def __init__(self, reason: str | BaseException | None = "") -> None:
-        """``reason``: a text; an exception stands for its name and text."""
+        """Create the decision. ``reason``: a text, or an exception, which stands for its name and text."""
         super().__init__(reason)
         self.reason = _text(reason)
 
 
 class Reject(Disposition):
-    """Take the message out: it goes to ``<address>.dlq`` and its group goes on (Qpid: reject)."""
+    """Remove the message: it goes to ``<address>.dlq`` and its group continues (Qpid: reject)."""
 
 
 def _text(reason: object) -> str:
-    """Handlers give what they have: often the exception that they caught."""
+    """Return a reason as text. Handlers often pass the exception that they caught."""
     if isinstance(reason, BaseException):
         return named(reason)
     return "" if reason is None else str(reason)
 
 
 class Release(Disposition):
-    """Put it back to its place, and the later held ones of its group with it (Qpid: release).
+    """Put the message back to its place, with the later held ones of its group (Qpid: release).
 
-    It does not count as a failed attempt. The next consumer of the group gets it, after a moment.
+    It does not count as a failed attempt. After a moment, the next consumer of the group gets the message.
     """
 
 
 class Retry(Disposition):
-    """Try it again later. Only its own group waits."""
+    """Try the message again later. Only its own group waits."""
 
     def __init__(self, reason: str | BaseException | None = "", delay: float | None = None) -> None:
-        """``delay``: seconds; None = a back-off that grows with the attempts; below 0 = at once.
+        """Create the decision. ``delay``: seconds; None = a back-off that grows with the attempts; below 0 = at once.
 
         Raises:
-            ValueError: nobody can wait for so long. Raised by a handler, that is a failed attempt like any other.
+            ValueError: The delay is not a finite number. In a handler, this is a failed attempt.
         """
         super().__init__(reason)
         if delay is not None and not (isinstance(delay, int | float) and math.isfinite(delay)):
@@ -66,28 +66,28 @@ class Retry(Disposition):
 
 
 class Fence:
-    """The right to process a partition's messages, as their handlers see it."""
+    """Permission to process a partition's messages, as their handlers see it."""
 
     __slots__ = ("log", "lost", "token")
 
     def __init__(self, token: int, log: tuple[str, int, str] = ("", 0, "")) -> None:
         self.token = token
         self.log = log
-        """Topic, partition, and Kafka's own ID of the topic: what an offset is an offset of."""
+        """Topic, partition, and Kafka's ID of the topic, to which an offset belongs."""
         self.lost = False
-        """Somebody else may have it; what is acknowledged under it counts no more."""
+        """Another consumer may hold the partition, and acknowledgements under this fence do not count any more."""
 
     def lose(self) -> None:
-        """Let handlers know that somebody else may have it."""
+        """Mark the partition as lost for its handlers."""
         self.lost = True
 
 
 @dataclass(frozen=True, slots=True)
 class PartNumber:
-    """Which part of its transaction a message is."""
+    """Number of a message within its transaction."""
 
     index: int
-    """Counted from 1, in the order that its producer wrote."""
+    """Number from 1, in the order of the producer."""
     count: int
     """Number of all parts, in all groups and addresses."""
 
@@ -101,27 +101,27 @@ class Message:
 
     Attributes:
         address: The address that it was published to.
-        group: Its group; None = it has none, and is in order with nothing.
+        group: Its group; None = no group, and no order.
         key: The key that its producer gave it.
         value: Its value.
         headers: The producer's headers, in order.
-        duplicate_id: Its duplicate ID; None = it has none. A part has its own, not that of its transaction. An ID of several parts has
-            the length of each before it, in four bytes.
-        timestamp: Its producer's, in ms.
-        source: ``<topic>/<partition>/<offset>`` of the input; rising within a group as long as its producers use one
-            partitioner. Unique with :attr:`part`: all parts of a transaction have the same, which is the transaction's name.
-        topic, partition, offset: Where it is in the accepted topic.
-        attempt: 1 for the first time; counted on over crashes and by each failure.
-        held: Under which right; see :attr:`fence` and :attr:`fenced`.
-        part: Which part of its transaction it is; None = it was sent alone.
-        redriven: How often an operator had it done again after it was a dead letter; 0 = it comes in its group's order. One that is
-            redriven comes when later ones of its group may be done.
-        sequence: Its ID's number among the IDs that its lane has accepted; None = it has no ID, or its address does not set ``lanes``.
-            With ``lanes = 1`` it orders the messages of all groups as they were accepted.
-        first_here: Whether this process handles the group for the first time since it got the partition. True of a message without a
-            group. A cache of the group can be filled then; ``lost(groups)`` says when to drop it.
-        verdict: ``ACCEPTED``, ``UNCHECKED``, or ``DUPLICATE`` with the source of its original, where the address only observes;
-            None = it enforces.
+        duplicate_id: Its duplicate ID; None = no ID. A part has its own ID, not that of its transaction. In an ID of several headers, four
+            bytes with its length precede each value.
+        timestamp: The producer's timestamp, in milliseconds since the epoch.
+        source: ``<topic>/<partition>/<offset>`` of the input. It grows within a group as long as the producers use one partitioner. It is
+            unique with :attr:`part`: all parts of a transaction have the same source, which is the transaction's name.
+        topic, partition, offset: Its place in the accepted topic.
+        attempt: Number of the attempt from 1. Failures and crashes increase it.
+        held: The fence of the partition; see :attr:`fence` and :attr:`fenced`.
+        part: Number of the part in its transaction; None = sent alone.
+        redriven: Number of redrives of its dead letters; 0 = it comes in its group's order. Later messages of the group may precede a
+            redriven one.
+        sequence: Number of its ID among the IDs that its lane has accepted; None = no ID, or the address does not set ``lanes``. With
+            ``lanes = 1`` it gives the order in which the messages of all groups were accepted.
+        first_here: Whether this process handles the group for the first time since it got the partition; always true without a group. A
+            handler can fill a cache of the group then, and ``lost(groups)`` reports when to drop it.
+        verdict: ``ACCEPTED``, ``UNCHECKED``, or ``DUPLICATE`` with the source of its original, if the address only observes; None = it
+            enforces.
     """
 
     address: str
@@ -143,7 +143,7 @@ class Message:
     first_here: bool = True
     effects: Effects = field(default_factory=Effects, repr=False)
     sent: int = field(default=0, repr=False)
-    """Records that the handler has sent so far."""
+    """Number of records that the handler has sent so far."""
     verdict: str | None = None
 
     def send(
@@ -159,22 +159,23 @@ class Message:
     ) -> Awaitable[None]:
         """Send a record when this message is acknowledged, in the same transaction. A failed attempt sends nothing.
 
-        Coroutines await it, and plain functions call it.
+        Coroutines await the call; plain functions just call it.
 
         Args:
-            topic: Where to. The cluster is the one that the message comes from.
+            topic: Target topic, on the cluster of this message.
             value: Bytes, text (UTF-8), or None.
-            key: Chooses the partition as Kafka's clients do. Without a key the group of this message does, so its sends stay in order.
+            key: Chooses the partition as Kafka's clients do. Without a key, the group of this message chooses it, so its sends stay in
+                order.
             headers: A dict, or pairs of name and value.
-            duplicate_id: The ID that the address detects duplicates by. None = one that follows from this message, if ``topic`` is the
-                input topic of an address.
-            partition: Number of the partition; None = by the key.
+            duplicate_id: The ID by which the address detects duplicates. None = derived from this message if ``topic`` is the input topic
+                of an address.
+            partition: Number of the partition; None = chosen by the key.
             timestamp: Milliseconds since the epoch; None = the time of writing.
 
         Raises:
-            RuntimeError: the attempt is over.
-            TypeError: an argument is of another type.
-            ValueError: an argument cannot be sent, or the message sends too much.
+            RuntimeError: The attempt is over.
+            TypeError: An argument has a wrong type.
+            ValueError: An argument cannot be sent, or the message sends too much.
         """
         part = "" if self.part is None else f"#{self.part.index}"
         origin = Origin(self.source + part, self.group, self.offset, self.timestamp, self.value)
@@ -185,9 +186,9 @@ class Message:
 
     @property
     def state(self) -> bytes | None:
-        """The state that the last acknowledged message of this group left, as bytes; None = nothing.
+        """The state that the group's last acknowledged message left, as bytes; None = no state.
 
-        Set it to change it, with None to delete it. The change is written when this message is acknowledged, in the same transaction.
+        A handler sets it to change it, or to None to delete it. The change is written in the transaction of the acknowledgement.
         """
         return self.effects.state
 
@@ -201,14 +202,17 @@ class Message:
 
     @property
     def fence(self) -> int:
-        """The fencing token: it grows with each holder of the partition, so a store can refuse the effects of a former one."""
+        """Whether the partition was lost during the run. Another consumer repeats everything from now on.
+
+        A coroutine is cancelled then. A thread is not, and should check this before it takes effect.
+        """
         return self.held.token
 
     @property
     def fenced(self) -> bool:
-        """Whether the partition was lost while this runs: whatever is done from now on is done by somebody else too.
+        """Whether the partition was lost during the run. Another consumer repeats everything from now on.
 
-        A coroutine is cancelled then; a thread cannot be, and should look here before it takes effect.
+        A coroutine is cancelled then. A thread is not, and should check this before it takes effect.
         """
         return self.held.lost
 
@@ -221,12 +225,12 @@ class Message:
         raise Release
 
     def retry(self, reason: str | BaseException | None = "", delay: float | None = None) -> NoReturn:
-        """As ``raise Retry(reason, delay)``."""
+        """Retry the message, as ``raise Retry(reason, delay)`` does."""
         raise Retry(reason, delay)
 
 
 class MessageFactory:
-    """Makes messages of one address from the records of its accepted topic."""
+    """Creates messages of one address from the records of its accepted topic."""
 
     def __init__(self, address: AddressSettings) -> None:
         self._address = address.name
@@ -242,7 +246,7 @@ class MessageFactory:
         first_here: bool = True,
         effects: Effects | None = None,
     ) -> Message:
-        """Return the message of a record as aiokafka has it."""
+        """Return the message of an aiokafka record."""
         own: dict[str, bytes | None] = {}
         headers: list[tuple[str, bytes | None]] = []
         for header in record.headers:
@@ -261,7 +265,7 @@ class MessageFactory:
             headers,
             self._ids.read(headers, key, record.value),
             record.timestamp,
-            # Nobody but the workers writes it, but the partition of whoever else does must not stand still.
+            # Only workers write the header. Another program's nonsense must not stop the partition.
             source.decode(errors="backslashreplace") if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
             record.topic,
             record.partition,
@@ -284,7 +288,7 @@ def _number(header: bytes | None) -> int | None:
 
 
 def _part_number(header: bytes | None) -> PartNumber | None:
-    """Return the number in the header; None if there is none, or it is not a part number."""
+    """Return the part number in the header; None = missing or malformed."""
     found = None if header is None else _PART_NUMBER.fullmatch(header)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""How a group-ordered consumer runs."""
+"""Options of a group-ordered consumer."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from ringfence_client.handlers.retries import RetryPolicy, fitting_policy
 LEASE_TIMEOUT_MIN: Final = 3.0
 LEASE_IDLE_MIN: Final = 0.2
 CONCURRENCY_MAX: Final = 10_000
-"""Each handler costs memory before it has a message: more is a typing error, and more consumers do more."""
+"""Limit of handlers. Each costs memory even without a message, so a larger number is a typing error."""
 PREFETCH_MAX: Final = 10_000
-"""As many as are kept of a partition."""
+"""Limit of prefetched messages: the default number of records that a partition keeps."""
 RETRY_DELAY_MIN: Final = 0.001
 MEMORY_MIN: Final = 16 * 2**20
-"""Less would be used up by one fetch."""
+"""Smallest memory, in bytes. One fetch would fill less."""
 _SECONDS: Final = (
     "retry_time", "retry_delay", "retry_max", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
 )  # fmt: skip
@@ -31,39 +31,38 @@ def _name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """All have defaults that a first trial can keep.
+    """Options of a consumer. All defaults suit a first trial.
 
     Attributes:
-        concurrency: Handlers that run at once, each for another group.
-        prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
-        batch: The handler is called with a list of up to so many messages of one group; 0 = with one message.
-        max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
-        retry_time: … and not before so many seconds since the first. None = 600 if ``max_attempts`` is None too, else 0, because a given
-        number of attempts is meant exactly.
+        concurrency: Number of handlers that run at once, each for another group.
+        prefetch: Messages of its group that a handler holds. More save little, and groups change hands later.
+        batch: Limit of messages of one group in the list that the handler is called with; 0 = it is called with one message.
+        max_attempts: Number of failed attempts before a message goes to the dead letters (None = 5).
+        retry_time: Shortest time from the first failure to the dead letter, in seconds. None = 600 without ``max_attempts``, and 0 with it,
+            because a given number of attempts is meant exactly.
         retry_delay: Seconds before the second attempt.
-        retry_multiplier: Growth of each delay. None = it follows from ``max_attempts`` and ``retry_time``, or is 2.
-        retry_max: Longest delay, in seconds. None = 60, or no limit where the growth follows. With one of the last two, and without
-            ``max_attempts``, the number of attempts follows from ``retry_time``.
-        retry_jitter: Fraction, from 0 to 1, by which a delay is longer or shorter at random.
-        reject_on: Classes of exceptions with which a message goes to the dead letters at once.
-        breaker: Whether to slow down, and give nothing up, while nearly everything fails.
-        on_dead_letter: ``flow``: the group goes on behind a dead letter. ``park``: it waits until that is redriven, dropped or
+        retry_multiplier: Growth of each delay. None = derived from ``max_attempts`` and ``retry_time``, or 2.
+        retry_max: Longest delay, in seconds. None = 60, or unlimited if the growth is derived. With ``retry_multiplier`` or ``retry_max``,
+            and without ``max_attempts``, the number of attempts is derived from ``retry_time``.
+        retry_jitter: Fraction, from 0 to 1, by which a delay varies at random.
+        reject_on: Classes of exceptions that send a message to the dead letters at once.
+        breaker: Whether to slow down, and dead-letter nothing, while nearly all attempts fail.
+        on_dead_letter: ``flow``: the group continues behind a dead letter. ``park``: it waits until the dead letter is redriven, dropped or
             skipped.
-        handler_timeout: Seconds after which a handler's run is ended, as a failed attempt; 0 = never. A thread cannot be ended:
-            its group waits for it.
-        ack_interval: Seconds between writes of the progress. Messages that are finished and not written when a process dies are handled
-        again.
-        ack_count: Acknowledgements after which progress is written before that.
-        drain_timeout: Seconds that handlers get to end when the partition goes to another consumer.
-        lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
-        lease_idle: The same where nothing that it was delivered is unacknowledged.
-        records_max: Records of a partition that are kept in memory.
-        memory_max: Bytes of messages in memory, of all partitions together: values, keys, headers, overhead, and fetched messages that are
-        not taken yet. The process needs some 100 MiB beside that.
+        handler_timeout: Seconds after which a handler's run ends as a failed attempt; 0 = never. A thread cannot be ended: its group waits
+            for it.
+        ack_interval: Seconds between writes of the progress. After a crash, messages that finished since the last write are handled again.
+        ack_count: Number of acknowledgements after which progress is written earlier.
+        drain_timeout: Seconds that handlers have to end when the partition goes to another consumer.
+        lease_timeout: Seconds after which a silent holder loses its lease.
+        lease_idle: The same, if all delivered messages are acknowledged.
+        records_max: Limit of records of a partition in memory.
+        memory_max: Limit of messages in memory, of all partitions together, in bytes: values, keys, headers, overhead, and fetched messages
+            that are not taken yet. The process needs some 100 MiB beside that.
         session_timeout: Seconds after which the group assigns a dead consumer's partitions to others.
-        start: Start position of a new consumer group: the ``earliest`` message, or the next one to come (``latest``). A group that has
-            consumed before continues where it is.
-        name: Name of this consumer, for others to see.
+        start: Start position of a new consumer group: the ``earliest`` message, or the next new one (``latest``). A group that has consumed
+            before continues at its position.
+        name: Name of this consumer for logs, pages and other consumers.
     """
 
     concurrency: int = 10
@@ -156,12 +155,12 @@ class ConsumerOptions:
 
     @property
     def held_max(self) -> int:
-        """Messages of its group that a handler holds."""
+        """Limit of messages of its group that a handler holds."""
         return max(self.prefetch, self.batch)
 
     @property
     def policy(self) -> RetryPolicy:
-        """When a message is given up."""
+        """Policy of retries and dead letters."""
         return self._fitting_policy()
 
     def _fitting_policy(self) -> RetryPolicy:

@@ -1,4 +1,4 @@
-"""Classes of exceptions with which a handler's message goes to the dead letters at once."""
+"""Checks of the exception classes that send a handler's message to the dead letters at once."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ def check_rejected_errors(classes: Any) -> None:
     """Refuse classes of ``reject_on`` that say nothing about a message.
 
     Raises:
-        ValueError: one of them; the text names it and the way out.
+        ValueError: A class is unsuitable; the text names it and the alternative.
     """
     if not isinstance(classes, tuple):
         raise ValueError(f"reject_on = {classes!r}: a tuple of exception classes, such as (ValueError,)")  # noqa: TRY004
@@ -19,7 +19,7 @@ def check_rejected_errors(classes: Any) -> None:
 
 
 def _fault(item: Any) -> str | None:
-    """Say why no message is rejected by it; None = it may be."""
+    """Return the reason why a class is unsuitable; None = it is suitable."""
     if not (isinstance(item, type) and issubclass(item, BaseException)):
         return "this is no class of exceptions: name one, such as ValueError or your_module.YourError"
     if not issubclass(item, Exception):

@@ -1,4 +1,4 @@
-"""When a failed message is tried again, and when it is given up. Pure."""
+"""Rules for retries and dead letters of failed messages. Pure."""
 
 import bisect
 from typing import Final, NamedTuple
@@ -7,13 +7,13 @@ from ringfence_client.handlers.backoff import Backoff, DelayOptions
 
 MAX_ATTEMPTS: Final = 5
 RETRY_TIME_S: Final = 600.0
-"""Longer than most restarts of what handlers depend on."""
+"""Longer than most restarts of services that handlers depend on."""
 ATTEMPTS_MAX: Final = 10_000
-"""More that follow from a retry time are a typing error."""
+"""Limit of attempts that are derived from a retry time. A larger number is a typing error."""
 
 
 class Failures(NamedTuple):
-    """How often the handler of one message failed, and since when."""
+    """Number of failures of one message, and the time of the first one."""
 
     attempts: int
     since_ms: int
@@ -21,23 +21,24 @@ class Failures(NamedTuple):
 
 
 class RetryPolicy:
-    """How long a message is tried.
+    """Number and times of a message's attempts.
 
-    A message has at most ``max_attempts`` attempts. Delays between them grow, so that a passing fault costs little and the last attempt comes no
-    earlier than ``retry_time`` after the first failure.
+    A message has at most ``max_attempts`` attempts. Delays between them grow, so that a short fault costs little. The last attempt is not
+    earlier
+    than ``retry_time`` after the first failure.
     """
 
     def __init__(self, max_attempts: int, retry_time: float, options: DelayOptions | None = None) -> None:
-        """``retry_time``: seconds; with a single attempt there is nothing to spread over it.
+        """Create a policy. ``retry_time`` is in seconds; a single attempt ignores it.
 
         Raises:
-            ValueError: the delays end before that; the text names the options.
+            ValueError: The delays together are shorter; the text names the options.
         """
         self.max_attempts = max_attempts
         self.retry_time = retry_time
         options, delays = options or DelayOptions(), max_attempts - 1
         self._backoff = self._beyond = options.usual
-        """Until the last attempt, and beyond it while nothing may be given up."""
+        """Delays until the last attempt, and after it while the breaker keeps messages from being given up."""
         if delays and not self._backoff.reaches(retry_time, delays):
             _check_reach(options, delays, retry_time)
             if delays > 1:
@@ -45,21 +46,21 @@ class RetryPolicy:
 
     @property
     def seconds(self) -> float:
-        """Time from the first failure to the last attempt, if handlers take no time and ask for no delay."""
+        """Time from the first failure to the last attempt, in seconds, if handlers take no time and ask for no delay."""
         return max(self.retry_time, self._backoff.total(self.max_attempts - 1))
 
     def exhausted(self, attempts: int) -> bool:
-        """Whether a message whose handler has just failed is given up."""
+        """Return whether a message that has just failed has no attempts left."""
         return attempts >= self.max_attempts
 
     def delay(self, attempt: int, failures: Failures, now_ms: int, asked: float | None = None) -> float:
         """Return the seconds until the next attempt.
 
         Args:
-            attempt: number of the attempt that failed, from 1 on. It exceeds the maximum while nothing may be given up.
-            failures: of the message, this one included.
-            now_ms: wall clock.
-            asked: what the handler asked for, s; the last attempt may come later than that.
+            attempt: Number of the failed attempt, from 1. It exceeds the maximum while no message may be given up.
+            failures: Failures of the message, including this one.
+            now_ms: Wall clock, in milliseconds.
+            asked: Delay that the handler asked for, in seconds. The last attempt may come later.
         """
         if asked is not None:
             delay = asked
@@ -68,35 +69,35 @@ class RetryPolicy:
         return max(delay, self.before_last(attempt, failures, now_ms))
 
     def before_last(self, attempts: int, failures: Failures, now_ms: int) -> float:
-        """Return the seconds before the last attempt may begin; 0 = at once, or another attempt comes next.
+        """Return the seconds before the last attempt may start; 0 = at once, or more attempts follow.
 
-        A new holder does not know the delay of its predecessor. Without this wait a few restarts would use up all attempts.
+        A new holder does not know the delay of its predecessor. Without this wait, a few restarts would use up all attempts.
         """
         if attempts != self.max_attempts - 1:
             return 0.0
-        # The clock of the previous holder may be ahead of ours: less than nothing has not passed.
+        # The previous holder's clock may be ahead, so the difference may be negative.
         passed = max(0, now_ms - failures.since_ms) / 1000
         return max(0.0, self.retry_time - passed)
 
     def died_of_it(self, attempts: int, failures: Failures | None) -> bool:
-        """Whether a message that was running when its consumer died is given up without another attempt."""
+        """Return whether a message that ran when its consumers died is given up without another attempt."""
         return self._deaths(attempts, failures) >= self.max_attempts
 
     def last_before_death(self, attempts: int, failures: Failures | None) -> bool:
-        """Whether one more death of its consumer would give it up."""
+        """Return whether one more death of its consumer would give the message up."""
         return self._deaths(attempts, failures) >= max(1, self.max_attempts - 1)
 
     @staticmethod
     def _deaths(attempts: int, failures: Failures | None) -> int:
-        """Count attempts whose end nobody recorded."""
+        """Return the number of attempts without a recorded outcome."""
         return attempts - (failures.attempts if failures is not None else 0)
 
 
 def fitting_policy(max_attempts: int | None, retry_time: float | None, options: DelayOptions) -> RetryPolicy:
-    """Return the policy of a user's options; what is None follows from the others.
+    """Return the policy of a user's options. Options that are None are derived from the others.
 
     Raises:
-        ValueError: they contradict one another; the text names them.
+        ValueError: The options contradict one another; the text names them.
     """
     if options.longest is not None and options.longest < options.first:
         raise ValueError(
@@ -115,7 +116,7 @@ def fitting_policy(max_attempts: int | None, retry_time: float | None, options: 
 
 
 def _attempts(backoff: Backoff, seconds: float) -> int:
-    """Return the smallest number of attempts with which these delays take so many seconds."""
+    """Return the smallest number of attempts whose delays take at least these seconds."""
     delays = bisect.bisect_left(range(ATTEMPTS_MAX), True, key=lambda count: backoff.reaches(seconds, count))
     if delays >= ATTEMPTS_MAX:
         raise ValueError(
@@ -126,7 +127,7 @@ def _attempts(backoff: Backoff, seconds: float) -> int:
 
 
 def _check_reach(options: DelayOptions, delays: int, retry_time: float) -> None:
-    """Refuse delays that cannot last for the retry time."""
+    """Refuse delays that are shorter than the retry time together."""
     if options.multiplier is not None:
         usual = options.usual
         raise ValueError(

@@ -1,18 +1,18 @@
-"""How long runs of a handler take, as a histogram."""
+"""Histogram of the durations of a handler's runs."""
 
 from bisect import bisect_left
 from typing import Final
 
 BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Handlers call others: from a look at a cache to a job of minutes."""
+"""Upper bounds of the buckets, in seconds. Handlers range from a cache lookup to a job of minutes."""
 
 
 class RunTimes:
-    """Counts of runs, by time."""
+    """Number of runs by duration."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_S) + 1)
-        """By bucket; the last one has what is above all bounds."""
+        """Number of runs by bucket. The last bucket is above all bounds."""
         self.sum_s = 0.0
         self.count = 0
 
