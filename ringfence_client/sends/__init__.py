@@ -1,1 +1,1 @@
-"""Sends of handlers, and the states of their groups: written with the acknowledgement."""
+"""Sends of handlers, and the states of their groups, written with the acknowledgement."""

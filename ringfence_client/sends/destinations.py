@@ -1,4 +1,4 @@
-"""Destinations of sends: topics, their partitions and limits, and the duplicate IDs that follow from a message."""
+"""Destinations of sends: topics with partitions and limits, and duplicate IDs derived from a message."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ from ringfence_kafka.protocol.key_hash import key_hash
 
 APPEAR_LIMIT_S: Final = 30.0
 ID_BYTES_MAX: Final = 128
-"""A longer ID is replaced by its digest."""
+"""Longest derived ID, in bytes. A digest replaces a longer one."""
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 """Header of an explicit ID, if the topic belongs to no address."""
 STATE_CONFIG: Final[Mapping[str, str]] = {
@@ -41,10 +41,10 @@ STATE_CONFIG: Final[Mapping[str, str]] = {
 
 
 class Destinations:
-    """The topics that the handlers of one consumer send to."""
+    """Target topics of one consumer's handlers."""
 
     def __init__(self, settings: Settings, address: AddressSettings, group: str, cluster: Cluster) -> None:
-        """``address`` is the one that is consumed, by this consumer group."""
+        """Prepare the destinations of a consumer group at ``address``, which it consumes."""
         self.state_topic = wire_names.state_topic(settings.app.id, group, address.accepted_topic)
         self._cluster = cluster
         self._source = address
@@ -64,14 +64,14 @@ class Destinations:
         )
 
     async def stop(self) -> None:
-        """Look at no topic any more."""
+        """Stop looking at topics."""
         await self.topics.stop()
 
     def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
-        """Return the same as :meth:`resolve` if all topics are known and their last look is young; else None.
+        """Return the same as :meth:`resolve` if all topics are known and recently checked; otherwise None.
 
         Raises:
-            SendError: a record cannot be written.
+            SendError: A record cannot be written.
         """
         if not self.topics.settled:
             return None
@@ -84,19 +84,19 @@ class Destinations:
         return found
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
-        """Return what the records of an attempt become, with their places. Topics that are not known yet are looked at.
+        """Return the records of an attempt with their places. Looks up unknown topics.
 
         Raises:
-            SendError: one of them cannot be written; the text says why.
+            SendError: A record cannot be written; the text has the reason.
         """
         topics = await self.topics.usable({send.topic for send in effects.sends})
         return [self._placed(send, topics[send.topic]) for send in effects.sends]
 
     async def state_partitions(self, *, create: bool) -> int:
-        """Return how many partitions the state topic has; 0 = it does not exist.
+        """Return the number of partitions of the state topic; 0 = it does not exist.
 
         Raises:
-            SendError: it does not exist and cannot be created, or the cluster does not answer.
+            SendError: It cannot be created, or the cluster does not answer.
         """
         name = self.state_topic
         known = self.topics.known(name)
@@ -124,12 +124,12 @@ class Destinations:
         return found.partitions
 
     def forget_state_topic(self) -> None:
-        """Look at the state topic again next time."""
+        """Look up the state topic again next time."""
         self.topics.forget(self.state_topic)
 
     @property
     def state_bytes_max(self) -> int:
-        """The largest record batch that the state topic takes."""
+        """Size limit of one record batch of the state topic, in bytes."""
         known = self.topics.known(self.state_topic)
         return MESSAGE_BYTES_DEFAULT if known is None else known.bytes_max
 
@@ -187,7 +187,7 @@ class Destinations:
         return [*(header for header in send.headers if header[0] not in names), (names[0], own)]
 
     def duplicate_id(self, origin: Origin, number: int) -> bytes:
-        """Return the ID of a send: it follows from its message, and is the same in each attempt."""
+        """Return the ID of a send. It is derived from the message, and the same in each attempt."""
         found = f"{self._prefix}{origin.source}:{origin.digest:08x}:{number}".encode(
             errors="backslashreplace"
         )
@@ -197,7 +197,7 @@ class Destinations:
 
 
 def _require_timestamp(send: Send, topic: TargetTopic) -> None:
-    """Refuse a timestamp that the topic would refuse, with everything else in the transaction."""
+    """Refuse a timestamp for which the topic would refuse the whole transaction."""
     if send.timestamp is None or not topic.timestamps:
         return
     ahead = send.timestamp - round(time.time() * 1000)
@@ -210,7 +210,7 @@ def _require_timestamp(send: Send, topic: TargetTopic) -> None:
 
 
 def _partition(send: Send, topic: TargetTopic, address: AddressSettings | None) -> int:
-    """Return the partition that any client's default partitioner chooses; without a key, one for each group of the source."""
+    """Return the partition of the default partitioner. Without a key, the source's group chooses it."""
     if send.partition is not None:
         if send.partition >= topic.partitions:
             raise SendError(

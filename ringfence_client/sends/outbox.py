@@ -1,4 +1,4 @@
-"""Records and states of acknowledged messages that no committed transaction has yet."""
+"""Uncommitted records and states of acknowledged messages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -6,52 +6,53 @@ from typing import Any, Final
 from ringfence_client.sends.outgoing_record import OutgoingRecord
 
 FULL_BYTES: Final = 8 * 2**20
-"""With so much nothing more of the partition is begun before a write."""
+"""Size, in bytes, from which the partition starts no message before a write."""
 HURRY_BYTES: Final = 2**20
-"""With so much a write does not wait for its interval."""
+"""Size, in bytes, from which a write does not wait for its interval."""
 STATE_BYTES: Final = 100
-"""Overhead of a state, beside its group and its value."""
+"""Overhead of a state beside its group and value, in bytes."""
 _MISSING: Final[Any] = object()
 
 
 class Outbox:
-    """The outbox of one held partition.
+    """Outbox of one held partition.
 
-    The writer takes everything at the moment of its snapshot of the progress. A transaction has the sends of a message exactly if it calls
-    the message finished.
+    The writer takes the whole content together with its snapshot of the progress. A transaction contains the sends of a message exactly if
+    it
+    counts the message as finished.
     """
 
     def __init__(self) -> None:
         self.records: list[OutgoingRecord] = []
-        """Acknowledged since the last snapshot."""
+        """Records acknowledged since the last snapshot."""
         self.states: dict[bytes, bytes | None] = {}
-        """The same: the last state of each group; None = it is deleted."""
+        """Last state of each group since the last snapshot; None = deleted."""
         self.taken_records: list[OutgoingRecord] = []
-        """By the last snapshot, whose transaction is not known to be committed."""
+        """Records of the last snapshot, whose transaction is not known to be committed."""
         self.taken_states: dict[bytes, bytes | None] = {}
         self.bytes = 0
-        """Bytes of all records."""
+        """Bytes of all records and states."""
         self._taken_bytes = 0
-        """Bytes of the records that were taken."""
+        """Bytes of the taken records and states."""
 
     @property
     def full(self) -> bool:
-        """Whether nothing more of the partition is to be begun."""
+        """Whether the partition must not start a message before a write."""
         return self.bytes >= FULL_BYTES
 
     @property
     def hurried(self) -> bool:
-        """Whether a write is not to wait."""
+        """Whether a write should not wait."""
         return self.bytes >= HURRY_BYTES
 
     def add_records(self, records: Iterable[OutgoingRecord]) -> None:
-        """Add what an acknowledged message sends."""
+        """Add the records of an acknowledged message."""
         for record in records:
             self.records.append(record)
             self.bytes += record.bytes
 
     def set_state(self, group: bytes, state: bytes | None) -> None:
-        """Set what an acknowledged message leaves as the state of its group."""
+        """Set the state of a group after an acknowledged message."""
         before = self.states.get(group, _MISSING)
         if before is _MISSING:
             self.bytes += STATE_BYTES + len(group)
@@ -69,7 +70,7 @@ class Outbox:
         return self.taken_records, self.taken_states
 
     def commit(self) -> Mapping[bytes, bytes | None]:
-        """Note that what was taken is committed; returns its states."""
+        """Record that the taken content is committed; return its states."""
         states = self.taken_states
         self.taken_records, self.taken_states = [], {}
         self.bytes -= self._taken_bytes
@@ -77,6 +78,6 @@ class Outbox:
         return states
 
     def drop(self) -> None:
-        """Forget everything: its messages come again, here or elsewhere."""
+        """Drop everything. The messages are handled again, here or elsewhere."""
         self.take()
         self.commit()

@@ -7,11 +7,11 @@ from ringfence_client.handlers.effects import Headers
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 
 RECORD_BYTES: Final = 100
-"""More than a record batch of one record takes beside key, value and headers."""
+"""Upper bound of a batch's overhead beside key, value and headers of its record, in bytes."""
 
 
 class OutgoingRecord(NamedTuple):
-    """A record, and the partition that it goes to."""
+    """A record and its target partition."""
 
     topic: str
     partition: int
@@ -20,13 +20,13 @@ class OutgoingRecord(NamedTuple):
     headers: Headers
     timestamp: int | None
     bytes: int
-    """About, as a record batch of its own."""
+    """Approximate size as a batch of its own."""
     batch_bytes_max: int
-    """The largest record batch that the topic takes."""
+    """Size limit of one record batch of the topic, in bytes."""
 
 
 def batches_of(records: Iterable[OutgoingRecord], new: NewBuilder) -> list[Outgoing]:
-    """Return record batches of these records, as few as can be; the records of each partition in order."""
+    """Return as few record batches as possible. The records of each partition stay in order."""
     filled: dict[tuple[str, int], Outgoing] = {}
     found: list[Outgoing] = []
     for record in records:

@@ -1,4 +1,4 @@
-"""Sends and states of one held partition, between the acknowledgements and the transactions of its writer."""
+"""Sends and states of one held partition, between acknowledgements and the writer's transactions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,53 +14,53 @@ from ringfence_kafka.producer.transactional import NewBuilder, Outgoing, refusin
 
 
 class AwayError(TopicError):
-    """Partitions that handlers send to cannot be written now."""
+    """Target partitions of sends cannot be written now."""
 
     def __init__(self, places: Iterable[Place]) -> None:
-        """``places``: topics and partitions."""
+        """Name the unavailable ``places``: topics and partitions."""
         self.places = sorted(places)
         named_places = ", ".join(f"{topic}/{partition}" for topic, partition in self.places)
         super().__init__(f"{named_places} has no leader, or its broker does not answer")
 
 
 class PartitionSends:
-    """Sends of one partition, while it is held."""
+    """Sends of one held partition."""
 
     def __init__(self, reader: StateReader) -> None:
         self.outbox = Outbox()
         self.states = StateStore(reader, self.outbox)
         self._destinations: Destinations = reader.destinations
         self._groups: list[bytes] = []
-        """Those whose states were taken, in the order of their records."""
+        """Groups whose states were taken, in the order of their records."""
         self._places: set[Place] = set()
-        """Topics and partitions of what was taken."""
+        """Topics and partitions of the taken records."""
         self._state_batches = 0
-        """How many of the batches that were taken last are of states; they are the last ones."""
+        """Number of state batches among the taken ones. They are the last ones."""
 
     def resolve_at_once(self, effects: Effects) -> list[OutgoingRecord] | None:
-        """Return the same as :meth:`resolve` if nothing must be looked up for it; else None. Raises as that does."""
+        """Return the same as :meth:`resolve` if that needs no lookup; otherwise None. Raises as :meth:`resolve` does."""
         if effects.changed and not self.states.is_prepared:
             return None
         return self._destinations.resolve_at_once(effects) if effects.sends else []
 
     async def resolve(self, effects: Effects) -> list[OutgoingRecord]:
-        """Return the records of an attempt that is about to be acknowledged, with their places.
+        """Return the records of an attempt before its acknowledgement, with their places.
 
         Raises:
-            SendError: one of them cannot be written, or the state cannot: the attempt failed.
+            SendError: A record or the state cannot be written, so the attempt failed.
         """
         if effects.changed and not self.states.is_prepared:
             await self.states.prepare()
         return await self._destinations.resolve(effects) if effects.sends else []
 
     def acknowledge(self, group: bytes | None, records: Iterable[OutgoingRecord], effects: Effects) -> None:
-        """Take over what an attempt asked for, in the moment in which its message counts as finished."""
+        """Take over an attempt's effects at the moment in which its message counts as finished."""
         self.outbox.add_records(records)
         if effects.changed and group is not None:
             self.outbox.set_state(group, effects.state)
 
     def take_batches(self, new: NewBuilder) -> list[Outgoing]:
-        """Return everything that no committed transaction has, as record batches; :meth:`commit` follows if one has it."""
+        """Return all uncommitted records as batches. The caller calls :meth:`commit` when they are committed."""
         records, states = self.outbox.take()
         if not (records or states):
             self._groups, self._state_batches, self._places = [], 0, set()
@@ -74,7 +74,7 @@ class PartitionSends:
         return batches
 
     def commit(self, batches: Sequence[Outgoing] = (), bases: Sequence[int] = ()) -> None:
-        """Note that what was taken is committed; ``bases`` has the base offset of each batch, if that is known."""
+        """Record that the taken records are committed; ``bases``: base offset of each batch, if known."""
         states = self.outbox.commit()
         if not states:
             return
@@ -89,10 +89,11 @@ class PartitionSends:
         self.states.committed(states, offsets)
 
     async def explained(self, error: Exception, own: Place) -> Exception:
-        """Return an error that names missing topics or partitions, if they made the last transaction fail; else the same error.
+        """Return an error that names missing topics or partitions if they failed the last transaction; otherwise the same error.
 
-        A producer waits for a topic that it does not know, or for a leader, until its time is over. ``own`` is the partition of the progress: while
-        it does not answer either, nothing is known. Without a place for states no handler may run, so these are waited for.
+        A producer waits until its time limit for a missing topic or leader. ``own`` is the partition of the progress record: if it does not
+        answer
+        either, the cause is unknown. Without a place for states no handler may run, so the error of a state topic stays the same.
         """
         if refusing_topics(error) or not self._places:
             return error
@@ -107,7 +108,7 @@ class PartitionSends:
         return found
 
     def refused(self, error: Exception) -> bool:
-        """Note which topics refused the last transaction with this error; returns whether something that was sent went there."""
+        """Record the topics that refused the last transaction with this error; return whether they include targets of sends."""
         if isinstance(error, AwayError):
             self._destinations.topics.avoid(error.places)
             return True

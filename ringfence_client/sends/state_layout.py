@@ -1,6 +1,6 @@
-"""Layout of the state topic: the state of a group is in the partition that the group hashes to.
+"""Layout of the state topic: the hash of a group chooses the partition of its state.
 
-A topic that was given more partitions, or was deleted, would look as if groups had no states.
+If the topic got more partitions, or was deleted, groups would seem to have no states.
 """
 
 import logging
@@ -17,11 +17,11 @@ from ringfence_kafka.readers.log_reader import LogReader
 log: Final = logging.getLogger("ringfence.consumer")
 
 HEAD: Final = 500
-"""Offsets of each partition that are looked at before any state counts as absent."""
+"""Number of offsets of each partition that are checked before any state counts as absent."""
 
 
 def home_of(group: bytes, partitions: int) -> int:
-    """Return the partition that has the state of a group."""
+    """Return the partition of a group's state."""
     return key_hash(group) % partitions
 
 
@@ -32,17 +32,17 @@ class StateLayout:
         self._cluster = cluster
         self._destinations = destinations
         self._checked = 0
-        """Partitions that the topic had when it was looked at last."""
+        """Number of partitions of the topic at the last check."""
         self._exists = False
         self._ends: dict[int, int] = {}
-        """By partition, where it ended when it was read last."""
+        """End of each partition when it was read last."""
 
     async def check(self, partitions: int, reader: LogReader) -> None:
-        """Look at the first records of all partitions, once; 0 partitions = the topic does not exist.
+        """Check the first records of all partitions, once; 0 partitions = the topic does not exist.
 
         Raises:
-            SendError: the topic was given more partitions.
-            KafkaError: it cannot be read now.
+            SendError: The topic got more partitions.
+            KafkaError: It cannot be read now.
         """
         if not partitions:
             if self._exists:
@@ -64,10 +64,10 @@ class StateLayout:
         await reader.read_range(topic, partition, start, end, consume)
 
     def require_home(self, partition: int, partitions: int, records: Iterable[Any]) -> None:
-        """Refuse to go on where records are not in the partition of their group.
+        """Check that records are in the partitions of their groups.
 
         Raises:
-            SendError: one is in another.
+            SendError: A record is in another partition.
         """
         for record in records:
             home = home_of(record.key or b"", partitions)
@@ -80,12 +80,12 @@ class StateLayout:
                 )
 
     def created(self, partitions: int) -> None:
-        """Note that this consumer has created the topic."""
+        """Record that this consumer has created the topic."""
         self._checked, self._exists = partitions, True
         log.info("%s is created, with %d partitions", self._destinations.state_topic, partitions)
 
     def note_end(self, partition: int, end: int) -> None:
-        """Note where a partition ends that is read now."""
+        """Record the end of a partition that is being read."""
         if end < self._ends.get(partition, 0):
             self._say_gone("was deleted and created again, or lost records")
         self._ends[partition] = end

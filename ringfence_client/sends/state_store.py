@@ -1,8 +1,8 @@
-"""The states of the groups of one partition, in front of the compacted state topic.
+"""States of the groups of one partition, in front of the compacted state topic.
 
-After a takeover nothing is read. The first message of a group has the state partition read to its end, once, so that the offset of each
-group's last state is known. Values are cached, and one that was evicted is read again by its offset. Only the holder of a partition
-writes the states of its groups, so the offsets stay true while it is held.
+A takeover reads nothing. The first message of a group causes the state partition to be read to its end, once. Then the offset of each
+group's last state is known. Values are cached, and an evicted value is read again by its offset. Only the holder of a partition writes the
+states of its groups, so the offsets stay valid while it is held.
 """
 
 import asyncio
@@ -26,22 +26,22 @@ from ringfence_kafka.readers.log_reader import LogReader
 log: Final = logging.getLogger("ringfence.consumer")
 
 CACHE_BYTES: Final = 64 * 2**20
-"""Bytes of values that a consumer keeps, all partitions together."""
+"""Limit of a consumer's cached values, all partitions together, in bytes."""
 ENTRY_BYTES: Final = 250
-"""That a value costs beside its own length."""
+"""Cost of a value beside its length, in bytes."""
 READ_TRIES: Final = 3
 CHECKED: Final = 100
-"""Records of each part of a reading that must be in the partition that their keys hash to."""
+"""Number of records in each part of a reading whose partitions are checked against the hashes of their keys."""
 WAITED_S: Final = 5.0
-"""A group waits for its state if the last reading failed no longer ago; readings are tried again each second."""
+"""Seconds for which a group counts as waiting after a failed reading. Readings are repeated each second."""
 UNREAD: Final = object()
-"""In place of a state that must be read."""
+"""Stands for a state that must be read."""
 UNKNOWN: Final = -1
-"""In place of the offset of a state, where the broker did not tell it."""
+"""Stands for an offset that the broker did not return."""
 
 
 class StateCache:
-    """Values of all partitions of a consumer; those that were used longest ago go first."""
+    """Values of all partitions of a consumer. The least recently used ones are evicted first."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._values: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
@@ -49,14 +49,14 @@ class StateCache:
         self._bytes = 0
 
     def get(self, store: int, group: bytes) -> bytes | None:
-        """Return a value; None = it is not kept."""
+        """Return a value; None = not cached."""
         value = self._values.get((store, group))
         if value is not None:
             self._values.move_to_end((store, group))
         return value
 
     def put(self, store: int, group: bytes, value: bytes | None) -> None:
-        """Keep a value; None = forget it."""
+        """Cache a value; None = delete it."""
         old = self._values.pop((store, group), None)
         if old is not None:
             self._bytes -= len(old) + ENTRY_BYTES
@@ -69,7 +69,7 @@ class StateCache:
             self._bytes -= len(evicted) + ENTRY_BYTES
 
     def drop(self, store: int) -> None:
-        """Forget all values of a partition that is not held any more."""
+        """Delete all values of a partition that another consumer may hold now."""
         for key in [key for key in self._values if key[0] == store]:
             self.put(*key, None)
 
@@ -87,7 +87,7 @@ class StateReader:
 
     @property
     def log_reader(self) -> LogReader:
-        """Reads the state topic; made when it is first needed."""
+        """Reader of the state topic, created when it is first needed."""
         if self._log_reader is None:
             self._log_reader = LogReader(self.cluster.kafka, resting_max=4)
         return self._log_reader
@@ -98,48 +98,48 @@ class StateReader:
             await self._log_reader.stop()
 
     def new_number(self) -> int:
-        """Return a number for a store: a partition that comes back has another one."""
+        """Return a number for a store. A partition that returns gets another one."""
         self._stores += 1
         return self._stores
 
 
 class StateStore:
-    """States of one partition, while it is held."""
+    """States of one held partition."""
 
     def __init__(self, reader: StateReader, outbox: Outbox) -> None:
-        """``outbox`` has the states that are not committed yet."""
+        """Prepare a store. ``outbox`` has the uncommitted states."""
         self._reader = reader
         self._outbox = outbox
         self._number = reader.new_number()
         self._partitions = 0
-        """Partitions of the state topic; 0 = it did not exist at the last look."""
+        """Number of partitions of the state topic; 0 = it did not exist at the last lookup."""
         self._looked = False
-        """Whether the topic was looked for, and could be read since."""
+        """Whether the topic was looked up, and was readable since."""
         self._offsets: dict[bytes, int] = {}
-        """By group, of its last committed state."""
+        """Offset of each group's last committed state."""
         self._scanned: set[int] = set()
-        """Partitions of the state topic that were read to their end."""
+        """Partitions of the state topic that were read to their ends."""
         self._scanning = asyncio.Lock()
         self._written: set[bytes] = set()
-        """Groups of which a state was committed since the last read of a partition began."""
+        """Groups with a state that was committed since the last reading of a partition began."""
         self.fault = ""
-        """Why no state can be known; empty = they can. Handlers that use no state run all the same."""
+        """Reason why no state is known; empty = states are known. Handlers that use no state run anyway."""
         self._look_again_at = math.inf
         self._failed: dict[bytes, tuple[float, str]] = {}
-        """Groups whose states could not be read: when, by the monotonic clock, and why."""
+        """Groups whose states were unreadable: time by the monotonic clock, and reason."""
 
     @property
     def waiting(self) -> dict[bytes, str]:
-        """Groups whose messages wait because their states cannot be read, and why."""
+        """Groups whose messages wait because their states cannot be read, with the reasons."""
         since = time.monotonic() - WAITED_S
         return {group: why for group, (at, why) in self._failed.items() if at > since}
 
     def note_failure(self, group: bytes, why: str) -> None:
-        """Note that the state of a group could not be read."""
+        """Record a failed reading of a group's state."""
         self._failed[group] = time.monotonic(), why
 
     def note_success(self, group: bytes) -> None:
-        """Note that it is read."""
+        """Record a successful reading of a group's state."""
         self._failed.pop(group, None)
 
     @property
@@ -148,7 +148,7 @@ class StateStore:
         return self._looked and not self._partitions and not self.fault
 
     def peek(self, group: bytes) -> Any:
-        """Return the state of a group as far as it is known without reading: bytes, None = it has none, or :data:`UNREAD`."""
+        """Return the known state of a group: bytes, None = no state, or :data:`UNREAD`."""
         for states in (self._outbox.states, self._outbox.taken_states):
             if group in states:
                 return states[group]
@@ -164,16 +164,16 @@ class StateStore:
         return UNREAD if value is None else value
 
     def is_known(self, group: bytes) -> bool:
-        """Whether the state of this group is known without reading."""
+        """Return whether the state of this group is known without reading."""
         return self.peek(group) is not UNREAD
 
     async def load(self, group: bytes) -> bytes | None:
         """Read the state of a group.
 
         Raises:
-            SendError: the cluster does not show the state topic.
-            LogStalledError: a transaction does not end.
-            KafkaError: the topic cannot be read now.
+            SendError: The cluster does not show the state topic.
+            LogStalledError: A transaction stays open for too long.
+            KafkaError: The topic cannot be read now.
         """
         async with self._scanning:
             if not self._looked or self.fault:
@@ -194,7 +194,7 @@ class StateStore:
                 await self._scan(partition)
             if group not in self._offsets:
                 return None
-            # A large partition may have evicted it while it was read.
+            # The reading of a large partition may have evicted the value already.
             value = self._reader.cache.get(self._number, group)
             if value is None:
                 value = await self._read_again(partition, group)
@@ -212,7 +212,7 @@ class StateStore:
             found = await self._reader.destinations.state_partitions(create=False)
             self.fault = ""
         except HiddenTopicError as error:
-            # A handler that uses no state needs no right on its topic.
+            # A handler that uses no state needs no permission for its topic.
             found, self.fault = 0, str(error)
             self._look_again_at = time.monotonic() + FRESH_S
         if not self.fault:
@@ -226,7 +226,7 @@ class StateStore:
         """Create the state topic if it is missing, before the first state is acknowledged.
 
         Raises:
-            SendError: it cannot be created.
+            SendError: It cannot be created.
         """
         async with self._scanning:
             if not self._looked or self.fault:
@@ -234,7 +234,7 @@ class StateStore:
             if not self.is_prepared:
                 self._partitions = await self._reader.destinations.state_partitions(create=True)
                 self._reader.layout.created(self._partitions)
-                # There was none, and nobody else writes states of these groups.
+                # The topic did not exist before, and no other consumer writes states of these groups.
                 self._scanned.update(range(self._partitions))
 
     @property
@@ -254,7 +254,7 @@ class StateStore:
         ]  # fmt: skip
 
     def offsets_by_group(self, groups: Iterable[bytes], offsets: Mapping[int, list[int]]) -> dict[bytes, int]:
-        """Return the offset of each group's record, for records that were written to partitions in this order."""
+        """Return the offset of each group's record, for records that were written in this order."""
         places: dict[int, list[bytes]] = {}
         for group in groups:
             places.setdefault(self._partition(group), []).append(group)
@@ -266,7 +266,7 @@ class StateStore:
         }
 
     def committed(self, states: Mapping[bytes, bytes | None], offsets: Mapping[bytes, int]) -> None:
-        """Note that these states are committed, at these offsets."""
+        """Record that these states are committed, at these offsets."""
         self._written.update(states)
         for group, value in states.items():
             self._reader.cache.put(self._number, group, value)
@@ -276,7 +276,7 @@ class StateStore:
                 self._offsets[group] = offsets.get(group, UNKNOWN)
 
     def close(self) -> None:
-        """Forget everything: another holder may write states now, and its last transaction is written."""
+        """Drop everything after the last transaction, because another holder may write states now."""
         self._reader.cache.drop(self._number)
         self._offsets.clear()
         self._scanned.clear()
@@ -312,7 +312,7 @@ class StateStore:
         log.info("%s/%d is read up to %d: %d groups have a state", topic, partition, end, len(offsets))
 
     async def _read_again(self, partition: int, group: bytes) -> bytes | None:
-        """Read an evicted state; None = its offset is not known, or another record stands there."""
+        """Read an evicted state; None = its offset is unknown, or has another record."""
         topic, offset = self._reader.destinations.state_topic, self._offsets[group]
         found: list[bytes | None] = []
 

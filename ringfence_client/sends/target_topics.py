@@ -1,4 +1,4 @@
-"""Topics that handlers send to: partitions and limits, and which of them take nothing now."""
+"""Topics that handlers send to: partitions, limits, and those that are unavailable now."""
 
 import asyncio
 import math
@@ -14,21 +14,21 @@ from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.wording import counted
 
 FRESH_S: Final = 30.0
-"""After which a topic is looked at again: it may have got more partitions, or another limit."""
+"""Age after which a topic is looked up again, in seconds. It may have more partitions, or another limit."""
 REFUSED_S: Final = 30.0
-"""For so long nothing is sent to a topic that refused a write."""
+"""Seconds for which nothing is sent to a topic that refused writes."""
 LOOK_LIMIT_S: Final = 10.0
 AVOIDED_S: Final = 5.0
-"""For so long nothing is sent to a partition that does not answer; then it is asked again."""
+"""Seconds until the next question to an unavailable partition. Nothing is sent to it until then."""
 EXPLAIN_LIMIT_S: Final = 2.0
-"""The writer waits for this question after a write that failed."""
+"""Time limit of lookups for which the writer waits after a failed write, in seconds."""
 
 Place = tuple[str, int]
 """Topic and partition."""
 
 
 class SendError(RingfenceError):
-    """A message cannot be acknowledged, because what it sends cannot be written. It is a failed attempt."""
+    """A message cannot be acknowledged, because its sends cannot be written. The attempt failed."""
 
 
 class HiddenTopicError(SendError):
@@ -36,17 +36,17 @@ class HiddenTopicError(SendError):
 
 
 class TargetTopic(NamedTuple):
-    """A topic, as it was when it was last looked at."""
+    """A topic as of its last lookup."""
 
     partitions: int
     bytes_max: int
-    """The largest record batch that it takes."""
+    """Size limit of one record batch, in bytes."""
     compacted: bool
-    """Whether it takes no record without a key."""
+    """Whether the topic refuses records without a key."""
     timestamps: Mapping[str, int]
-    """How far a timestamp may be from the broker's clock, in ms, by the setting's name."""
+    """Largest distance of a timestamp from the broker's clock, in milliseconds, by the setting's name."""
     looked_at: float
-    """By the monotonic clock, s."""
+    """Time of the lookup by the monotonic clock, in seconds."""
 
 
 class TargetTopics:
@@ -55,23 +55,29 @@ class TargetTopics:
     def __init__(
         self, cluster: Cluster, owned: Mapping[str, str], is_state: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """``owned``: topics that Ringfence alone writes, and what they are; ``is_state``: whether a topic has states of a consumer group."""
+        """Prepare the topics.
+
+        Args:
+            cluster: The cluster of the topics.
+            owned: Topics that only Ringfence writes, with their roles.
+            is_state: Returns whether a topic has the states of a consumer group.
+        """
         self._is_state = is_state
         self._cluster = cluster
         self._owned = owned
         self._topics: dict[str, TargetTopic] = {}
         self._refused: dict[str, tuple[float, float, str]] = {}
-        """When a topic refused a write last, until when nothing is sent to it (both by the monotonic clock), and why."""
+        """Time of a topic's last refusal, end of the ban (both by the monotonic clock), and the reason."""
         self._away: dict[Place, float] = {}
-        """Partitions that could not be written, and until when nothing is sent to them, by the monotonic clock, s."""
+        """Unavailable partitions, and the time of the next question by the monotonic clock, in seconds."""
         self._banned = False
-        """Whether nothing is sent to some topics or partitions now."""
+        """Whether some topics or partitions are banned now."""
         self._stale_at = 0.0
-        """When the first of the looks is old, by the monotonic clock, s."""
+        """Time at which the oldest lookup expires, by the monotonic clock, in seconds."""
         self._refreshing: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Look at no topic any more."""
+        """Stop looking at topics."""
         for task in self._refreshing:
             task.cancel()
         if self._refreshing:
@@ -79,22 +85,22 @@ class TargetTopics:
 
     @property
     def settled(self) -> bool:
-        """Whether all topics that are known may be used as they are, without another look."""
+        """Whether all known topics are usable without another lookup."""
         return not self._banned and time.monotonic() < self._stale_at
 
     def known(self, name: str) -> TargetTopic | None:
-        """Return a topic that was looked at; None = it was not."""
+        """Return a topic that was looked up; None = unknown."""
         return self._topics.get(name)
 
     def known_target(self, name: str) -> TargetTopic | None:
-        """Return the same for a topic that handlers may send to; None for others."""
+        """Return a known topic if handlers may send to it; otherwise None."""
         return None if name in self._owned else self._topics.get(name)
 
     async def usable(self, names: Collection[str]) -> dict[str, TargetTopic]:
-        """Return these topics; those that are not known are looked at.
+        """Return these topics. Looks up unknown ones.
 
         Raises:
-            SendError: one of them takes nothing; the text says why.
+            SendError: A topic is unavailable; the text has the reason.
         """
         for name in names:
             self._require_allowed(name)
@@ -104,11 +110,11 @@ class TargetTopics:
         return found
 
     def is_away(self, place: Place) -> bool:
-        """Whether a partition cannot be written now."""
+        """Return whether a partition is unavailable now."""
         return place in self._away
 
     def refuse(self, topics: Iterable[str], reason: str) -> None:
-        """Note that topics refused a write, so they are looked at again. One that refuses again soon gets nothing for a while."""
+        """Record topics that refused a write, and look them up again. A second refusal bans a topic for a while."""
         now = time.monotonic()
         for topic in topics:
             self._banned = True
@@ -123,7 +129,7 @@ class TargetTopics:
         self._away |= dict.fromkeys(places, time.monotonic() + AVOIDED_S)
 
     async def unanswered(self, places: Collection[Place], own: Place) -> set[Place]:
-        """Return the partitions whose leaders do not answer; none if the leader of ``own``, which is written too, does not answer either."""
+        """Return the partitions whose leaders do not answer; empty if the leader of ``own`` does not answer either."""
         try:
             known = await self._cluster.offsets.known_ends({*places, own}, EXPLAIN_LIMIT_S)
         except (KafkaError, OSError, TimeoutError, RingfenceError):
@@ -131,7 +137,7 @@ class TargetTopics:
         return set(places).difference(known) if own in known else set()
 
     async def missing(self, places: Collection[Place]) -> dict[str, str]:
-        """Return which topics of these partitions do not exist as they did, with the reason; none where the cluster does not tell."""
+        """Return the topics that are deleted or have fewer partitions, with the reason; empty if the cluster does not answer."""
         counts: dict[str, int] = {}
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
@@ -147,10 +153,10 @@ class TargetTopics:
         return found
 
     async def described(self, name: str) -> TopicDescription | None:
-        """Return what the cluster says of a topic; None = it does not exist.
+        """Return the cluster's description of a topic; None = it does not exist.
 
         Raises:
-            HiddenTopicError: this user may not see it.
+            HiddenTopicError: This user may not describe it.
         """
         described = await self._cluster.topics.describe([name])
         if name in described.refused:
@@ -160,7 +166,7 @@ class TargetTopics:
         return described.topics.get(name)
 
     def note(self, found: TopicDescription) -> TargetTopic:
-        """Keep what the cluster says of a topic."""
+        """Store a topic's description."""
         topic = self._topics[found.name] = TargetTopic(
             found.partitions,
             found.message_bytes_max,
@@ -171,7 +177,7 @@ class TargetTopics:
         return topic
 
     def forget(self, name: str) -> None:
-        """Look at a topic again next time."""
+        """Look up a topic again next time."""
         self._topics.pop(name, None)
 
     def _require_allowed(self, topic: str) -> None:
@@ -200,7 +206,7 @@ class TargetTopics:
         return self.note(found)
 
     def _refresh(self) -> None:
-        """Look again at topics whose last look is old, beside all else."""
+        """Look up topics with old lookups again, in the background."""
         now = time.monotonic()
         self._banned = bool(self._away) or any(until > now for _, until, _ in self._refused.values())
         for name, topic in self._topics.items():
@@ -216,14 +222,14 @@ class TargetTopics:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 found = await self.described(name)
         except (KafkaError, OSError, TimeoutError, RingfenceError):
-            return  # the old answer stands; a write that is refused says more
+            return  # the old answer stays valid; a refused write tells more
         if found is None:
             self._topics.pop(name, None)
         else:
             self.note(found)
 
     async def _look_at_avoided(self) -> None:
-        """Have partitions that answer again be written again."""
+        """Make partitions that answer again available."""
         due = {place for place, until in self._away.items() if until <= time.monotonic()}
         if not due:
             return
