@@ -1,1 +1,1 @@
-"""The pages, metrics and operator actions of a consumer."""
+"""Pages, metrics and operator actions of a consumer."""

@@ -10,17 +10,17 @@ from ringfence_kafka.protocol import offset_ranges
 from ringfence_kafka.readers.log_reader import LogReader
 
 APART_MAX: Final = 2_000
-"""Messages that lie no further apart are read together."""
+"""Largest distance, in offsets, of messages that are read together."""
 
 
 async def find_groups(
     kafka: KafkaSettings, topic: str, partition: int, offsets: Sequence[int]
 ) -> dict[int, bytes | None]:
-    """Return the group of each of these messages, in rising order, of those that are there; None = it has none.
+    """Return the groups of messages that the log still has, given in ascending order; None = no group.
 
     Raises:
-        KafkaError: they cannot be read.
-        LogStalledError: as :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`.
+        KafkaError: They cannot be read.
+        LogStalledError: As for :meth:`ringfence_kafka.readers.log_reader.LogReader.read_range`.
     """
     groups: dict[int, bytes | None] = {}
     those = frozenset(offsets)
@@ -34,7 +34,7 @@ async def find_groups(
 
 
 async def named(cluster: Cluster, held: HeldPartition, below: int) -> dict[int, bytes | None]:
-    """Find groups of unfetched messages that a partition's progress names. Raises as :func:`find_groups`."""
+    """Find the groups of unfetched messages that a partition's progress names. Raises as :func:`find_groups`."""
     if not held.window.unfetched(below):
         return {}
     start = await cluster.offsets.log_start(held.lease.topic, held.partition)

@@ -1,4 +1,4 @@
-"""Rows of ``GET /groups``: the groups that wait in a held partition, and why the first message of each does."""
+"""Rows of ``GET /groups``: waiting groups of held partitions, and the reasons why their first messages wait."""
 
 import time
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from ringfence_client.partition.partition import HeldPartition
 RUNNING: Final = "running"
 """A handler has the message."""
 RETRY: Final = "retry"
-"""A handler failed at it; it is tried again."""
+"""A handler failed, and the message waits for a retry."""
 PARKED: Final = "parked"
 """Its dead letter is written, and its group waits until an operator redrives or drops it."""
 WAITING: Final = "waiting"
 """It waits for a handler."""
 LEASE: Final = "lease"
-"""Nothing of its partition begins now: the partition goes to another consumer, or nobody holds it."""
+"""Its partition starts no messages: it goes to another consumer, or no consumer holds it."""
 
 
 def group_rows(
     dispatcher: Dispatcher, partitions: Iterable[HeldPartition], most: int
 ) -> list[dict[str, Any]]:
-    """Return the first groups of each partition, as JSON takes them, by the place of their first message."""
+    """Return the first groups of each partition as JSON rows, by the offset of their first message."""
     now_ms = time.time() * 1000
     runs = {(message.held.log, message.offset): seconds for message, seconds in dispatcher.runs.running()}
     rests = dispatcher.rests_end_ms()

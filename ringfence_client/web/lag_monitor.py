@@ -1,4 +1,4 @@
-"""Questions of a consumer beside its work, for its metrics and its health: the ends of its partitions, open dead letters, whether brokers answer."""
+"""Background checks of a consumer for metrics and health: partition ends, open dead letters, reachable brokers."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ log: Final = logging.getLogger("ringfence.consumer")
 LAG_EVERY_S: Final = 5.0
 LIMIT_S: Final = 5.0
 START_S: Final = 0.2
-"""How often it is looked whether the consumer has begun."""
+"""Interval of checks whether the consumer has started, in seconds."""
 
 
 class LagMonitor:
-    """Lag of one consumer, from its start to its end."""
+    """Lag and open dead letters of one consumer, from its start to its end."""
 
     def __init__(self, consumer: GroupConsumer) -> None:
         self._consumer = consumer
@@ -35,9 +35,9 @@ class LagMonitor:
             consumer.cluster.connection.denied,
         )
         self.lags: dict[int, int | None] = {}
-        """By partition that the group gave us, held or not; None = the cluster does not tell."""
+        """Lag by assigned partition, held or not; None = the cluster does not answer."""
         self._letters = OpenRecordWatch(consumer.app_id, consumer.cluster)
-        """Open dead letters, while this consumer holds the first partition: each group has one such consumer."""
+        """Open dead letters, while this consumer holds partition 0. Exactly one consumer of each group does."""
         self._letter_topic = wire_names.dead_letter_topic(consumer.address.name)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -51,7 +51,7 @@ class LagMonitor:
             await cancelled(task)
 
     async def _begun(self) -> None:
-        """Before the first assignment there is nobody to ask, and the consumer itself says why there is none."""
+        """Wait for the first assignment. Before it, the consumer itself reports why it is missing."""
         while self._consumer.held_partitions.assigned is None:  # noqa: ASYNC110 - it is looked at beside the work
             await asyncio.sleep(START_S)
 
@@ -67,17 +67,17 @@ class LagMonitor:
 
     @property
     def counts_letters(self) -> bool:
-        """Whether this consumer tells the open dead letters of its group."""
+        """Whether this consumer reports the open dead letters of its group."""
         return 0 in self._consumer.partitions
 
     @property
     def open_letters(self) -> OpenRecords | None:
-        """As of the last look; None = there are none, or it is not known."""
+        """Open dead letters of the last look; None = none, or unknown."""
         return self._letters.of(self._letter_topic, self._consumer.group)
 
     @property
     def knows_letters(self) -> bool:
-        """Whether the last look could read the dead-letter topic."""
+        """Whether the last look was able to read the dead-letter topic."""
         return self._letters.knows(self._letter_topic)
 
     async def _count_letters(self) -> None:
@@ -87,18 +87,18 @@ class LagMonitor:
             await asyncio.sleep(LAG_EVERY_S)
 
     async def count_letters(self) -> None:
-        """Read on in the dead-letter topic."""
+        """Read new records of the dead-letter topic."""
         await self._letters.look([self._letter_topic] if self.counts_letters else [])
 
     async def measure(self) -> None:
-        """Ask for the end of each partition that is ours."""
+        """Read the end of each assigned or held partition."""
         consumer = self._consumer
         numbers = sorted({*(consumer.held_partitions.assigned or ()), *consumer.partitions})
         found = await asyncio.gather(*map(self._lag, numbers))
         self.lags = dict(zip(numbers, found, strict=True))
 
     async def _lag(self, number: int) -> int | None:
-        """Return the messages from the first unfinished one to the end that committed readers see."""
+        """Return the number of messages from the first unfinished one to the end for committed readers; None = unknown."""
         topic, cluster = self._consumer.address.accepted_topic, self._consumer.cluster
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
             async with asyncio.timeout(LIMIT_S):

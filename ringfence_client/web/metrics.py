@@ -1,4 +1,4 @@
-"""``GET /metrics`` of a consumer for Prometheus, and the figures of its charts. Read when asked: counting costs nothing meanwhile."""
+"""Prometheus metrics and chart figures of a consumer, computed on request."""
 
 import math
 import time
@@ -27,7 +27,7 @@ WAITING: Final = "waiting"
 
 
 class ConsumerMetrics(ProcessMetrics):
-    """The registry of one consumer."""
+    """Metrics registry of one consumer."""
 
     def __init__(self, consumer: GroupConsumer, measuring: LagMonitor) -> None:
         super().__init__(_Collector(consumer, measuring))
@@ -137,7 +137,7 @@ class _Collector(Collector):
 
 
 def figures(consumer: GroupConsumer) -> Mapping[Subject, Mapping[str, float | None]]:
-    """Return what the page's charts show of a consumer."""
+    """Return the figures of the page's charts."""
     counts = consumer.dispatcher.counts
     return {
         ("consumers", consumer.group, consumer.address.name): {
@@ -152,6 +152,6 @@ def figures(consumer: GroupConsumer) -> Mapping[Subject, Mapping[str, float | No
 
 
 def head_age(held: HeldPartition) -> float:
-    """Return the age of its first unfinished message in seconds; 0 = nothing waits."""
+    """Return the age of the first unfinished message, in seconds; 0 = no message waits."""
     head = held.window.ledger.find(held.window.next)
     return 0.0 if head is None else max(0.0, time.time() - head[1] / 1000)

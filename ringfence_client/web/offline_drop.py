@@ -1,4 +1,4 @@
-"""Changes what is due in a partition that no consumer holds."""
+"""Changes the due messages of a partition that no consumer holds."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -32,9 +32,10 @@ async def drop_below(
     topic_id: str,
     waiting: Callable[[str], None],
 ) -> None:
-    """Have the next holder of the partition skip the group's messages below this offset. As :func:`change`.
+    """Drop the group's messages below this offset, as :func:`change` does.
 
-    Messages that the progress names are finished at once, because a dead letter may be redriven before any consumer holds the partition.
+    The next holder skips those that it has not fetched. Messages that the progress names are finished at once, because a dead letter may be
+    redriven before that.
     """
 
     async def drop(window: Window) -> None:
@@ -55,15 +56,16 @@ async def change(
     topic_id: str,
     waiting: Callable[[str], None],
 ) -> None:
-    """Change what is due in a partition, and write that down. Takes the partition for a moment.
+    """Change and write the progress of a partition. Takes its lease for a moment.
 
-    ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease until that
-    runs out.
+    ``topic_id``: ID of the topic that the change is for. ``waiting`` is called once with a description of the holder, if the lease is not
+    free: a
+    dead holder keeps it until the time-out.
 
     Raises:
-        NotOwnerError: the consumer group has members.
-        LostError: it got one meanwhile, or the topic was created again.
-        KafkaError: the cluster does not answer.
+        NotOwnerError: The consumer group has members.
+        LostError: A member joined meanwhile, or the topic was created again.
+        KafkaError: The cluster does not answer.
     """
     dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)

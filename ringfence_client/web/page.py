@@ -1,6 +1,8 @@
-"""A consumer's own page: what its handlers do now, how its partitions stand, and what failed last.
+"""Page of a consumer: present runs, state of its partitions, and last failures.
 
-It is one HTML document in the look of the worker's page (:mod:`ringfence_kafka.page`). Groups and reasons are anybody's words: all is escaped.
+It is one HTML document in the style of the worker's page (:mod:`ringfence_kafka.page`). Groups and reasons are untrusted text, so
+everything
+is escaped.
 """
 
 import shlex
@@ -24,11 +26,11 @@ from ringfence_kafka.page.history import Charts, rss
 from ringfence_kafka.wording import counted
 
 ROWS_MAX: Final = 100
-"""Rows of a table; programs get all at ``/health`` and ``/groups``."""
+"""Limit of a table's rows. Programs get all rows at ``/health`` and ``/groups``."""
 LONG_S: Final = 60.0
-"""A run that goes on for longer is marked, as in ``ringfence status``."""
+"""Duration from which a run is marked, in seconds, as in ``ringfence status``."""
 _WORDS: Final = frozenset({"group", "lease"})
-"""Columns that stand on the left, beside the first one of each table."""
+"""Left-aligned columns, beside the first one of each table."""
 _COUNTS: Final = {"finished": "finished message", "failed": "failed attempt", "released": "release", "dead_letters": "dead letter"}  # fmt: skip
 
 
@@ -44,13 +46,13 @@ def render(
     Args:
         consumer: The consumer that shows its page.
         health: Its answer at ``/health``.
-        lags: Messages that wait, by partition; None = not known.
-        letters: Open dead letters of the group; None = there are none, or another consumer of the group knows them.
-        past: Its figures of the last hour.
+        lags: Waiting messages by partition; None = unknown.
+        letters: Open dead letters of the group; None = none, or another consumer of the group counts them.
+        past: Figures of the last hour.
     """
     name = _text(f"{consumer.group} at {consumer.address.name}")
     faults = [*health["faults"]]
-    if health["broker"] == "away":  # the cause of what else is reported
+    if health["broker"] == "away":  # the cause of the other faults
         faults = ["brokers do not answer: handlers continue, and progress waits to be written"]
     faults += [f"partition {number} is not open yet: {why}" for number, why in health["waiting"].items()]
     if letters is not None:
@@ -132,7 +134,7 @@ def _runs(consumer: GroupConsumer) -> str:
 
 
 def _durations(times: RunTimes) -> str:
-    """Return within what time half of all runs ended, and 99 %."""
+    """Return the times within which half of all runs ended, and 99 %."""
     if not times.count:
         return ""
     bounds = [*(f"within {seconds:g} s" for seconds in BOUNDS_S), f"in more than {BOUNDS_S[-1]:g} s"]
@@ -173,7 +175,7 @@ def _partitions(consumer: GroupConsumer, lags: Mapping[int, int | None]) -> str:
 
 
 def _failures(consumer: GroupConsumer) -> str:
-    """Return a list: texts of exceptions are long, and would take the room of all other columns of a table."""
+    """Return a list, because long exception texts would take the room of a table's other columns."""
     items = "".join(
         f"<li><h3>{item.partition}/{item.offset} of group {_text(group_names.in_table(item.group))}, attempt {item.attempt}</h3>"
         f"<p>{_text(shortened(item.reason, 'the log has all'))}</p><p class=soft>{moment(item.at_ms / 1000)}</p></li>"
@@ -210,5 +212,5 @@ _CHARTS: Final = (
     ("age of the oldest message", ("oldest",), age),
     ("memory", ("rss", "buffered"), mebibytes),
 )
-"""Charts of the last hour."""
+"""Titles, figures and formats of the last hour's charts."""
 _LINES: Final = {"rss": "process", "buffered": "messages"}

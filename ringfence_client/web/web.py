@@ -1,4 +1,4 @@
-"""A consumer's pages: ``/``, ``/live``, ``/health``, ``/metrics``, ``/groups``; and what an operator may do to a group."""
+"""Web server of a consumer: ``/``, ``/live``, ``/health``, ``/metrics``, ``/groups``, and operator actions on groups."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ from ringfence_kafka.readers.log_reader import LogStalledError
 log: Final = logging.getLogger("ringfence.consumer")
 
 GROUPS_MAX: Final = 1_000
-"""Shown of a partition, the oldest first; more would serve nobody."""
+"""Limit of shown groups of a partition, the oldest first."""
 WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
@@ -46,7 +46,7 @@ _Page = Callable[[Any], Awaitable[Answer]]
 async def serving(
     consumer: GroupConsumer, listener: socket.socket, guard: HttpAuth = OPEN
 ) -> AsyncIterator[None]:
-    """Answer on a socket that listens."""
+    """Answer requests on a listening socket."""
     measuring = LagMonitor(consumer)
     pages = Pages(consumer, measuring.watch)
     history = History(lambda: figures(consumer))
@@ -76,7 +76,7 @@ async def serving(
 
 
 class _RefusedRequestError(Exception):
-    """A request that is not carried out; the text goes to the operator."""
+    """A refused request; the text goes to the operator."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -84,7 +84,7 @@ class _RefusedRequestError(Exception):
 
 
 def _answering(page: _Page) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return what answers a request with what a page returns for its body."""
+    """Return a request handler that answers with a page's result for the JSON body."""
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -100,14 +100,14 @@ def _answering(page: _Page) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 class Pages:
-    """The answers of a consumer."""
+    """Answers of a consumer."""
 
     def __init__(self, consumer: GroupConsumer, watch: BrokerWatch) -> None:
         self._consumer = consumer
         self._watch = watch
 
     def health(self) -> dict[str, Any]:
-        """Ready when every assigned partition is held, messages are handled, and the broker answers."""
+        """Return the state of the consumer. Ready: all assigned partitions are held, messages are handled, and brokers answer."""
         consumer, dispatcher = self._consumer, self._consumer.dispatcher
         partitions = sorted(consumer.partitions.items())
         return {
@@ -149,7 +149,7 @@ class Pages:
         return {"released": self._consumer.dispatcher.release(*self._group_of(body))}
 
     async def redrive(self, body: Any) -> Answer:
-        """Have messages done once more whose dead letters were written; answered when that is written down."""
+        """Process messages again after their dead letters; answer when this is written."""
         held, letters = self._letters_of(body)
         redriven, full = [], 0
         for offset, number in letters:
@@ -163,7 +163,7 @@ class Pages:
         return await _when_written(held, {"redriven": redriven, "full": full})
 
     async def drop(self, body: Any) -> Answer:
-        """Drop messages behind which their groups wait; answered when that is written down."""
+        """Drop messages that block their groups; answer when this is written."""
         held, letters = self._letters_of(body)
         blocked = [offset for offset, _ in letters if offset in held.window.redrives.blocked]
         dropped = [number for number in blocked if self._consumer.dispatcher.drop_blocked(held, number)]
@@ -173,12 +173,12 @@ class Pages:
         return await _when_written(held, {"dropped": dropped, "busy": busy})
 
     async def skip(self, body: Any) -> Answer:
-        """Drop the first message of a group, also while it waits to be tried again; answered when that is written."""
+        """Drop the first message of a group, also while it waits for a retry; answer when this is written."""
         held, group = self._group_of(body)
         before, head = held.window.offsets_of(group), body.get("head")
         is_gone = isinstance(head, int) and before[:1] != [head]
         if is_gone and (before or held.window.watermark.is_finished(head)):
-            # Another message is first now, perhaps by an earlier question whose answer did not arrive.
+            # Another message is first now, perhaps because of an earlier request whose answer was lost.
             return await _when_written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
         if body.get("letters"):
             return await _given_up(held, group, self._consumer.dispatcher.give_up(held, group, skip=True))
@@ -186,7 +186,7 @@ class Pages:
         return await _dropped(held, group, dropped, set(before).difference(held.window.offsets_of(group)))
 
     async def purge(self, body: Any) -> Answer:
-        """Drop the messages of a group that no handler runs now; answered when that is written."""
+        """Drop the messages of a group that no handler runs now; answer when this is written."""
         held, group = self._group_of(body)
         before, below = held.window.offsets_of(group), body.get("below")
         if not isinstance(below, int):
@@ -208,7 +208,7 @@ class Pages:
         return await _dropped(held, group, dropped, gone)
 
     def _letters_of(self, body: Any) -> tuple[HeldPartition, list[tuple[int, int]]]:
-        """Return the partition and the offsets that are meant, each with the number of its redrive."""
+        """Return the partition of a request, and its offsets with the numbers of their redrives."""
         try:
             number, topic_id = int(body["partition"]), str(body["topic_id"])
             letters = [(int(offset), int(redrive)) for offset, redrive in body["letters"]]
@@ -221,7 +221,7 @@ class Pages:
         return held, letters
 
     def _group_of(self, body: Any) -> tuple[HeldPartition, bytes]:
-        """Return the partition and the group that are meant."""
+        """Return the partition and the group of a request."""
         try:
             number, group = int(body["partition"]), bytes.fromhex(body["group"])
         except (ValueError, KeyError, TypeError) as error:
@@ -232,7 +232,7 @@ class Pages:
     def _held(self, body: dict[str, Any], number: int) -> HeldPartition:
         own = {"consumer_group": self._consumer.group, "topic": self._consumer.address.accepted_topic}
         if own != {**own, **{name: body[name] for name in own if name in body}}:
-            # Another one listened here, and has died.
+            # Another consumer listened here before, and has died.
             raise _RefusedRequestError(409, f"this is a consumer of {' at '.join(own.values())}")
         held = self._consumer.partitions.get(number)
         if held is None or held.draining:
@@ -250,7 +250,7 @@ async def _dropped(held: HeldPartition, group: bytes, count: int, offsets: Colle
 
 
 async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Answer:
-    """Answer when their dead letters are written."""
+    """Answer when the dead letters of these messages are written."""
     if chosen:
         log.warning(
             "%s: an operator sends %s to the dead letters, of group %s",
@@ -270,7 +270,7 @@ async def _given_up(held: HeldPartition, group: bytes, chosen: list[int]) -> Ans
 
 
 async def _when_written(held: HeldPartition, answer: Answer) -> Answer:
-    """Return the answer when what was changed is written down."""
+    """Return the answer when the changes are written."""
     held.writer.note()
     try:
         async with asyncio.timeout(WRITE_LIMIT_S):
