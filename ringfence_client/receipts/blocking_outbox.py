@@ -1,4 +1,4 @@
-"""The outbox of programs without an event loop."""
+"""Outbox for programs without an event loop."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BlockingOutbox:
-    """Does what :class:`Outbox` does, without ``await``. Any number of threads may use it."""
+    """Does the same as :class:`Outbox` without ``await``. Any number of threads may use it."""
 
     def __init__(self, outbox: "Outbox") -> None:
         """Connect as :meth:`Outbox.__aenter__` does."""
@@ -34,7 +34,7 @@ class BlockingOutbox:
         key: Content | None = None,
         headers: GivenHeaders = (),
     ) -> Receipt:
-        """Send a message, and wait until a worker has judged it. As :meth:`Outbox.send`."""
+        """Send a message, and wait until a worker has judged it, as :meth:`Outbox.send` does."""
         if self._loop.is_closed():
             raise OutboxError("the outbox is closed, and nothing is sent: use it within 'with'")
         sending = self._outbox.send(value, duplicate_id=duplicate_id, key=key, headers=headers)

@@ -1,4 +1,4 @@
-"""Follows the changelog of an address for all messages of an outbox: one reader, from its end on."""
+"""Follows the changelog of an address, from its end on, with one reader for all messages of an outbox."""
 
 import asyncio
 import contextlib
@@ -29,14 +29,14 @@ from ringfence_kafka.readers.log_reader import TAIL_OFFSETS, LogReader
 log: Final = logging.getLogger("ringfence.outbox")
 
 IDS_MAX: Final = 200_000
-"""IDs that are kept, all lanes together: some 215 bytes each, with IDs of 32 bytes."""
+"""Limit of kept IDs, all lanes together: some 215 bytes each, with IDs of 32 bytes."""
 _POLL_MS: Final = 500
 _RECORDS_MAX: Final = 2_000
 _AGAIN_S: Final = 0.2
 
 
 class ChangelogFollower:
-    """Reads what lanes commit. A lane's state and slots are visible when its transaction is."""
+    """Reads committed records of lanes. A lane's state and slots become visible with its transaction."""
 
     def __init__(self, kafka: KafkaSettings, cluster: Cluster, reader: LogReader, topic: str) -> None:
         """Create a follower that has read nothing yet."""
@@ -55,10 +55,10 @@ class ChangelogFollower:
         )
 
     async def start(self, lanes: int) -> None:
-        """Begin at the end of each lane's changelog.
+        """Start at the end of each lane's changelog.
 
         Raises:
-            KafkaError: nobody answers, or it is refused.
+            KafkaError: No broker answers, or the request is refused.
         """
         self._consumer = await consumers.connected(self._kafka)
         await self._assign(range(lanes), from_start=False)
@@ -66,7 +66,7 @@ class ChangelogFollower:
         self._task = asyncio.create_task(self._follow(), name=f"follow {self._topic}")
 
     async def stop(self) -> None:
-        """Disconnect. Sends that wait get an error."""
+        """Disconnect. Waiting sends fail."""
         if self._task is not None:
             await cancelled(self._task)
             await internals.end(self._consumer, consumers.STOP_LIMIT_S)
@@ -80,7 +80,7 @@ class ChangelogFollower:
 
     @contextlib.contextmanager
     def awaiting(self, lane: int, stored_id: bytes | None) -> Iterator[Awaited]:
-        """Note the slots of an ID, from before its message is sent. ``lane``: the one that it is sent to."""
+        """Collect the slots of an ID during the block, which sends its message to ``lane``."""
         memory = self._lanes.get(lane)
         message = Awaited(stored_id, None if memory is None else memory.state)
         if stored_id is None:
@@ -95,7 +95,7 @@ class ChangelogFollower:
                 del self._awaited[stored_id]
 
     async def lane(self, number: int) -> LaneMemory:
-        """Return the memory of a lane; one that was added since the start is read from its beginning."""
+        """Return the memory of a lane. A lane that was added since the start is read from its beginning."""
         self.require()
         if number not in self._lanes:
             async with self._growing:
@@ -104,7 +104,7 @@ class ChangelogFollower:
         return self._lanes[number]
 
     async def slot(self, lane: int, stored_id: bytes) -> bytes | None:
-        """Return the value of the last ring record of an ID, remembered or not; None = the changelog has none."""
+        """Return the value of an ID's last ring record, remembered or not; None = the changelog has none."""
         memory = await self.lane(lane)
         value = memory.known.get(stored_id)
         if value is None and not memory.complete:
@@ -119,7 +119,7 @@ class ChangelogFollower:
         return IDS_MAX // max(1, len(self._lanes))
 
     async def _read_history(self, lane: int, ids: Collection[bytes]) -> Mapping[bytes, bytes | None]:
-        """Read all that was followed so far, and what is before it; keep it if there is room for the whole ring."""
+        """Read the changelog up to the present position, and return the IDs' slots. Keeps everything if the whole ring has room."""
         memory = self._lanes[lane]
         keeps = memory.state is not None and memory.state.capacity <= self._ids_max
         found: dict[bytes, bytes] = {}
@@ -151,7 +151,7 @@ class ChangelogFollower:
             end = start if from_start else await offsets.stable_end(self._topic, lane)
             begins[lane] = max(
                 start, end - TAIL_OFFSETS
-            )  # the last meta record is among these, if all is as usual
+            )  # The last meta record is normally among these.
             self._lanes[lane] = LaneMemory(complete=begins[lane] == start)
         for tp in self._consumer.assignment():
             begins[tp.partition] = await self._consumer.position(tp)
@@ -180,7 +180,7 @@ class ChangelogFollower:
             except (KafkaError, OSError, TimeoutError) as error:
                 log.debug("%s cannot be read now: %r", self._topic, error)
                 await asyncio.sleep(_AGAIN_S)
-            except Exception as error:  # no send may wait any more
+            except Exception as error:  # sends must not wait any longer
                 self._fail(error)
                 raise
 

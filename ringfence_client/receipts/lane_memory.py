@@ -1,4 +1,4 @@
-"""An outbox's memory of one lane: how far it is, and which IDs it has accepted lately."""
+"""An outbox's memory of one lane: its position, and the IDs that it accepted lately."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,24 +18,24 @@ from ringfence_client.receipts.changelog_records import (
 from ringfence_kafka.protocol.stored_ids import without_value
 
 SPARE_IDS: Final = 1_000
-"""IDs that are kept beyond a ring: what left it after a message was judged, and before its original is looked up."""
+"""Number of IDs that are kept beyond the ring. They may leave the ring between a verdict and the lookup of the original."""
 
 
 class Target(NamedTuple):
-    """An offset of an input that a lane is to pass."""
+    """An offset of an input that a lane has to pass."""
 
     topic: str
     partition: int
     offset: int
     deleted_id: str | None
-    """Kafka's own ID of a former topic of this name; None = it was not deleted."""
+    """Kafka's ID of a former topic of this name; None = there was none."""
 
 
 class Awaited:
-    """A message whose verdict is awaited, from before it is sent."""
+    """A message whose verdict is awaited. Created before the send."""
 
     def __init__(self, stored_id: bytes | None, before: LaneState | None) -> None:
-        """``stored_id``: None = it has none. ``before``: state of its lane before it was sent; None = not known."""
+        """Create the entry. ``stored_id``: None = no ID. ``before``: state of its lane before the send; None = unknown."""
         self.id = stored_id
         self.before = before
         self.place: Place | None = None
@@ -45,22 +45,22 @@ class Awaited:
 
     @property
     def accepted(self) -> bool:
-        """Whether its own slot has come."""
+        """Whether the message's own slot has come."""
         return self.place in self.accepted_places
 
     def covers(self, state: LaneState) -> bool:
-        """Return whether a slot of its own would still be in the changelog: the ring did not go round since it was sent."""
+        """Return whether its own slot would still be in the changelog: the ring has not turned completely since the send."""
         return self.before is not None and state.head <= self.before.head + state.capacity
 
     def note(self, place: Place) -> None:
-        """Note an accepted message with its ID."""
+        """Record an accepted message with its ID."""
         self.accepted_places.append(place)
         if self._waiting is not None and self.accepted:
             settle(self._waiting)
 
     async def wait(self, memory: "LaneMemory", topic: str, partition: int, offset: int) -> None:
-        """Wait until its own slot has come, or the lane is past an offset of an input."""
-        # A lane that was past it before it was sent knows another topic of this name, which was deleted.
+        """Wait until its own slot has come, or the lane has passed an offset of an input."""
+        # A lane that had passed the offset before the send knew a former topic of this name.
         deleted = self.before if self.before and self.before.next_of(topic, partition) > offset else None
         target = Target(topic, partition, offset, deleted and deleted.topic_ids.get(topic))
         if not self.accepted and not memory.is_past(target):
@@ -72,32 +72,32 @@ class LaneMemory:
     """The end of one lane's changelog, as far as it was read."""
 
     def __init__(self, *, complete: bool) -> None:
-        """``complete``: nothing stands before the offset where reading begins."""
+        """Create a memory. ``complete``: the changelog has no records before the start of the reading."""
         self.complete = complete
-        """Whether an ID that is not known is in no slot of the ring."""
+        """Whether unknown IDs have no slot in the ring."""
         self.state: LaneState | None = None
         self.known: dict[bytes, bytes] = {}
-        """Stored ID → value of its latest ring record, in order of acceptance."""
+        """Value of the latest ring record by stored ID, in the order of acceptance."""
         self._futures: list[tuple[Target, asyncio.Future[None]]] = []
 
     def is_past(self, target: Target) -> bool:
-        """Whether the lane has processed an offset of an input."""
+        """Return whether the lane has processed an offset of an input."""
         state, (topic, partition, offset, deleted_id) = self.state, target
         if state is None or state.next_of(topic, partition) <= offset:
             return False
         return deleted_id is None or state.topic_ids.get(topic) != deleted_id
 
     def future_of(self, target: Target) -> "asyncio.Future[None]":
-        """Return what is done when the lane is past an offset."""
+        """Return a future that completes when the lane has passed an offset."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.append((target, future))
         return future
 
     def take(self, records: Sequence[Any], awaited: Mapping[bytes, Sequence[Awaited]], ids_max: int) -> None:
-        """Take the records that come next. ``awaited``: by stored ID; ``ids_max``: IDs that are kept.
+        """Take the next records. ``awaited``: messages by stored ID; ``ids_max``: limit of kept IDs.
 
         Raises:
-            ChangelogFormatError: a later version has written one.
+            ChangelogFormatError: A later version has written one.
         """
         for record in records:
             if record.value is None:
@@ -113,7 +113,7 @@ class LaneMemory:
         self._trim(ids_max)
 
     def add_older(self, older: Mapping[bytes, bytes], ids_max: int) -> None:
-        """Add what was not kept or read so far: stored ID → value of its latest ring record."""
+        """Add older IDs that are not in the memory: value of the latest ring record by stored ID."""
         before = {
             stored: value
             for stored, value in sorted(older.items(), key=lambda item: sequence_of(item[1]))
@@ -124,12 +124,12 @@ class LaneMemory:
         self._trim(ids_max)
 
     def forget(self) -> None:
-        """Begin again with the first record of another changelog."""
+        """Start again with the first record of another changelog."""
         self.complete, self.state = True, None
         self.known.clear()
 
     def fail(self, error: Exception) -> None:
-        """End all waits with an error: nothing more is read."""
+        """Fail all waits, because reading has stopped."""
         for _, future in self._futures:
             if not future.done():
                 future.set_exception(error)
@@ -143,7 +143,7 @@ class LaneMemory:
         self._futures = [item for item in self._futures if not item[1].done()]
 
     def _trim(self, ids_max: int) -> None:
-        """Keep the latest IDs: as many as the ring has and some more, and no more than so many."""
+        """Keep the latest IDs: those of the ring and some more, up to ``ids_max``."""
         capacity = ids_max if self.state is None else self.state.capacity
         if capacity > ids_max:
             self.complete = False
@@ -154,6 +154,6 @@ class LaneMemory:
 
 
 def settle(future: "asyncio.Future[None]") -> None:
-    """End a wait, if it has not ended yet."""
+    """Complete a wait, if it has not ended yet."""
     if not future.done():
         future.set_result(None)

@@ -1,7 +1,8 @@
-"""The outbox: sends messages of one address, and returns the verdict on each.
+"""Outbox: sends messages of one address, and returns the verdict on each.
 
-It needs nothing of the workers but what they write anyway. The producer says where a message stands in the input. The lane's changelog says
-how far the lane is, and which message was accepted with an ID.
+It needs only what workers write anyway. The producer returns a message's place in the input. The lane's changelog shows the lane's
+position,
+and the message that was accepted with an ID.
 """
 
 import asyncio
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     from ringfence_client.receipts.blocking_outbox import BlockingOutbox
 
 METADATA_AGE_MS: Final = 10_000
-"""How soon it is seen that a topic has more partitions."""
+"""Age of metadata, in milliseconds, after which the producer notices new partitions."""
 
 
 class Outbox:
-    """Sends messages to one address and learns what became of each.
+    """Sends messages to one address, and returns the verdict on each.
 
-    Used with ``async with``; with ``with`` it gives its twin for programs without an event loop. Any number of sends may run at once.
+    Use it with ``async with``; ``with`` returns its twin for programs without an event loop. Any number of sends may run at once.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class Outbox:
 
         Args:
             config: The settings, or the path of the TOML file.
-            address: Where to send.
-            sender: A name that this sender keeps over restarts, and shares with nobody. A message that it sent before, with the same ID and
-                value, then has the same answer each time. Empty = the answer is DUPLICATE then, as for the message of any other sender.
-            timeout: Seconds that :meth:`send` takes at most.
+            address: The target address.
+            sender: A unique name that this sender keeps over restarts. A message that it sent before with the same ID and value then gets
+                the same answer each time. Empty = the answer is DUPLICATE, as for another sender's message.
+            timeout: Time limit of :meth:`send`, in seconds.
 
         Raises:
-            ValueError: the time-out is not a number of seconds.
-            ConfigurationError: the file cannot be used, the address is unknown, or another address feeds its input.
+            ValueError: The time-out is not a number of seconds.
+            ConfigurationError: The file is unusable, the address is unknown, or another address feeds its input.
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ValueError(f"Outbox(timeout={timeout!r}): give a number of seconds above 0, such as 30.0")
@@ -80,7 +81,7 @@ class Outbox:
             self._settings, self._address, self._composer, self._cluster, self._reader, self._follower
         )
         self._spread = 0
-        """Counts messages that have no home."""
+        """Number of sent messages without a home. It spreads them over the partitions."""
         self._producer: Any = None
         self._connecting = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
@@ -91,8 +92,8 @@ class Outbox:
         """Connect.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
-            MissingTopicError: a topic of the address does not exist.
+            BrokerUnavailableError: No broker answers.
+            MissingTopicError: A topic of the address does not exist.
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._cluster)
@@ -108,11 +109,11 @@ class Outbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect; sends that run end with an error."""
+        """Disconnect. Running sends fail."""
         await self._open.aclose()
 
     def __enter__(self) -> "BlockingOutbox":
-        """Connect, in a thread of its own; as :meth:`__aenter__`."""
+        """Connect as :meth:`__aenter__` does, in a separate thread."""
         from ringfence_client.receipts.blocking_outbox import BlockingOutbox
 
         self._blocking = BlockingOutbox(self)
@@ -135,9 +136,9 @@ class Outbox:
         """Send a message, and wait until a worker has judged it.
 
         Raises:
-            ReceiptTimeoutError: it is sent, and its verdict did not come in time.
-            OutboxError: it is not sent, or nobody knows; the text says which.
-            ValueError: its verdict could not be found.
+            ReceiptTimeoutError: The message is sent, and its verdict did not come in time.
+            OutboxError: The message is not sent, or that is unknown; the text says which.
+            ValueError: The verdict would be impossible to find.
         """
         message = self._composer.compose(value, duplicate_id, key, headers)
         self._follower.require()
@@ -166,7 +167,7 @@ class Outbox:
         """Return the producer that all sends share.
 
         Raises:
-            OutboxError: there is none, and nothing is sent.
+            OutboxError: It cannot connect, and nothing is sent.
         """
         async with self._connecting:
             if self._producer is None:
@@ -191,7 +192,7 @@ class Outbox:
             return self._producer
 
     def _partition(self, producer: AIOKafkaProducer, message: OutgoingMessage) -> int:
-        """Return the partition of its home: there its lane judges it, and forwards nothing."""
+        """Return the partition of the message's home, where its lane judges it without forwarding."""
         topic = self._address.input_topic
         count = len(producer_internals.partitions_of(producer, topic) or ()) or 1
         if message.home is None:
@@ -210,7 +211,7 @@ class Outbox:
                 timestamp_ms=now,
                 headers=message.headers,
             )
-            # For all records of a batch, aiokafka returns the first one's time.
+            # For all records of a batch, aiokafka returns the time of the first one.
             appended = sent.timestamp if sent.timestamp_type else now
             return Place(sent.partition, sent.offset, appended)
         except MessageSizeTooLargeError as error:
@@ -224,7 +225,7 @@ class Outbox:
             raise self._doubt(message, named(error)) from error
 
     def _give_up(self, producer: Any) -> None:
-        """Have the next send make another producer: after a lost batch an idempotent one is not taken any more."""
+        """Let the next send create another producer: brokers refuse an idempotent producer after a lost batch."""
         if producer is not None and producer is self._producer:
             self._producer = None
             task = asyncio.create_task(producer.stop())

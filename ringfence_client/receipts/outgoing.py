@@ -1,4 +1,4 @@
-"""The record of a message as an outbox sends it: its headers, its ID and its home."""
+"""Records of an outbox: headers, duplicate ID and home of a message."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from ringfence_kafka.protocol.key_hash import key_hash
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
 Content = bytes | str
-"""Bytes, or a text that stands for its UTF-8 bytes."""
+"""Bytes, or a text, which stands for its UTF-8 bytes."""
 GivenHeaders = Mapping[str, Content] | Sequence[tuple[str, Content]]
 """A dict, or pairs of name and value."""
 _PRODUCERS: Final = frozenset({wire_names.HEADER_TRANSACTION})
@@ -19,27 +19,27 @@ _PRODUCERS: Final = frozenset({wire_names.HEADER_TRANSACTION})
 
 
 class OutgoingMessage(NamedTuple):
-    """A record, and what its lane will find in it."""
+    """A record, and the facts that its lane will find in it."""
 
     value: bytes | None
     key: bytes | None
     headers: list[tuple[str, bytes]]
     id: bytes | None
-    """Stored form of its duplicate ID; None = it has none."""
+    """Stored form of the duplicate ID; None = no ID."""
     group: bytes | None
-    """Of the message; None = it has none, or is a transaction, whose parts have groups of their own."""
+    """Group of the message; None = no group, or a transaction, whose parts have their own groups."""
     home: bytes | None
-    """The bytes whose hash chooses its home: its group, or else its ID. None = it stays where it arrives."""
+    """Bytes whose hash chooses the home: the group, or without one the ID. None = the message stays in its partition."""
     transaction: bool
     sender: bytes
-    """Name of the outbox; empty = it has none."""
+    """Name of the outbox; empty = no name."""
 
 
 class Composer:
     """Composes the records of one address."""
 
     def __init__(self, address: AddressSettings, sender: str) -> None:
-        """``sender``: the name that its messages carry; empty = none."""
+        """Prepare a composer. ``sender``: name in the messages' headers; empty = no header."""
         self._address = address
         self._ids = DuplicateIds(address.duplicate_id_from, address.duplicate_id_headers)
         self._sender = sender.encode()
@@ -54,7 +54,7 @@ class Composer:
         """Return the record of a message.
 
         Raises:
-            ValueError: it cannot be sent, or its verdict could not be found; the text has the way out.
+            ValueError: The message cannot be sent, or its verdict would be impossible to find; the text has the remedy.
         """
         if value is None and key is None:
             raise ValueError(
@@ -86,7 +86,7 @@ class Composer:
         return OutgoingMessage(raw, raw_key, written, found, group, home, transaction, self._sender)
 
     def partition(self, home: bytes, partitions: int) -> int:
-        """Return the partition of so many where a group or an ID has its home."""
+        """Return the home partition of a group or an ID."""
         number = key_hash(home) if self._address.partitioner == "murmur2" else zlib.crc32(home)
         return number % partitions
 
@@ -100,7 +100,7 @@ class Composer:
         return self._address.id_headers[0]
 
     def _stored_id(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
-        """Return the ID that a lane finds."""
+        """Return the ID that a lane will find."""
         if self._address.duplicate_id_from == "value":
             return digest_id(value) if value else None
         found = self._ids.read(headers, key, value)

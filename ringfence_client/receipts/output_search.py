@@ -1,4 +1,4 @@
-"""Finds what lanes wrote of a message, where the changelog does not say it."""
+"""Finds a message's output records, if the changelog does not tell the verdict."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ class OutputSearch:
     async def find(
         self, topic: str, partitions: Iterable[int], source: str, since_ms: int
     ) -> dict[str, bytes | None] | None:
-        """Return the headers of the record made from a message; None = there is none. ``since_ms``: its record timestamp."""
+        """Return the headers of the record made from a message; None = not found. ``since_ms``: the message's record timestamp."""
         found = await asyncio.gather(
             *(self._find(topic, partition, source.encode(), since_ms) for partition in partitions)
         )
@@ -31,7 +31,7 @@ class OutputSearch:
     async def _find(
         self, topic: str, partition: int, source: bytes, since_ms: int
     ) -> dict[str, bytes | None] | None:
-        # Outputs have their input's timestamp, and the offset is that of the first record that is not older.
+        # Outputs keep the input's timestamp. The search starts at the first record that is not older.
         begin = await self._cluster.offsets.since(topic, partition, since_ms)
         if begin is None:
             return None
@@ -43,7 +43,7 @@ class OutputSearch:
                 if headers.get(wire_names.HEADER_SOURCE) == source:
                     found.append(headers)
 
-        # To the high watermark: what was committed may get its marker only now.
+        # The search ends at the high watermark, because the marker of a committed transaction may be written only now.
         end = await self._cluster.offsets.high_watermark(topic, partition)
         async with self._limit:
             await self._reader.read_range(topic, partition, begin, end, take)

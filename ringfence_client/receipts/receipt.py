@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     CONFLICT = "CONFLICT"
     """Its ID was accepted before, with another value."""
     UNCHECKED = "UNCHECKED"
-    """Accepted without a check: it has no ID, or the address remembers none."""
+    """Accepted without a check: it has no ID, or the address remembers no IDs."""
     QUARANTINED = "QUARANTINED"
     """Refused for good; :attr:`Receipt.reason` says why."""
 
@@ -26,31 +26,31 @@ class Receipt:
 
     verdict: Verdict
     source: str
-    """Place of the message in the input: ``<topic>/<partition>/<offset>``, as ``_RF_SOURCE`` of what is accepted."""
+    """Place of the message in the input: ``<topic>/<partition>/<offset>``, the ``_RF_SOURCE`` of the accepted message."""
     original: str | None = None
-    """Place of the accepted message, for a duplicate or a conflict. None = the ring does not know it any more."""
+    """Place of the accepted message, for a duplicate or a conflict. None = the ring has forgotten it."""
     original_time: int | None = None
-    """Record timestamp of the original, in ms."""
+    """Record timestamp of the original, in milliseconds since the epoch."""
     reason: str | None = None
-    """Why a message is in quarantine."""
+    """Reason of the quarantine."""
 
     @property
     def accepted_source(self) -> str | None:
-        """Place of the message that was accepted with this ID, by this call or an earlier one; None = none is known."""
+        """Place of the message that was accepted with this ID, by this call or an earlier one; None = unknown."""
         if self.verdict in {Verdict.ACCEPTED, Verdict.UNCHECKED}:
             return self.source
         return self.original
 
 
 class OutboxError(RingfenceError):
-    """A message is not sent, or nobody knows whether it is; the text says which."""
+    """A message is not sent, or that is unknown; the text says which."""
 
 
 class ReceiptTimeoutError(OutboxError):
     """A message is sent, and its verdict did not come in time. A second call with the same ID asks again."""
 
     def __init__(self, source: str, timeout_s: float, *, has_id: bool) -> None:
-        """``source``: where the message is."""
+        """Create the error. ``source``: place of the message."""
         self.source = source
         again = (
             "call send again with the same ID: the message is not accepted twice, and the call has the answer"

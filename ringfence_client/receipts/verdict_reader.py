@@ -1,4 +1,4 @@
-"""Finds the verdict on a message that is sent, from what its lanes have committed."""
+"""Finds the verdict on a sent message in the committed records of its lanes."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,7 @@ _DUPLICATE: Final = Verdict.DUPLICATE.encode()
 class VerdictReader:
     """Verdicts of one address.
 
-    A message whose ring record is in the changelog is ACCEPTED. A lane that is past a message without one has refused it or called it a
-    duplicate.
+    A message with a ring record in the changelog is ACCEPTED. Without one, a lane beyond the message has refused it or found a duplicate.
     """
 
     def __init__(
@@ -49,14 +48,14 @@ class VerdictReader:
         self._outputs = OutputSearch(cluster, reader)
         self._forward_topic = wire_names.forward_topic(settings.app.id, address.name)
         self._counts: Mapping[str, int] = {}
-        """Partitions of topics."""
+        """Number of partitions by topic."""
 
     async def look(self) -> Mapping[str, int]:
-        """Return the partition counts of the topics that are read.
+        """Return the partition counts of the topics to read.
 
         Raises:
-            MissingTopicError: one does not exist.
-            OutboxError: this user may not see one.
+            MissingTopicError: A topic does not exist.
+            OutboxError: This user may not describe a topic.
         """
         changelog = wire_names.changelog_topic(self._settings.app.id, self._address.name)
         topics = [self._address.input_topic, changelog, self._address.quarantine_topic]
@@ -76,11 +75,11 @@ class VerdictReader:
         return self._counts
 
     def source(self, place: Place) -> str:
-        """Return a place in the input as ``_RF_SOURCE`` has it."""
+        """Return a place in the input in the form of ``_RF_SOURCE``."""
         return f"{self._address.input_topic}/{place.partition}/{place.offset}"
 
     async def receipt(self, message: OutgoingMessage, awaited: Awaited, place: Place, lane: int) -> Receipt:
-        """Return the receipt of a message, once it is judged; ``lane``: the one that it was sent to."""
+        """Return the receipt of a message when it is judged; ``lane``: the lane that it was sent to."""
         source = self.source(place)
         home, state = await self._judged(message, awaited, place, lane)
         if awaited.accepted:
@@ -98,14 +97,14 @@ class VerdictReader:
             return Receipt(verdict=Verdict.ACCEPTED, source=source)
         if original is not None and original.follows(place):
             slot = original = None  # it was accepted again, after this message
-        # Its own slot may be gone: with a ring that forgot it, or overwritten before it was read. Or it was never written.
+        # The message's own slot may be missing: the ring has forgotten or overwritten it, or it was never written.
         sure = original is not None and home == lane and awaited.covers(state)
         if not sure and await self._was_accepted(message, place, source):
             return Receipt(verdict=Verdict.ACCEPTED, source=source)
         return await self._duplicate(message, source, slot)
 
     async def _slot(self, home: int, known: bytes, message: OutgoingMessage) -> bytes | None:
-        """Return the slot of a message's ID: where each value counts, that of its value."""
+        """Return the slot of a message's ID; with ``on_conflict = "accept"``, the slot of the ID with its value."""
         slot = await self._follower.slot(home, known)
         if self._address.on_conflict != "accept" or slot is None or not _is_other_value(slot, message):
             return slot
@@ -124,7 +123,7 @@ class VerdictReader:
     async def _judged(
         self, message: OutgoingMessage, awaited: Awaited, place: Place, lane: int
     ) -> tuple[int, LaneState]:
-        """Wait until a message is judged; return its home lane and that lane's state then."""
+        """Wait until a message is judged; return its home lane and that lane's state at that time."""
         memory = await self._follower.lane(lane)
         await awaited.wait(memory, self._address.input_topic, place.partition, place.offset)
         state = memory.state or LaneState.unknown()
@@ -133,7 +132,7 @@ class VerdictReader:
         count = state.partition_counts[self._address.input_topic]
         home = lane_of(self._composer.partition(message.home, count), state.lanes)
         if home != lane:
-            # Its lane has forwarded it: it stands below the present end of the forward topic.
+            # The lane has forwarded the message, so it is below the present end of the forward topic.
             end = await self._cluster.offsets.high_watermark(self._forward_topic, home)
             memory = await self._follower.lane(home)
             await awaited.wait(memory, self._forward_topic, home, end - 1)
@@ -141,7 +140,7 @@ class VerdictReader:
         return home, state
 
     async def _quarantined(self, place: Place, source: str) -> str | None:
-        """Return the reason of a message in quarantine; None = it is not there."""
+        """Return the reason of a quarantined message; None = it is not in quarantine."""
         topic = self._address.quarantine_topic
         found = await self._outputs.find(
             topic, [place.partition % self._counts[topic]], source, place.timestamp
@@ -151,7 +150,7 @@ class VerdictReader:
         )
 
     async def _was_accepted(self, message: OutgoingMessage, place: Place, source: str) -> bool:
-        """Return whether the accepted topic has a message or part without a mark as duplicate."""
+        """Return whether the accepted topic has the message, or a part of it, without a mark as duplicate."""
         for target in self._targets(transaction=message.transaction):
             topic = target.accepted_topic
             partitions: Sequence[int] = range(self._counts[topic])
@@ -163,7 +162,7 @@ class VerdictReader:
         return False
 
     async def _is_own(self, message: OutgoingMessage, original: Place) -> bool:
-        """Return whether the original is an earlier send of this message, by this sender."""
+        """Return whether the original is an earlier send of this message by this sender."""
         found: list[Any] = []
 
         async def take(records: Sequence[Any]) -> None:
@@ -181,12 +180,12 @@ class VerdictReader:
         )
 
     def _targets(self, *, transaction: bool) -> list[AddressSettings]:
-        """Return the addresses that a message may be accepted for."""
+        """Return the addresses that may accept a message."""
         others = self._settings.transaction_targets(self._address) if transaction else ()
         return [self._address, *others]
 
 
 def _is_other_value(slot: bytes, message: OutgoingMessage) -> bool:
-    """Return whether an ID was accepted with another value, as far as its slot shows. The value of a transaction does not count."""
+    """Return whether the slot shows that the ID was accepted with another value. The value of a transaction does not count."""
     known = 0 if message.transaction else digest_of(slot)
     return known not in (0, slot_digest(message.value))
