@@ -1,6 +1,6 @@
 """Public names: the group-ordered consumer of accepted topics; transactions and receipts for producers.
 
-A producer needs none of the consumer's libraries, so they are loaded with the first of the consumer's names that is used.
+A producer needs none of the consumer's libraries, so the first use of a consumer's name loads them.
 """
 
 from importlib import import_module

@@ -39,12 +39,12 @@ def run_consumer(
     web_port: int | None,
     reject_on: Sequence[str] = (),
 ) -> int:
-    """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, leave.
+    """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, and leave the group.
 
     ``reject_on``: names of classes for :attr:`ConsumerOptions.reject_on`.
 
     Raises:
-        RingfenceError: it cannot start; the text names the fault and the way out.
+        RingfenceError: The consumer cannot start; the text names the fault and the remedy.
     """
     log_setup.configure()
     failpoints.install_from_environment()
@@ -59,7 +59,7 @@ def run_consumer(
     url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, auth=guard)
     consumer = GroupConsumer(settings, found, group, call, options, lost=lost, web=url)
     gc_settings.collect_rarely()
-    with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
+    with asyncio.Runner() as runner:  # its end waits without limit for cancelled coroutines
         try:
             runner.run(_consume(consumer, listener, guard, url))
         except RingfenceError as error:
@@ -71,7 +71,7 @@ def run_consumer(
 
 
 def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None = None) -> None:
-    """Python waits for threads, and asyncio for coroutines, before they end: a handler that hangs would keep the process for ever."""
+    """End the process despite hanging handlers: Python waits for threads, and asyncio for coroutines, without limit."""
     left = consumer.dispatcher.runs.left_behind
     if not left:
         return
@@ -99,10 +99,10 @@ async def _consume(
 
 
 def load_handler(text: str) -> Callable[..., Any]:
-    """Return the function that ``MODULE:FUNCTION`` names; the current folder comes first.
+    """Return the function that ``MODULE:FUNCTION`` names. The current folder comes first.
 
     Raises:
-        ConfigurationError: there is none, or its module does not load.
+        ConfigurationError: It does not exist, or its module does not load.
     """
     name, colon, path = text.partition(":")
     if not (name and colon and path):
@@ -119,10 +119,10 @@ def load_handler(text: str) -> Callable[..., Any]:
 
 
 def load_lost(text: str) -> Callable[..., Any] | None:
-    """Return the function ``lost`` of the module that ``MODULE:FUNCTION`` names, which is loaded; None = it has none.
+    """Return the function ``lost`` of a handler's loaded module; None = the module has no such function.
 
     Raises:
-        ConfigurationError: what is called so cannot be called with groups.
+        ConfigurationError: It cannot be called with groups.
     """
     found: Any = getattr(sys.modules[text.partition(":")[0]], "lost", None)
     if found is not None:
@@ -132,10 +132,10 @@ def load_lost(text: str) -> Callable[..., Any] | None:
 
 
 def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
-    """Return the classes that ``--reject-on`` names: each text has one, or several with commas between them.
+    """Return the classes that ``--reject-on`` names. Each text has one name, or several with commas between them.
 
     Raises:
-        ConfigurationError: one is nowhere to be found.
+        ConfigurationError: A class does not exist.
     """
     names = dict.fromkeys(name.strip() for text in texts for name in text.split(","))
     found = {name: _exception(name) for name in names}
@@ -146,7 +146,7 @@ def load_exceptions(texts: Sequence[str]) -> tuple[type[Exception], ...]:
 
 
 def _exception(name: str) -> Any:
-    """Import the modules of a name, and return the object of that name."""
+    """Import the modules of a name, and return its object."""
     option = f"--reject-on {name!r}"
     first, *parts = name.split(".")
     if not all(part.isidentifier() for part in (first, *parts)):
@@ -179,7 +179,7 @@ def _rejecting(options: ConsumerOptions, classes: tuple[type[Exception], ...]) -
 
 
 def _imported(name: str, option: str) -> Any:
-    """Import a module; the current folder comes first. ``option``: what to call the name in an error."""
+    """Import a module; the current folder comes first. ``option`` names it in errors."""
     here = str(Path.cwd())
     if sys.path[:1] != [here]:
         sys.path.insert(0, here)
@@ -199,7 +199,7 @@ def _imported(name: str, option: str) -> Any:
 
 
 def _hidden(package: str, here: str) -> str:
-    """Python prefers a regular package of the same name to a folder without ``__init__.py``."""
+    """Return a hint if Python prefers a regular package of the same name to a folder without ``__init__.py``."""
     taken = getattr(sys.modules.get(package), "__file__", None)
     folder = Path(here) / package
     if taken is None or not folder.is_dir() or (folder / "__init__.py").exists():
@@ -208,9 +208,9 @@ def _hidden(package: str, here: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """Return the last line of the user's own code that was run: what it called is Python's, or a library's."""
+    """Return the last executed line of the user's own code. Later frames belong to Python or a library."""
     if isinstance(error, SyntaxError):
-        return ""  # says so itself
+        return ""  # the error itself names the place
     libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     frames = [
         frame_summary

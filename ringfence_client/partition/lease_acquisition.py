@@ -112,8 +112,8 @@ class LeaseAcquisition:
             topic: The accepted topic.
             partition: Its number.
             confirm: Asks the broker whether this consumer still has the partition. Before the fence, it keeps a consumer that slept past
-                its
-             session from fencing its successor. After the fence, it keeps a consumer from working on a partition that it lost meanwhile.
+                its session from fencing its successor. After the fence, it keeps a consumer from working on a partition that it lost
+                meanwhile.
             waiting: Called with a description of the holder that the consumer waits for.
 
         Raises:

@@ -74,9 +74,8 @@ class ProgressWriter:
             destination: Returns the present topic and partition of the progress record.
             dead_letters: Writes the dead letters.
             take_back: Called after a failure, with a function that returns whether the partition is draining. Returns a producer that has
-                fenced
-             again, and the last committed progress. Raises :class:`LostError` if another consumer holds the partition, and any other error if
-             that is unknown.
+                fenced again, and the last committed progress. Raises :class:`LostError` if another consumer holds the partition, and any
+                other error if that is unknown.
             explain: Returns the reason of a failed write in words; empty = unknown.
             sends: Records and states of acknowledged messages. They are written with the progress that counts these messages as finished.
             options: Write interval, number of acknowledgements that advances a write, and time-outs of the lease.

@@ -62,8 +62,7 @@ class LeaseWatch:
             recorded: The last record; None = no record.
             begun: Start of the reading, by :func:`ringfence_kafka.clock.now`.
             asked: Time at which the end of the reading was known, by the same clock. The reading may take much longer: an open transaction
-                of
-             a dead holder delays it until Kafka aborts that transaction.
+                of a dead holder delays it until Kafka aborts that transaction.
         """
         if recorded is None or recorded.released:
             return 0.0
