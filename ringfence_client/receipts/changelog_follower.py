@@ -149,9 +149,7 @@ class ChangelogFollower:
         for lane in lanes:
             start = await offsets.log_start(self._topic, lane)
             end = start if from_start else await offsets.stable_end(self._topic, lane)
-            begins[lane] = max(
-                start, end - TAIL_OFFSETS
-            )  # The last meta record is normally among these.
+            begins[lane] = max(start, end - TAIL_OFFSETS)  # The last meta record is normally among these.
             self._lanes[lane] = LaneMemory(complete=begins[lane] == start)
         for tp in self._consumer.assignment():
             begins[tp.partition] = await self._consumer.position(tp)
