@@ -109,7 +109,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _ATTEMPTS,
-                "        # A fault of the message shows neither an outage nor that handlers work.\n",
+                "        # A failure caused by the message proves neither an outage nor working handlers.\n",
                 "        if isinstance(error, self._reject_on):\n            self._breaker.succeeded(first=first)\n",
             ),
         ),
