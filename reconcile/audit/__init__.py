@@ -1,1 +1,1 @@
-"""``ringfence audit``: what a topic's records say about duplicates, before anything is installed."""
+"""``ringfence audit``: measures the duplicates of one topic before Ringfence is installed."""

@@ -1,4 +1,4 @@
-"""Sentences and configuration that follow from an audit. Pure."""
+"""Sentences of advice that follow from an audit. Pure."""
 
 import shlex
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _NAME_MAX: Final = 60
 
 
 def notes(audit: Audit) -> list[str]:
-    """Whole sentences, the most important first."""
+    """Return whole sentences, the most important first."""
     if not audit.records:
         return [*_nothing(audit), *_compacted(audit)]
     parts = (
@@ -92,7 +92,7 @@ def _meaning(audit: Audit) -> Iterator[str]:
 
 
 def _size(audit: Audit) -> str:
-    """Return the size to configure, the reasons, and what it drops."""
+    """Return the size to configure, the reasons, and how many resends it would drop."""
     found, day = audit.found, audit.a_day(audit.found.within_needed)
     need = f"{float(audit.confidence) * 100:g} % of the resends that a ring can know need {found.needed:,}"
     drops = (
@@ -105,7 +105,7 @@ def _size(audit: Audit) -> str:
 
 
 def _instead(audit: Audit) -> Iterator[str]:
-    """Suggest other IDs where no record has one."""
+    """Yield suggestions for other IDs if no record has one."""
     if audit.found.with_id:
         return
     for other in audit.others:
@@ -317,7 +317,7 @@ def _bridges(audit: Audit) -> Iterator[str]:
 
 
 def _share(part: int, of: int) -> str:
-    """Return a percentage; never 0 % of something, nor 100 % of less than all."""
+    """Return a percentage that shows 0 % only for zero, and 100 % only for all."""
     text = f"{part / of if of else 0.0:.1%}".replace("%", " %")
     if part and text == "0.0 %":
         return "under 0.1 %"

@@ -1,4 +1,4 @@
-"""The part of a topic that an audit reads. Pure."""
+"""Part of a topic that an audit reads. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -10,37 +10,39 @@ _DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
 
 
 class Extent(NamedTuple):
-    """The offsets of a partition."""
+    """Offsets of one partition."""
 
-    start: int  # its first offset that is still there
-    stable: int  # where its last stable offset is: nobody may read beyond
-    end: int  # where its log ends
+    start: int  # first offset that still exists
+    stable: int  # last stable offset, the end for readers of committed data
+    end: int  # end of the log
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The offsets to read."""
+    """Offsets to read."""
 
-    asked: str  # as a person would say it: the whole topic, the last 24h, the last 1,000 records
+    asked: str  # in words: the whole topic, the last 24h, the last 1,000 records
     spans: Mapping[int, tuple[int, int]]
-    """Partition → offsets from, to. Offsets also count markers of transactions and what compaction took away."""
-    whole: bool  # all that there is of the topic
+    """Partition → first offset, and offset behind the last. Markers and compacted records leave empty
+    offsets.
+    """
+    whole: bool  # whether it is the whole topic
 
     @property
     def offsets(self) -> int:
-        """The most records that it can have."""
+        """Upper bound of the records."""
         return sum(end - begin for begin, end in self.spans.values())
 
     def ranges(self) -> dict[int, tuple[int, int]]:
-        """Partitions with something to read."""
+        """Return the ranges of partitions with something to read."""
         return {number: span for number, span in self.spans.items() if span[0] < span[1]}
 
 
 def seconds_of(text: str) -> int:
-    """Seconds of a duration: 90s, 30m, 24h, 7d.
+    """Return the seconds of a duration such as 90s, 30m, 24h or 7d.
 
     Raises:
-        ValueError: it is not a duration.
+        ValueError: The text is not a duration.
     """
     match = _DURATION.fullmatch(text)
     if match is None or not int(match[1]):
@@ -56,7 +58,7 @@ def whole(extents: Mapping[int, Extent]) -> Part:
 
 
 def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked: str) -> Part:
-    """Return the part from these offsets on; None = the partition has no such record."""
+    """Return the part that begins at these offsets; None = the partition has no record so late."""
     spans = {}
     for number, extent in extents.items():
         begin = begins[number]
@@ -68,7 +70,7 @@ def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked
 
 
 def last(extents: Mapping[int, Extent], count: int) -> Part:
-    """Return the last ``count`` offsets, shared by the partitions according to their size."""
+    """Return the last ``count`` offsets, divided among the partitions in proportion to their sizes."""
     sizes = {number: extent.stable - extent.start for number, extent in extents.items()}
     total = sum(sizes.values())
     wanted = min(count, total)

@@ -1,4 +1,4 @@
-"""Figures of an audit for the page. Pure."""
+"""Figures of an audit for the report page. Pure."""
 
 import datetime as dt
 import math
@@ -9,7 +9,7 @@ from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:
-    """Return the audited topic as one address."""
+    """Return the figures, with the audited topic as the only address."""
     return Figures(
         title=f"Audit of {audit.topic.name}",
         subtitle=_subtitle(audit),

@@ -1,17 +1,18 @@
-"""Distances between resends and their originals, as frames.
+"""Distances between resends and their originals, as data frames.
 
-**Order.** Within a partition offsets are the order. Between partitions the order is unknown. The nearest to
-it is the *moment*: the timestamp, never below that of an earlier offset. The first record of an ID is the
-first by moment, partition, offset.
+**Order.** Within a partition, offsets give the order. Between partitions the order is unknown. The best
+approximation is the *moment*: a record's timestamp, or that of an earlier offset if it is higher. The first
+record of an ID has the lowest moment, partition and offset.
 
-**Lanes.** The home of a record follows from its group, else from its ID, else from its partition. A lane may have several partitions.
+**Lanes.** A record's home follows from its group, else from its ID, else from its partition. A lane may have
+several partitions.
 
-**Distance.** It is the number of IDs that an endless ring accepts in the lane from the original, included, up
-to the resend. Within the resend's partition it is exact, by offsets. In other partitions all IDs count whose moment lies between the two or
-equals one of them, which is an upper bound.
+**Distance.** It is the number of IDs that an endless ring accepts in the lane, from the original (included)
+up to the resend. Within the resend's partition it is exact, by offsets. In other partitions all IDs count
+whose moment lies between the two or equals one of them, which gives an upper bound.
 
-**Age.** With ``id_max_age``, a later resend has no distance, as no ring would catch it. In other distances it
-counts as accepted again.
+**Age.** A resend that is older than ``id_max_age`` has no distance, as no ring would catch it. In other
+distances it counts as accepted again.
 """
 
 from collections.abc import Iterator
@@ -30,21 +31,21 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 
 _BEGIN, _NOW = Window.unboundedPreceding, Window.currentRow
 _PLACE = ["moment", "partition", "offset"]
-_BEFORE = -1  # in a range of moments: those before this one
+_BEFORE = -1  # end of a range of moments that excludes the current moment
 
 
 class IDs(NamedTuple):
-    """Numbers of records with and without an ID, and how long an ID counts."""
+    """Numbers of records with and without an ID, and the time for which an ID counts."""
 
     there: int
     missing: int
-    max_age_ms: int = 0  # 0 = for ever
+    max_age_ms: int = 0  # 0 = forever
 
 
 def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) -> DataFrame:
-    """:data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`."""
+    """Return :data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`."""
     partitions = layout.partitions
-    # In one partition offsets are the order: no moment is needed, and no sort for it.
+    # A single partition is ordered by offset, so the sort for moments is not needed.
     in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     moment = F.max("timestamp").over(in_order) if partitions > 1 else F.lit(0).cast("bigint")
     at = F.coalesce(home(F.coalesce("group", "id"), partitions, partitioner), F.col("partition"))
@@ -53,7 +54,7 @@ def arrived(records: DataFrame, layout: LaneLayout, partitioner: str, ids: IDs) 
         "partition", "offset", "timestamp", moment.alias("moment"), "id",
         F.xxhash64("group").alias("group_digest"), "value_digest", lane.alias("lane"),
     )  # fmt: skip
-    # Apart, and only where there are any: all that have no ID would be one window.
+    # Separate frames: in a window by ID, all records without an ID would be one partition.
     frames = []
     if ids.there:
         frames.append(_identified(placed.where("id is not null"), ids.max_age_ms))
@@ -95,7 +96,7 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
                 "other_partition": again & (F.col("partition") != F.col("first.partition")),
                 "other_group": again & (F.col("group_digest") != F.col("first.group_digest")),
                 "other_value": again & (F.col("value_digest") != F.col("first.value_digest")),
-                # Clocks of producers may say that a resend came before what it repeats.
+                # Clocks of producers may show a resend before its original.
                 "age": F.when(again, F.greatest(F.lit(0), F.col("timestamp") - repeated)),
             }
         )
@@ -103,20 +104,21 @@ def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
 
 
 def _columns(special: dict[str, Column]) -> list[Column]:
-    """All columns in the order of the schema; missing ones are null, or False."""
+    """Return all columns in the order of the schema; missing ones are null or False."""
     flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group", "other_value")
     missing = {flag: F.lit(False) for flag in flags}
     return of_schema(ARRIVED, missing | special, {"partition", "offset", "timestamp", "moment", "lane"})
 
 
 def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
-    """:data:`reconcile.spark.schemas.AUDITED_RESENDS` of all :data:`reconcile.spark.schemas.ARRIVED`.
+    """Return :data:`reconcile.spark.schemas.AUDITED_RESENDS` of all :data:`reconcile.spark.schemas.ARRIVED`.
 
-    ``alone``: each lane has only records of its own partition, so offsets suffice, and two sorts are saved.
+    ``alone``: each lane has only records of its own partition. Then offsets suffice, which saves two sorts.
     """
     counts = ["ids", "records", *_BETWEEN]
     repeated = Window.partitionBy("first_partition", "first_offset").orderBy(F.desc("fresh"))
-    # Each beside the first of its ID in its lane, in one pass: a join would count everything twice.
+    # A window puts each record beside the first of its ID in its lane in one pass. A join would compute all
+    # counts twice.
     both = (
         _ranked(arrived, alone=alone)
         .where("repeats or cross_lane")
@@ -143,7 +145,7 @@ _BETWEEN = tuple(
 
 
 def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
-    """Return the rows, with the IDs and records up to each: by offset of its partition, by moment of all."""
+    """Add the number of IDs and records up to each row: by offset in its partition, by moment in all."""
     accepted, one = (F.col("fresh") | F.col("expired")).cast("int"), F.lit(1)
     own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
     counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
@@ -164,7 +166,7 @@ def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
 
 
 def _between(what: str, same: Column, offset_of_both: int) -> Column:
-    """From the original up to the resend: exact within its partition, an upper bound for the others."""
+    """Count from the original to the resend: exact in its partition, an upper bound for the others."""
     of_all = F.col(f"all_{what}_now") - F.col(f"a.all_{what}_before")
     of_own = F.col(f"own_{what}_now") - F.col(f"a.own_{what}_before")
     exact = F.col(what) - F.col(f"a.{what}") + offset_of_both
@@ -173,7 +175,7 @@ def _between(what: str, same: Column, offset_of_both: int) -> Column:
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Yield the frame on disk, for several questions."""
+    """Yield the frame, persisted on disk for several queries."""
     there = frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield there

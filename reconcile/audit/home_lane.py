@@ -1,6 +1,6 @@
-"""The home lane of a record in Spark: a hash of bytes, modulo the partitions.
+"""Home lane of a record in Spark: a hash of bytes, modulo the number of partitions.
 
-Executors run no Python, so murmur2 is written in Spark's functions. A test compares it with
+Executors do not run Python, so murmur2 is written in Spark's functions. A test compares it with
 :mod:`reconcile.audit.partitioner`.
 """
 
@@ -13,7 +13,7 @@ from reconcile.audit.partitioner import FACTOR, MASK, SEED
 
 
 def home(data: Column, partitions: int, partitioner: str) -> Column:
-    """Return the partition of a key; null of null."""
+    """Return the partition of a key; null if the key is null."""
     if partitions == 1:
         return F.when(data.isNotNull(), 0)
     hashed = F.crc32(data) if partitioner == "crc32" else murmur2(data).bitwiseAND(0x7FFFFFFF)
@@ -21,7 +21,10 @@ def home(data: Column, partitions: int, partitioner: str) -> Column:
 
 
 def murmur2(data: Column) -> Column:
-    """:func:`reconcile.audit.partitioner.murmur2` in Spark. Each step stays below 2^63: a word is below 2^32, the factor below 2^31."""
+    """Compute :func:`reconcile.audit.partitioner.murmur2` in Spark.
+
+    Each step stays below 2^63, because a word is below 2^32 and the factor below 2^31.
+    """
     text, length = F.hex(data), F.length(data)
     count = F.shiftright(length, 2)
     numbers = F.when(count > 0, F.sequence(F.lit(0), count - 1)).otherwise(F.array().cast("array<int>"))
@@ -29,7 +32,7 @@ def murmur2(data: Column) -> Column:
     words = F.transform(F.transform(words, _swapped), _times)
     words = F.transform(words, lambda word: _times(word.bitwiseXOR(F.shiftright(word, 24))))
     rest = length.bitwiseAND(3)
-    # The last bytes: padded with zeros to four, the same swap makes of them what the little end first means.
+    # Pad the last bytes with zeros to four, so that the same swap gives their little-endian number.
     tail = _swapped_text(F.rpad(text.substr(count * 8 + 1, rest * 2), 8, "0"))
     return F.aggregate(
         words,
@@ -46,7 +49,7 @@ def murmur2(data: Column) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """``body`` of a value that is computed once."""
+    """Compute ``value`` once, and apply ``body`` to it."""
     return F.element_at(F.transform(F.array(value), body), 1)
 
 

@@ -1,6 +1,6 @@
-"""``ringfence audit``: duplicates in a topic before anything is installed. It only reads.
+"""``ringfence audit``: measures duplicates of a topic before Ringfence is installed. It only reads.
 
-It joins no consumer group and needs only Describe and Read on the topic.
+It joins no consumer group, and needs only Describe and Read on the topic.
 """
 
 import json
@@ -36,32 +36,32 @@ from ringfence_kafka.process.step_progress import steps
 from ringfence_kafka.wording import counted as number_of
 
 DOCUMENT: Final = "audit.json"
-GROUP: Final = "ringfence-audit"  # clients want a name; no group of it is ever joined or asked for
+GROUP: Final = "ringfence-audit"  # clients require a name; the audit does not join or query this group
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of one audit."""
+    """Options of one audit."""
 
     wanted: Wanted
     kafka: KafkaSettings
     settings: AddressDefaults
-    """How IDs and groups are found; ``id_cache_size`` and ``partitioner`` are what is in force, or would be."""
-    configured: str  # the address of which it is the input; empty = none
+    """Settings for IDs and groups, with ``id_cache_size`` and ``partitioner`` as configured or by default."""
+    configured: str  # address whose input the topic is; empty = none
     confidence: Fraction
     master: str
     out: str | None = None
     as_json: bool = False
     others: Mapping[str, AddressDefaults] = field(default_factory=dict)
-    """Other addresses that are configured, by name: transactions may have parts for them."""
+    """Name → settings of other configured addresses, which transactions may have parts for."""
     executor_timeout_s: float = TIMEOUT_S
 
 
 def run(request: Request) -> int:
-    """Audit a topic; returns the exit code.
+    """Audit a topic, and return the exit code.
 
     Raises:
-        RingfenceError: it failed, or records were deleted while it read.
+        RingfenceError: The audit failed, or records were deleted while it read.
     """
     try:
         with stoppable() as stop:
@@ -92,7 +92,7 @@ def _run(request: Request, stop: Stop) -> None:
 
 
 def asked(request: Request) -> Topic:
-    """Ask the cluster before Spark starts, so that problems appear at once."""
+    """Read facts on the topic before Spark starts, so that problems appear at once."""
     with steps() as progress:
         progress.begin(f"asking the cluster about {request.wanted.topic}")
         topic = surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
@@ -104,7 +104,7 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
     """Count everything.
 
     Raises:
-        EvidenceGoneError: retention deleted records while they were read.
+        EvidenceGoneError: Retention deleted records while they were read.
         SparkFailedError: Spark failed.
     """
     fit_to(spark, topic.part.offsets)
@@ -132,7 +132,7 @@ def audit_document(audit: Audit) -> dict[str, object]:
 
 
 def _tell(audit: Audit, request: Request, files: Files | None) -> None:
-    """Print the result first: a folder that fails then costs no number."""
+    """Print the result before writing files, so that a failing folder does not lose the numbers."""
     console = terminal()
     if request.as_json:
         print(json.dumps(audit_document(audit), indent=2), flush=True)
@@ -145,8 +145,8 @@ def _tell(audit: Audit, request: Request, files: Files | None) -> None:
 
 
 def keep(audit: Audit, files: Files) -> bool:
-    """Write document, figures and page into a folder, and remove an earlier page; returns whether there is a page."""
-    files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
+    """Write document, figures and page into a folder; return whether there is a page."""
+    files.remove(DOCUMENT)  # written last: if it exists, all files beside it belong to its audit
     drawn = figures(audit, advice.notes(audit))
     files.write_text("figures.json", drawn.to_json() + "\n")
     page = written(drawn)

@@ -1,4 +1,4 @@
-"""Counts records by partition, key, group and header. The result is bounded."""
+"""Counts records by partition, key, group and header. The size of the result is bounded."""
 
 from dataclasses import replace
 from typing import Final
@@ -14,18 +14,21 @@ from reconcile.page.report_data import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.columns import power_of_two
 from ringfence_kafka.escaping import printable
 
-NEARLY_ALL: Final = 0.05  # what may stand before, and after, nearly all
+NEARLY_ALL: Final = 0.05  # share of records left out at each end of the usual times
 FAR_MS: Final = 366 * DAY_MS
-"""Further than that from nearly all a timestamp is a mistake: seconds sent as milliseconds are in January 1970, a clock without
-a battery has a year of its own. A few such must not make the span fifty years."""
+"""Distance from the usual times beyond which a timestamp counts as wrong, in milliseconds.
+
+Seconds sent as milliseconds lie in January 1970, and a clock without a battery shows a fixed year. A few such
+records must not make the time range fifty years long.
+"""
 KEYS_SAMPLED: Final = 10_000
-KEY_BYTES_MAX: Final = 4_096  # the driver hashes the sampled ones: of longer keys none is taken
+KEY_BYTES_MAX: Final = 4_096  # the driver hashes sampled keys, so longer ones are left out
 NAME_BYTES_MAX: Final = 512
 HEADERS_SHOWN: Final = 20
 
 
 def by_partition(audit: Audit, records: DataFrame) -> Audit:
-    """Return counts of the partitions, and first and last times."""
+    """Count records by partition, and find the first and last time."""
     dated = F.when(F.col("timestamp") > 0, F.col("timestamp"))
     rows = records.groupBy("partition").agg(
         F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
@@ -56,7 +59,7 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
 
 
 def _usual(timestamps: DataFrame) -> tuple[int, int, int]:
-    """First and last time of those near nearly all others, and how many are not."""
+    """Return first and last time of the usual records, and the number of records far from them."""
     at = F.col("timestamp")
     [low, high] = timestamps.agg(F.percentile_approx(at, [NEARLY_ALL, 1 - NEARLY_ALL])).collect()[0][0]
     usual = at.between(low - FAR_MS, high + FAR_MS)
@@ -66,13 +69,13 @@ def _usual(timestamps: DataFrame) -> tuple[int, int, int]:
 
 
 def by_key(audit: Audit, records: DataFrame) -> Audit:
-    """Which partitioner explains where keys are."""
+    """Compute which share of the keys' partitions each partitioner explains."""
     if audit.topic.partitions == 1 or not audit.sum("keyed"):
         return audit
     key = F.col("key" if audit.settings.group_header else "group").alias("key")
     short = records.where("keyed").select(key, "partition").where(F.length("key") <= KEY_BYTES_MAX)
     placed = short.groupBy("key", "partition").count()
-    # By a hash: the same sample each time, and from all of them.
+    # Order by a hash: every run takes the same sample, spread over all keys.
     rows = placed.orderBy(F.xxhash64("key"), "key", "partition").limit(KEYS_SAMPLED).collect()
     sample = [Placed(bytes(row["key"]), row["partition"], row["count"]) for row in rows]
     return replace(
@@ -103,7 +106,7 @@ def groups(records: DataFrame) -> Groups:
 
 
 def headers(rows: DataFrame) -> list[HeaderSeen]:
-    """Names of headers with the number of their values; ``rows``: name, value, of a sample."""
+    """Return names of headers with the number of distinct values. ``rows``: name and value, from a sample."""
     counted = rows.groupBy("name").agg(
         F.count(F.lit(1)).alias("records"), F.approx_count_distinct("value").alias("values")
     )

@@ -1,4 +1,4 @@
-"""The questions of an audit in order, and the frames kept between them."""
+"""Steps of an audit in order, and the frames that they share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,16 +26,16 @@ HEADERS_SAMPLED: Final = 10_000
 
 @dataclass(slots=True)
 class Counter:
-    """Counts one topic."""
+    """Counts the records of one topic."""
 
     spark: SparkSession
-    options: Mapping[str, str]  # of the Kafka source
+    options: Mapping[str, str]  # options of Spark's Kafka source
     progress: Progress
     others: Mapping[str, columns.Dialect] = field(default_factory=dict)
-    """How other addresses that are configured name their IDs: transactions may have parts for them."""
+    """Name → ID and group settings of other configured addresses, which transactions may have parts for."""
 
     def counted(self, asked: Audit, *, look_further: bool) -> Audit:
-        """Count everything. ``look_further``: if no record has an ID, try keys and values as IDs."""
+        """Count everything. With ``look_further``, try keys and values as IDs if no record has an ID."""
         ranges = {asked.topic.name: asked.topic.part.ranges()}
         if not ranges[asked.topic.name]:
             return asked
@@ -100,7 +100,7 @@ class Counter:
             return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
-        """Return the headers of a small sample of the latest records."""
+        """Read the headers of a small sample of the latest records."""
         spans = audit.topic.part.ranges()
         few = max(1, HEADERS_SAMPLED // len(spans))
         latest = {number: (max(begin, end - few), end) for number, (begin, end) in spans.items()}
@@ -126,7 +126,7 @@ def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
 
 
 def dialect(keys: AddressDefaults) -> columns.Dialect:
-    """How these settings name ID and group."""
+    """Return the settings for ID and group as Spark columns use them."""
     return columns.Dialect(
         keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
     )

@@ -1,4 +1,4 @@
-"""Partitioners of producers, and which of them a topic's records show. Pure."""
+"""Partitioners of producers, and which of them a topic's records match. Pure."""
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 NAMES: Final = ("murmur2", "crc32")
 EXPLAINED_MIN: Final = 0.9
-"""Share of the keyed records. If a partitioner explains less, more than one is in use, or another one."""
+"""Share of keyed records that a partitioner must explain. Below it, producers use several, or another one."""
 
 SEED: Final = 0x9747B28C
 FACTOR: Final = 0x5BD1E995
@@ -14,7 +14,7 @@ MASK: Final = 0xFFFFFFFF
 
 
 class Placed(NamedTuple):
-    """Records of one key in one partition."""
+    """Number of records with one key in one partition."""
 
     key: bytes
     partition: int
@@ -35,16 +35,17 @@ def murmur2(data: bytes) -> int:
 
 
 HASHES: Final[Mapping[str, Callable[[bytes], int]]] = {
-    # Java clients clear the sign before they divide.
+    # Java clients clear the sign bit before the modulo operation
     "murmur2": lambda key: murmur2(key) & 0x7FFFFFFF,
     "crc32": zlib.crc32,
 }
 
 
 def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
-    """Partitioner → share of these records that it explains; empty = unknown.
+    """Return partitioner → share of these records that it explains; empty = unknown.
 
-    One partition shows nothing. Empty keys are left out: librdkafka spreads them.
+    A single partition shows nothing. Empty keys are left out, because librdkafka spreads them over
+    partitions.
     """
     keyed = [item for item in sample if item.key]
     total = sum(item.records for item in keyed)
@@ -58,7 +59,7 @@ def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
 
 
 def chosen(shares: Mapping[str, float], partitions: int, otherwise: str) -> str:
-    """Return the partitioner that explains most records, if it beats chance; else the configured one."""
+    """Return the partitioner that explains most records and clearly beats chance, else the configured one."""
     best = max(shares, key=lambda name: (shares[name], name == otherwise), default=otherwise)
     chance = 1 / partitions
     return best if shares and shares[best] - chance >= (1 - chance) / 2 else otherwise

@@ -1,4 +1,4 @@
-"""An audit on the terminal: a table, sentences, and configuration."""
+"""Terminal report of an audit: a table, sentences, and configuration."""
 
 from collections.abc import Sequence
 

@@ -19,7 +19,7 @@ _SECOND_MS: Final = 1_000
 
 @dataclass(slots=True)
 class Tally:
-    """Collected rows, by what they were counted by."""
+    """Collected rows, one list for each grouping."""
 
     lanes: list[Any]
     partitions: list[Any]
@@ -27,7 +27,10 @@ class Tally:
 
 
 def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tally:
-    """Count by lane, by partition, and by time between the two limits, in one pass. ``lanes``: how many there are."""
+    """Count by lane, by partition, and by time between two limits (ms), in one pass.
+
+    ``lanes``: their number.
+    """
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
@@ -40,7 +43,7 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
         "forwarded": F.col("lane") != F.col("partition") % lanes,
         "other_partition": F.col("other_partition"), "other_group": F.col("other_group"), "other_value": F.col("other_value"),
     }  # fmt: skip
-    # A set's column is null in the rows of the others, so what is counted is worked out before.
+    # Grouping sets make the columns of other sets null, so the flags are computed first.
     flags = arrived.select(
         "lane",
         F.col("partition").alias("place"),
@@ -57,7 +60,7 @@ def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tall
 
 
 def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
-    """Return the result with the counts by lane; lanes without records are included."""
+    """Add the counts by lane to the result, including lanes without records."""
     names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group", "other_value")
     there = {row["lane"]: row for row in rows}
     counted = ("records", "ids", "dropped", "forwarded")
@@ -72,14 +75,14 @@ def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
 
 
 def moments(rows: Sequence[Any]) -> list[Moment]:
-    """Moments of the rows counted by time."""
+    """Convert rows counted by time into moments."""
     return [
         Moment(row["at"], row["records"], row["records"] - row["dropped"], row["dropped"]) for row in rows
     ]
 
 
 def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: int) -> Resends:
-    """Exact distances by cumulative sums; only counts by bin are collected."""
+    """Compute exact distances by cumulative sums in Spark; only counts by bin are collected."""
     caught = found.resends - found.cross_lane - found.expired
     totals = {"distance": caught, "messages": caught, "age": found.resends}
     values = F.array(
@@ -125,7 +128,7 @@ def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: 
 
 
 def _reached(share: Fraction) -> Column:
-    """Whether this share of the values is not larger, in whole numbers."""
+    """Return whether at least this share of the values is not larger, in integer arithmetic."""
     return F.col("upto") * share.denominator >= F.col("total") * share.numerator
 
 
@@ -134,7 +137,7 @@ def _least(rows: Sequence[Any], name: str) -> int:
 
 
 def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
-    """Return the spread of rows; ``unit`` divides the values."""
+    """Return the spread of rows; values are divided by ``unit``."""
 
     def shown(value: int) -> float:
         return value / unit if unit > 1 else value
@@ -149,5 +152,5 @@ def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
 
 
 def confidence_of(share: float) -> Fraction:
-    """Return the share as it was written, to a millionth: no rounding asks for one more resend."""
+    """Return the share as written, to a millionth: binary rounding must not ask for one more resend."""
     return Fraction(str(share)).limit_denominator(10**6)

@@ -1,4 +1,4 @@
-"""Results of an audit: the document of ``--json``. Pure. docs/audit.md explains each number."""
+"""Results of an audit, and the document of ``--json``. Pure. docs/audit.md explains each number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +18,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The spread of some values."""
+    """Distribution of some values."""
 
     count: int = 0
     p50: float = 0
@@ -47,36 +47,38 @@ class LaneCount:
 
     lane: int
     records: int
-    ids: int  # different ones
-    resends: int  # that a ring without end would drop
-    forwarded: int  # of the records: found in another partition
+    ids: int  # distinct IDs
+    resends: int  # records that an endless ring would drop
+    forwarded: int  # records in a partition of another lane
 
 
 @dataclass(frozen=True, slots=True)
 class Resends:
     """Resends by one kind of ID."""
 
-    id_from: str | tuple[str, ...]  # as duplicate_id_from
+    id_from: str | tuple[str, ...]  # value of duplicate_id_from
     with_id: int = 0
     resends: int = 0  # records whose ID occurred before
     cross_lane: int = 0
-    """Resends of another group whose home is another lane, which had not seen the ID yet: Ringfence cannot recognise them."""
+    """Resends with another group whose home lane had not seen the ID yet, so Ringfence cannot recognize them.
+
+    """
     expired: int = 0
-    """Resends later than ``id_max_age`` after the first of their ID, which then no longer counts."""
-    other_partition: int = 0  # in another partition than the first of their ID
-    other_group: int = 0  # of another group than the first of their ID
-    other_value: int = 0  # with another value than the first of their ID
-    distance: Spread = Spread()  # in IDs; of all but the cross-lane and the expired ones, as is the next
+    """Resends later than ``id_max_age`` after the first record of their ID."""
+    other_partition: int = 0  # in another partition than the first record of the ID
+    other_group: int = 0  # with another group than the first record of the ID
+    other_value: int = 0  # with another value than the first record of the ID
+    distance: Spread = Spread()  # in IDs; like ``messages`` without cross-lane and expired resends
     messages: Spread = Spread()
     seconds: Spread = Spread()
-    needed: int = 0  # the smallest ring for the confidence asked for; 0 where there is nothing to know
-    within_needed: int = 0  # resends that a ring of that size would drop
-    within_capacity: int = 0  # resends that the present id_cache_size would drop
+    needed: int = 0  # smallest ring for the wanted confidence; 0 = no resends
+    within_needed: int = 0  # resends that a ring of this size would drop
+    within_capacity: int = 0  # resends that the configured id_cache_size would drop
     lanes: Sequence[LaneCount] = ()
 
     @property
     def forwarded(self) -> int:
-        """Records that Ringfence would forward to another lane."""
+        """Number of records that Ringfence would forward to another lane."""
         return sum(lane.forwarded for lane in self.lanes)
 
 
@@ -85,22 +87,22 @@ class Groups:
     """Groups of the records."""
 
     count: int = 0
-    records: int = 0  # that have one
+    records: int = 0  # records with a group
     largest: Sequence[LargeGroup] = ()
     sizes: Sequence[GroupBin] = ()
 
     def share(self, first: int) -> float:
-        """Return the share of records in the largest groups."""
+        """Return the share of records in the ``first`` largest groups."""
         return sum(group.records for group in self.largest[:first]) / self.records if self.records else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderSeen:
-    """A header of a sample of the records."""
+    """Header found in a sample of the records."""
 
     name: str
     records: int
-    values: int  # different ones, roughly
+    values: int  # approximate number of distinct values
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +110,13 @@ class Transactions:
     """Transactions of the topic."""
 
     count: int = 0
-    malformed: int = 0  # others that cannot be read: Ringfence would refuse them
+    malformed: int = 0  # unreadable ones, which Ringfence would refuse
     parts: int = 0
-    part_ids: int = 0  # parts that have an ID
-    without_id: int = 0  # transactions that have none, and whose parts have none: they would pass unchecked
-    largest: int = 0  # parts of the one that has most
+    part_ids: int = 0  # parts with an ID
+    without_id: int = 0  # transactions without any ID, also in parts: they would pass unchecked
+    largest: int = 0  # highest number of parts in one transaction
     addresses: Mapping[str, int] = field(default_factory=dict)
-    """Parts by their address; of the addresses that have most."""
+    """Address → number of parts, for the addresses with most parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,85 +124,88 @@ class Bridges:
     """Records that came over bridges."""
 
     records: int = 0
-    malformed: int = 0  # others, whose hop cannot be read: Ringfence would refuse them
-    resends: int = 0  # records whose hop was there already: Ringfence would drop them, whatever ring it has
-    ids_ignored: int = 0  # records whose own ID is not to be looked at
+    malformed: int = 0  # records with an unreadable hop, which Ringfence would refuse
+    resends: int = 0  # records with a repeated hop, which Ringfence would drop with any ring
+    ids_ignored: int = 0  # records whose own ID is not checked
     bridges: Mapping[str, int] = field(default_factory=dict)
-    """Records by their bridge; of the bridges that have most."""
+    """Bridge → number of records, for the bridges with most records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit."""
+    """Result of an audit."""
 
     topic: Topic
     bootstrap_servers: str
     settings: AddressDefaults
-    """As it was read by: those of its address, or the defaults, and what the command line said."""
-    configured: str  # the address of which it is the input; empty = none
+    """Settings used to read it: those of the address or the defaults, with options of the command line."""
+    configured: str  # address whose input the topic is; empty = none
     confidence: Fraction
     partitions: Sequence[PartitionCount] = ()
     first_ms: int = 0
-    last_ms: int = 0  # Timestamps; 0 where there is no record. Those far from nearly all are left out.
-    far_off: int = 0  # records with such a timestamp
+    last_ms: int = 0  # timestamps without far-off ones, ms; 0 = no records
+    far_off: int = 0  # records with a timestamp far from nearly all others
     found: Resends = Resends("header")
-    others: Sequence[Resends] = ()  # by key and by value, where no record has an ID
+    others: Sequence[Resends] = ()  # results by key and by value, if no record has an ID
     groups: Groups = Groups()
     sampled_keys: int = 0
     partitioners: Mapping[str, float] | None = None
-    """Share of the sampled keyed records that each explains; None = unknown."""
+    """Partitioner → share of the sampled keyed records that it explains; None = unknown."""
     headers: Sequence[HeaderSeen] = ()
-    headers_sample: int = 0  # so many records were looked at for them
+    headers_sample: int = 0  # records in the sample for headers
     moments: Sequence[Moment] = ()
     transactions: Transactions = Transactions()
     bridges: Bridges = Bridges()
 
     @property
     def layout(self) -> LaneLayout:
-        """The lanes that its address has, or would have; at most one for each partition."""
+        """Lanes that the address has, or would have; at most one for each partition."""
         return LaneLayout.of(min(self.settings.lanes, self.topic.partitions), self.topic.partitions)
 
     @property
     def records(self) -> int:
-        """The number of records."""
+        """Number of records."""
         return sum(partition.records for partition in self.partitions)
 
     @property
     def partitioner(self) -> str:
-        """The partitioner to configure."""
+        """Partitioner to configure."""
         return chosen(self.partitioners or {}, self.topic.partitions, self.settings.partitioner)
 
     @property
     def recommended(self) -> int | None:
-        """The ``id_cache_size`` to configure, as :func:`size` says."""
+        """``id_cache_size`` to configure, see :meth:`size`."""
         return self.size(self.found)
 
     def size(self, found: Resends) -> int | None:
-        """Return the ring for these resends with headroom, without any the present one; None = the span is too short."""
+        """Return the ring size for these resends with headroom; None = the time range is too short.
+
+        Without resends it is the configured size.
+        """
         return advice.recommended(found.needed, self.settings.id_cache_size, self.span_ms)
 
     @property
     def span_ms(self) -> int:
-        """Time between the first and the last timestamp."""
+        """Time between the first and the last timestamp, in ms."""
         return self.last_ms - self.first_ms
 
     @property
     def days(self) -> float | None:
-        """Days that the timestamps span; None = too short."""
+        """Days between the first and the last timestamp; None = too short a time."""
         return self.span_ms / DAY_MS if self.span_ms >= SPAN_MIN_MS else None
 
     def a_day(self, count: int) -> float | None:
-        """Return this count for each day; None = not known."""
+        """Return a count for each day; None = too short a time."""
         return None if self.days is None else count / self.days
 
     @property
     def lane_skew(self) -> float:
-        """Records of the busiest lane, divided by the mean."""
+        """Records of the busiest lane, divided by the mean of all lanes."""
         loads = [lane.records for lane in self.found.lanes]
         return max(loads) * self.layout.lanes / sum(loads) if sum(loads) else 0.0
 
     def sum(self, name: str) -> int:
-        """Return a count of all partitions."""
+        """Return a count summed over all partitions."""
         return sum(int(getattr(partition, name)) for partition in self.partitions)
 
 

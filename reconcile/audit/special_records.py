@@ -1,7 +1,7 @@
-"""Counts transactions with their parts and IDs, and records that came over bridges. The results are bounded.
+"""Counts transactions with parts and IDs, and records that came over bridges. The results are bounded.
 
-Every address may be the target of a part here. IDs of parts follow the settings of their address where it is configured, else
-those of the topic.
+Every address may receive parts here. IDs of parts follow the settings of their address if it is configured,
+else those of the topic.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ _ADDRESSES: Final = "parts array<struct<address:string>>"
 
 
 def count_bridges(records: DataFrame) -> Bridges:
-    """Count :data:`reconcile.spark.schemas.AUDITED` with hops.
+    """Count hops of :data:`reconcile.spark.schemas.AUDITED`.
 
-    A hop that occurs several times was sent again. Confirmations do not count: an audit may begin in the
-    middle.
+    A hop that occurs several times was sent again. Confirmations do not count, because an audit may begin in
+    the middle of a topic.
     """
     came = records.where("hop_source is not null")
     sound = F.col("hop_source") > MALFORMED
@@ -48,7 +48,10 @@ def count_bridges(records: DataFrame) -> Bridges:
 def count_transactions(
     records: DataFrame, own: str, dialect: Dialect, others: Mapping[str, Dialect]
 ) -> Transactions:
-    """Count records of one topic. ``own``: its address; ``others``: dialects of other addresses by name."""
+    """Count transactions of one topic.
+
+    ``own``: its address; ``others``: name → settings of other addresses.
+    """
     marked = records.where(envelopes.is_envelope())
     rows = envelopes.opened(marked, F.lit(own), _addresses())
     opened = rows.select(

@@ -1,4 +1,4 @@
-"""Facts of the cluster on a topic that is to be audited. Nothing is joined, made or written."""
+"""Facts of the cluster about the audited topic. Nothing is joined, created or written."""
 
 import difflib
 from collections.abc import Mapping
@@ -16,39 +16,39 @@ _NEAR_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The topic and the part of it to read."""
+    """Topic and part to read."""
 
     topic: str
-    since: str = ""  # a duration: 24h; empty = from the start
-    last: int | None = None  # so many records; None = all
+    since: str = ""  # duration such as 24h; empty = from the start
+    last: int | None = None  # number of records; None = all
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Extents of a topic, and the part to read."""
+    """Offsets of a topic, and the part to read."""
 
     name: str
     extents: Mapping[int, Extent]
     part: Part
-    cleanup_policy: str | None  # none = the cluster does not say, or this user may not know
+    cleanup_policy: str | None  # None = unknown, or denied to this user
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
+        """Number of partitions."""
         return len(self.extents)
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka deletes all but the last record of a key."""
+        """Whether compaction keeps only the last record of each key."""
         return self.cleanup_policy is not None and "compact" in self.cleanup_policy
 
 
 def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
-    """Ask the cluster; ``now`` is the time in ms since the epoch.
+    """Ask the cluster for the topic. ``now``: current time in ms since the epoch.
 
     Raises:
-        MissingTopicError: the topic is not there, or this user may not read it.
-        BrokerUnavailableError: no broker answers.
+        MissingTopicError: The topic does not exist, or this user may not read it.
+        BrokerUnavailableError: No broker answers.
     """
     name = wanted.topic
     cluster.connect()
@@ -67,9 +67,7 @@ def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
         place[1]: Extent(starts[place], max(starts[place], stable[place]), ends[place]) for place in places
     }
     begin = now - extent.seconds_of(wanted.since) * 1000 if wanted.since else 0
-    if (
-        begin > 0
-    ):  # to brokers a time before 1970 is none: they have other meanings for negative numbers, or refuse them
+    if begin > 0:  # brokers refuse negative times, or give them special meanings
         begins = {place[1]: offset for place, offset in cluster.offsets_at(places, begin).items()}
         part = extent.since(extents, begins, wanted.since)
     else:
