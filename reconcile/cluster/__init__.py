@@ -1,1 +1,1 @@
-"""Questions to the cluster before Spark reads, and why it does not answer."""
+"""Questions to the cluster before Spark reads, and reasons why it does not answer."""

@@ -1,6 +1,6 @@
-"""Why a broker denies access or does not answer, from messages of librdkafka while it tries.
+"""Reasons why a broker denies access or does not answer, from messages that librdkafka logs while it retries.
 
-Librdkafka itself goes on trying, and in the end reports only a time-out.
+Librdkafka itself retries on, and finally reports only a time-out.
 """
 
 import re
@@ -21,32 +21,34 @@ HANDSHAKE_LIMIT_S: Final = 5.0
 _SAID: Final = re.compile(
     r"(?:\w+://)?(?P<server>\S+)/(?P<node>\w+): (?P<text>.*?)(?: \(after \d+ms in state .*\))?", re.DOTALL
 )
-"""``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state SSL_HANDSHAKE)``; a broker's number once it is known."""
+"""Form of ``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state SSL_HANDSHAKE)``; a known
+broker has its number.
+"""
 _ALERT: Final = re.compile(r"alert ([a-z ]+)")
 _AWAY: Final = frozenset({KafkaError._RESOLVE, KafkaError._TIMED_OUT})
 _NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)
 
 
 def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnavailableError:
-    """Return the error for all messages on connections since the first try: a refusal, else that no broker is there."""
+    """Return an error that explains all messages on connections: a refusal if any, else an absent broker."""
     absent = ""
     for error in heard:
         said = _SAID.fullmatch(error.str())
-        if said is None:  # not of one connection
+        if said is None:  # message without a connection
             continue
         if away := _away(error, said["text"]):
             named = "" if said["node"] == "bootstrap" else f"{said['server']}, which the brokers advertise: "
             absent = absent or f" ({named}{away})"
         else:
             return access_errors.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
-    if not absent:  # connections that ended without a word are passed over by the client
+    if not absent:  # the client does not report connections that the broker closes silently
         first = kafka.bootstrap_servers.split(",")[0].strip()
         return access_errors.refused(first, access_errors.protocol(kafka, _tls(first)))
     return access_errors.nobody(kafka, absent)
 
 
 def _away(error: KafkaError, text: str) -> str | None:
-    """Why there was no connection; None if there was one."""
+    """Return why there was no connection; None = there was one."""
     if found := _NO_CONNECTION.fullmatch(text):
         return found[1]
     return text if error.code() in _AWAY else None
@@ -74,7 +76,7 @@ def _tls(server: str) -> bool | None:
 
 
 def _distrust(kafka: KafkaSettings, server: str) -> tuple[str, int] | None:
-    """Return the problem of the broker's certificate, which librdkafka does not report, and OpenSSL's number of it."""
+    """Return OpenSSL's reason and number of the certificate problem, which librdkafka does not report."""
     host, _, port = server.rpartition(":")
     try:
         with create_connection((host, int(port)), HANDSHAKE_LIMIT_S) as plain:

@@ -1,4 +1,4 @@
-"""Questions to the cluster that Spark's Kafka source does not ask: committed offsets, and where logs begin and end."""
+"""Questions to the cluster beside Spark's Kafka source: committed offsets, log starts and log ends."""
 
 import contextlib
 import math
@@ -20,14 +20,14 @@ from ringfence_kafka.config.settings import KafkaSettings
 
 Answer = TypeVar("Answer")
 
-CONTACT_LIMIT_S: Final = 10.0  # for the first answer; a person waits
+CONTACT_LIMIT_S: Final = 10.0  # for the first answer, while an operator waits
 ANSWER_LIMIT_S: Final = 15.0
-OPEN_LIMIT_S: Final = 120.0  # longer than the broker keeps a transaction of a worker that died open
-DOWN_LIMIT_S: Final = 1.0  # for an answer although the client says that all brokers are away
+OPEN_LIMIT_S: Final = 120.0  # exceeds the time after which brokers abort transactions of a dead worker
+DOWN_LIMIT_S: Final = 1.0  # for an answer after the client has reported that all brokers are down
 LOOK_EVERY_S: Final = 0.1
-HEAR_EVERY_S: Final = 0.02  # how soon an answer, a refusal or a signal is noticed
+HEAR_EVERY_S: Final = 0.02  # delay until an answer, a refusal or a signal is noticed
 HEARD_MAX: Final = 100
-TAIL_OFFSETS: Final = 64  # a look at a partition's newest records begins so far before its end
+TAIL_OFFSETS: Final = 64  # distance from the end at which a search for a partition's newest records begins
 NO_TOPIC: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -49,19 +49,19 @@ class OpenTransactionError(errors.RingfenceError):
 class TopicFacts(NamedTuple):
     """Identity of a topic."""
 
-    id: str  # Kafka's own: a topic that was deleted and created again has another
+    id: str  # Kafka's topic ID, which changes if the topic is created again
     partitions: int
-    readable: bool = True  # whether this user may read it, as far as the cluster tells
+    readable: bool = True  # whether this user may read it; True if the cluster does not tell
 
 
 class Admin:
-    """One admin client. It joins no group."""
+    """Admin client. It joins no group."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
-        """``group`` is the workers'; it is asked, not joined.
+        """Create the client. ``group`` is the workers' group, which is queried but not joined.
 
         Raises:
-            ConfigurationError: the client refuses what ``[kafka]`` says.
+            ConfigurationError: The client refuses a setting of ``[kafka]``.
         """
         self._kafka = kafka
         self._group = group
@@ -80,10 +80,10 @@ class Admin:
         return AdminClient(confluent_options(self._kafka) | {"error_cb": self._hear})
 
     def connect(self) -> str:
-        """Check that a broker grants access; returns the cluster's ID, empty if it has none.
+        """Check that a broker grants access, and return the cluster's ID, or an empty string.
 
         Raises:
-            BrokerUnavailableError: no broker answers, or all deny access.
+            BrokerUnavailableError: No broker answers, or all deny access.
         """
         try:
             described = self._awaited(self._admin.describe_cluster(request_timeout=CONTACT_LIMIT_S))
@@ -99,7 +99,7 @@ class Admin:
         """Return the topics that exist and that this user may see.
 
         Raises:
-            BrokerUnavailableError: no broker answers.
+            BrokerUnavailableError: No broker answers.
         """
         found = {}
         with self._answers():
@@ -121,18 +121,21 @@ class Admin:
         return found
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int | None]:
-        """Offsets of the group now; None = none. Offsets of transactions without markers are none yet.
+        """Return the group's committed offsets; None = no offset.
+
+        Offsets in undecided transactions do not count.
 
         Raises:
-            BrokerUnavailableError: no broker answers.
-            PrerequisiteError: this user may not see the group.
+            BrokerUnavailableError: No broker answers.
+            PrerequisiteError: This user may not see the group.
         """
         wanted = kafka_client.ConsumerGroupTopicPartitions(
             self._group, [TopicPartition(*place) for place in places]
         )
 
         def ask() -> Sequence[TopicPartition]:
-            # A client that knows a coordinator goes on asking it when it was restarted, and never hears; then it aborts the process.
+            # A client keeps asking a coordinator that it knows. If that broker restarted, the client never
+            # gets an answer, and then aborts the process.
             client = self._client()
             answer = client.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)[self._group]
             found = self._awaited(answer, client).topic_partitions or ()
@@ -156,17 +159,17 @@ class Admin:
         return self._offsets(places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def high_watermarks(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Return the ends of the logs, undecided transactions included."""
+        """Return the ends of the logs, including undecided transactions."""
         return self._offsets(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def stable_ends(self, places: Iterable[Place], at_least: Mapping[Place, int]) -> dict[Place, int]:
-        """Last stable offsets, once they have reached ``at_least``.
+        """Wait until the last stable offsets reach ``at_least``, and return them.
 
-        Markers of a transaction are written after its offsets are committed, so committed inputs may become
+        Kafka writes the markers of a transaction after it commits its offsets, so committed inputs may become
         readable a moment later.
 
         Raises:
-            OpenTransactionError: a transaction stays open.
+            OpenTransactionError: A transaction stays open.
         """
         wanted = list(places)
         deadline = time.monotonic() + OPEN_LIMIT_S
@@ -184,12 +187,12 @@ class Admin:
             time.sleep(LOOK_EVERY_S)
 
     def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
-        """Return the last committed record of this key in each partition, if it is a recent one.
+        """Return the last committed value of a key in each partition, if it is among the newest records.
 
         Partitions that this user may not read, or that do not answer in time, are absent.
 
         Raises:
-            BrokerUnavailableError: no broker answers.
+            BrokerUnavailableError: No broker answers.
         """
         wanted = list(places)
         starts = self.log_starts(wanted)
@@ -208,7 +211,7 @@ class Admin:
                 for message in consumer.consume(1_000, LOOK_EVERY_S):
                     place = (str(message.topic()), message.partition() or 0)
                     if message.error() or (message.offset() or 0) >= ends[place]:
-                        left.discard(place)  # its end, or a refusal
+                        left.discard(place)  # end of the partition, or a refusal
                     elif message.key() == key and message.value() is not None:
                         found[place] = bytes(message.value() or b"")
         finally:
@@ -216,16 +219,16 @@ class Admin:
         return found
 
     def names(self) -> list[str]:
-        """All topics that this user may see."""
+        """Return all topics that this user may see."""
         with self._answers():
-            # It waits without hearing a signal; a broker has answered just before.
+            # This call ignores signals while it waits, but a broker has just answered.
             return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
 
     def cleanup_policy(self, topic: str) -> str | None:
-        """``cleanup.policy`` of a topic; None = not known, or denied to this user.
+        """Return ``cleanup.policy`` of a topic; None = unknown, or denied to this user.
 
         Raises:
-            BrokerUnavailableError: no broker answers.
+            BrokerUnavailableError: No broker answers.
         """
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
         with self._answers():
@@ -239,7 +242,7 @@ class Admin:
         return None if policy is None or policy.value is None else str(policy.value)
 
     def offsets_at(self, places: Iterable[Place], timestamp: int) -> dict[Place, int | None]:
-        """First offsets of records of this time (ms) or later; None = there is none."""
+        """Return the first offset at or after a timestamp (ms) in each partition; None = no such record."""
         found = self._offsets(places, OffsetSpec.for_timestamp(timestamp), IsolationLevel.READ_UNCOMMITTED)
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
@@ -264,11 +267,15 @@ class Admin:
             self._heard.append(error)
 
     def _awaited(self, future: "Future[Answer]", admin: AdminClient | None = None) -> Answer:
-        """Return the answer of ``admin``, or of this client. Messages on connections end the wait for absent brokers.
+        """Return the answer. If all brokers are down, the wait ends early.
+
+        Args:
+            future: Answer to wait for.
+            admin: Client that asked; None = the own client.
 
         Raises:
-            BrokerUnavailableError: all brokers are away, or deny access.
-            KafkaException: the answer, or that it did not come in time.
+            BrokerUnavailableError: All brokers are away, or deny access.
+            KafkaException: The cluster answered with an error, or did not answer in time.
         """
         asked = admin or self._admin
         self._heard.clear()
@@ -277,16 +284,16 @@ class Admin:
         while not wait([future], HEAR_EVERY_S).done:
             asked.poll(0)
             if self._down:
-                # That may be of a restart long ago, heard only now: then the answer comes all the same.
+                # The event may be left from an earlier restart. Then the answer still arrives.
                 self._down, patience = False, min(patience, time.monotonic() + DOWN_LIMIT_S)
             if time.monotonic() > patience:
                 raise access.unreachable(self._kafka, self._heard)
-        asked.poll(0)  # what was heard up to here is of no later question
+        asked.poll(0)  # consume remaining events, so that they do not count for a later question
         return future.result()
 
     @contextlib.contextmanager
     def _answers(self) -> Iterator[None]:
-        """Raise BrokerUnavailableError for an answer that cannot be used."""
+        """Raise BrokerUnavailableError if an answer is an error."""
         try:
             yield
         except KafkaException as error:
@@ -300,9 +307,9 @@ class Admin:
 
 
 def refused(error: KafkaError) -> bool:
-    """Whether the cluster answered with a refusal, or does not know the question; False = no answer.
+    """Return whether the cluster refused the question or does not support it; False = no answer.
 
-    Librdkafka's own errors have numbers below UNKNOWN's; one of them means that the broker does not know the
+    Librdkafka's own errors have numbers below UNKNOWN. One of them means that the broker does not support the
     request.
     """
     code = error.code()

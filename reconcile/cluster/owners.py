@@ -1,4 +1,7 @@
-"""Owner and rules of the lanes, from the changelogs. An address of another application may have the same names."""
+"""Owners and rules of the lanes, from the changelogs.
+
+They show whether another application uses the same names.
+"""
 
 import json
 from typing import Final
@@ -9,19 +12,19 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError, PrerequisiteError
 from ringfence_kafka.protocol import wire_names
 
-META_KEY: Final = b"\x00"  # of the record that ends each transaction in a changelog (docs/formats.md)
-FORMATS: Final = frozenset({1, 2, 3})  # of such a record
+META_KEY: Final = b"\x00"  # key of the record that ends each transaction in a changelog (docs/formats.md)
+FORMATS: Final = frozenset({1, 2, 3})  # formats of that record
 
 
 def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded]]:
-    """Return the records of the lanes, by address and lane; lanes without a record are absent.
+    """Return the recorded rules by address and lane; lanes without a record are absent.
 
-    A changelog that cannot be read is not refused: it does not exist, or this user may not read it.
+    A changelog that does not exist, or that this user may not read, is left out.
 
     Raises:
-        ForeignChangelogError: a changelog, and so a forward topic, is another address's.
-        PrerequisiteError: another version wrote a record.
-        BrokerUnavailableError: no broker answers.
+        ForeignChangelogError: A changelog, and so a forward topic, belongs to another address.
+        PrerequisiteError: Another version wrote a record.
+        BrokerUnavailableError: No broker answers.
     """
     addresses = {
         wire_names.changelog_topic(settings.app.id, address.name): address.name
@@ -40,7 +43,7 @@ def recorded(settings: Settings, cluster: Admin) -> dict[str, dict[int, Recorded
 
 
 def _meta(value: bytes, where: str) -> tuple[tuple[str, str], Recorded]:
-    """App ID and address, and rules and limits, of a meta record."""
+    """Return app ID and address, and rules and limits, of a meta record."""
     try:
         return _parsed(value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Retries questions while leaders and coordinators move."""
+"""Retries questions while partition leaders and coordinators move."""
 
 import contextlib
 import time
@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 Answer = TypeVar("Answer")
 
-LIMIT_S: Final = 30.0  # longer than a broker's session, and than the start of one that is restarted
+LIMIT_S: Final = 30.0  # exceeds a broker's session, and the start of a restarted broker
 PAUSE_S: Final = 0.2
 LEADERS_LIMIT_S: Final = 5.0
 MOVING: Final = frozenset(
@@ -24,7 +24,7 @@ MOVING: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
-        # Errors of the client: partitions have no leader now; the connection to one is lost.
+        # errors of the client: a partition has no leader now; the connection to a leader is lost
         KafkaError._NOENT,
         KafkaError._TRANSPORT,
     }
@@ -32,10 +32,10 @@ MOVING: Final = frozenset(
 
 
 def asked(admin: AdminClient, question: Callable[[], Answer], limit_s: float = LIMIT_S) -> Answer:
-    """Return the answer, asked again for ``limit_s`` while it is one of :data:`MOVING`.
+    """Ask a question again for up to ``limit_s`` seconds while it fails with an error of :data:`MOVING`.
 
     Raises:
-        KafkaException: any other error, or the last of these.
+        KafkaException: Another error, or the last error when the time is over.
     """
     deadline = time.monotonic() + limit_s
     while True:
@@ -45,6 +45,6 @@ def asked(admin: AdminClient, question: Callable[[], Answer], limit_s: float = L
             if error.args[0].code() not in MOVING or time.monotonic() > deadline:
                 raise
         time.sleep(PAUSE_S)
-        # The client asks whom it knew to lead until somebody asks who leads now.
+        # The client asks former leaders until it refreshes its metadata.
         with contextlib.suppress(KafkaException):
             admin.list_topics(timeout=LEADERS_LIMIT_S)

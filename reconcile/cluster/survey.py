@@ -1,7 +1,8 @@
-"""State of the cluster when a run begins. The order of its questions makes the cut consistent.
+"""State of the cluster when a run begins. The order of the questions makes the cut consistent.
 
-First the committed offsets. Then the ends of the outputs, and that all up to there is decided: the effects of
-the commits are below. Then the ends of the inputs: no output can name a record beyond.
+First come the committed offsets. Then come the ends of the outputs, after a wait until all transactions up to
+there are decided: the outputs of the committed inputs lie below these ends. The ends of the inputs come last:
+no output can name a record beyond them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,37 +19,39 @@ from ringfence_kafka.protocol import wire_names
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All facts for a cut."""
+    """Facts for the cuts of all addresses."""
 
-    cluster: str  # Kafka's own ID of it; empty = it has none
-    roles: Mapping[str, Mapping[str, str]]  # Address → role → topic
+    cluster: str  # Kafka's ID of the cluster; empty = unknown
+    roles: Mapping[str, Mapping[str, str]]  # address → role → topic
     topics: Mapping[str, TopicFacts]
     committed: Mapping[Place, int | None]
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
-    """High watermarks of inputs, and stable ends of the other topics. A topic that is both counts as one of the others."""
-    stable: Mapping[Place, int]  # of inputs the stable ends
-    journal: Mapping[int, tuple[int, int]]  # what there is of the journal, by partition
-    journal_position: dict[str, cut.Position]  # where it begins and ends, by its name
+    """High watermarks of inputs, and stable ends of other topics. A topic in both roles counts as one of the
+    others.
+    """
+    stable: Mapping[Place, int]  # stable ends of inputs
+    journal: Mapping[int, tuple[int, int]]  # partition → existing range of the journal
+    journal_position: dict[str, cut.Position]  # name of the journal → its start and end
     recorded: Mapping[str, Mapping[int, cut.Recorded]] = field(default_factory=dict)
-    """Address → lane → what the lane goes by."""
+    """Address → lane → rules that the lane recorded."""
 
     @classmethod
     def ask(cls, settings: Settings, cluster: Admin) -> Self:
         """Ask the cluster.
 
         Raises:
-            MissingTopicError: a topic does not exist.
-            PrerequisiteError: this user may not read one, or not see the group.
-            BrokerUnavailableError: no broker answers, or all deny access.
-            OpenTransactionError: a transaction stays open.
-            ForeignChangelogError: an address's topics are another one's.
+            MissingTopicError: A topic does not exist.
+            PrerequisiteError: This user may not read a topic or see the group.
+            BrokerUnavailableError: No broker answers, or all deny access.
+            OpenTransactionError: A transaction stays open.
+            ForeignChangelogError: Topics of an address belong to another address.
         """
         roles = {address.name: cut.topic_roles(settings.app.id, address) for address in settings.addresses}
         journal = wire_names.journal_topic(settings.app.id)
         cluster_id = cluster.connect()
         names = list(dict.fromkeys([*(topic for role in roles.values() for topic in role.values()), journal]))
-        # An address with one lane now may have forwarded records before its lanes were regrouped.
+        # An address that now has one lane may have forwarded records before a regrouping.
         former = {
             address.name: topic
             for address in settings.addresses
@@ -113,7 +116,10 @@ class Survey:
         positions: Mapping[str, cut.Position],
         seen: Mapping[str, Sequence[cut.Position]] | None = None,
     ) -> dict[str, cut.AddressCut]:
-        """Return the cut of each address from these positions on; ``seen``: see :func:`reconcile.run.history.cut.cut_topic`."""
+        """Return the cut of each address from these positions.
+
+        ``seen``: see :func:`reconcile.run.history.cut.cut_topic`.
+        """
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()
         lost = cut.journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))
@@ -143,7 +149,8 @@ class Survey:
             until = self.committed if role == "input" else self.ends
             key, ends = topic, self.ends
             if role == "input" and topic in accepted:
-                # The ends of inputs are asked behind the outputs, and no output names a record that is not committed.
+                # A chained input ends at the stable end read after the outputs, because outputs name only
+                # committed records.
                 key, ends = cut.chained_key(topic), self.stable
             state = cut.TopicState(
                 self.topics[topic].id,
