@@ -1,6 +1,6 @@
-"""The report page, and all other output for a person."""
+"""The report page, and other output for people."""
 
 from typing import Final
 
 PAGE: Final = "report.html"
-"""Name of a report's file."""
+"""File name of a report page."""

@@ -1,4 +1,4 @@
-"""``python -m reconcile.page figures.json > report.html`` draws the page again."""
+"""Draw the page again: ``python -m reconcile.page figures.json > report.html``."""
 
 import sys
 

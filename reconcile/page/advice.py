@@ -1,4 +1,4 @@
-"""The size of a ring that resends ask for (HornetQ 37.2: "set it to a large enough size"). Pure."""
+"""Ring size that the measured resends need (HornetQ 37.2: "set it to a large enough size"). Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,9 +10,9 @@ from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
 from ringfence_kafka.config.durations import duration_text
 from ringfence_kafka.wording import counted, first_of
 
-SPAN_MIN_MS: Final = 3_600_000  # from less than an hour nobody can tell a day
+SPAN_MIN_MS: Final = 3_600_000  # a shorter time does not show the traffic of a day
 HEADROOM: Final = 50
-"""Percent above the measured need: what was seen is not the worst that will come."""
+"""Percent added to the measured need, because traffic may become worse than measured."""
 _DIGITS: Final = 2
 _NAMES_MAX: Final = 5
 
@@ -21,21 +21,24 @@ class Seen(NamedTuple):
     """Resends of an address in some runs."""
 
     resends: int = 0
-    needed: int = 0  # the smallest ring that would have caught the confidence of them
+    needed: int = 0  # smallest ring that would have caught the wanted share
     p50: int = 0
     p99: int = 0
     largest: int = 0
 
 
 def with_headroom(needed: int) -> int:
-    """Return a need with :data:`HEADROOM`, rounded up to two digits."""
+    """Return a size with :data:`HEADROOM`, rounded up to two significant digits."""
     size = -(-needed * (100 + HEADROOM) // 100)
     step = int(10 ** max(0, len(str(size)) - _DIGITS))
     return min(-(-size // step) * step, MAX_ID_CACHE_SIZE)
 
 
 def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
-    """Return the size to set: for the need, without one the present size; None = :data:`SPAN_MIN_MS` is not reached."""
+    """Return the size to configure; None = the records span less than :data:`SPAN_MIN_MS`.
+
+    Without a measured need it is the present size.
+    """
     if span_ms < SPAN_MIN_MS:
         return None
     return with_headroom(needed) if needed else capacity
@@ -52,7 +55,7 @@ def ring(
     enough: int = 0,
     grows_from: int = 0,
 ) -> Ring:
-    """Size of the ring, and the size that would do; ``span_ms``: between the first and the last record."""
+    """Return the present ring with the recommended size. ``span_ms``: time from first to last record."""
     return Ring(
         capacity=capacity,
         recommended=recommended(seen.needed, capacity, span_ms),
@@ -71,7 +74,7 @@ def ring(
 
 
 def document(ring: Ring) -> dict[str, int | None]:
-    """``ring`` of an address in ``summary.json``."""
+    """Return ``ring`` of an address for ``summary.json``."""
     return {
         "capacity": ring.capacity,
         "needed": ring.needed,
@@ -83,7 +86,7 @@ def document(ring: Ring) -> dict[str, int | None]:
 
 
 def sentences(rings: Mapping[str, Ring], overrun_max: float) -> Sequence[str]:
-    """Return a sentence for each address with too small a ring, or with too little traffic; empty = all will do."""
+    """Return a sentence for each address whose ring is too small, or whose traffic is too short to judge."""
     found = []
     short: dict[str, int] = {}
     for name, ring in rings.items():
@@ -105,7 +108,7 @@ def _larger(ring: Ring) -> str:
 
 
 def too_short(span_ms: int) -> str:
-    """Why a span gives no size."""
+    """Return why a time range is too short to recommend a size."""
     return (
         f"the records span {_plain(formatting.span(span_ms))}, and less than an hour does not show how far "
         "apart the resends of a day are"
@@ -113,14 +116,14 @@ def too_short(span_ms: int) -> str:
 
 
 def over(span_ms: int) -> str:
-    """Return the span of a need, and the reason for headroom."""
+    """Return the time range of a need, and the reason for headroom."""
     return (
         f"in {_plain(formatting.span(span_ms))}, and {HEADROOM} % headroom is for traffic that was not seen"
     )
 
 
 def _overrun(ring: Ring, overrun_max: float) -> str:
-    """Return the share of OVERRUN above its limit, and the size that would be enough."""
+    """Return a sentence on an OVERRUN share above its limit, and the size that would be enough."""
     broken = (
         f"{ring.overrun_share * 100:.3g} % of the duplicates were accepted again (OVERRUN), and reconcile.overrun_max allows "
         f"{_plain(formatting.percent(overrun_max))}"
@@ -144,7 +147,7 @@ def _overrun(ring: Ring, overrun_max: float) -> str:
 
 
 def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
-    """Return a sentence for each address whose rings let go of too young IDs."""
+    """Return a sentence for each address whose rings dropped IDs too early."""
     return [
         f"{name}: {counted(count, 'ID')} left {'its' if count == 1 else 'their'} ring while younger than "
         f"id_min_age = {duration_text(address['promise']['id_min_age'])}: 'ringfence rings show {name}', or "
@@ -155,7 +158,7 @@ def broken_promises(addresses: Mapping[str, Mapping[str, Any]]) -> Sequence[str]
 
 
 def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
-    """Return a sentence on the torn transactions of an address, with the first one; empty = there are none."""
+    """Return a sentence on the torn transactions of an address; empty = no torn transactions."""
     if not count:
         return []
     several = f"{name}: {counted(count, 'transaction is', 'transactions are')} torn"
@@ -169,5 +172,5 @@ def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the text for a terminal, where a search for it has plain spaces."""
+    """Replace no-break spaces for the terminal, so that a search for the text finds it."""
     return text.replace("\N{NO-BREAK SPACE}", " ")

@@ -1,8 +1,7 @@
-"""The page of a run or an audit: one HTML file that needs nothing else.
+"""Report page of a run or an audit: one self-contained HTML file.
 
 All text from data is escaped in one place (``finalize`` and autoescape of the templates), because producers
-choose IDs, groups and topics. The page forbids itself scripts and outside resources
-(Content-Security-Policy).
+choose IDs, groups and topics. The page's Content-Security-Policy forbids scripts and outside resources.
 """
 
 import sys
@@ -20,8 +19,8 @@ from reconcile.page import formatting, plots, prose, record_links, trends
 from reconcile.page.report_data import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
 from ringfence_kafka.errors import RingfenceError
 
-OPEN_MAX: Final = 5  # findings of an anomaly that are shown at once; the rest unfolds
-_ALLOWED: Final = "OVERRUN"  # the one anomaly that is no alarm, up to reconcile.overrun_max
+OPEN_MAX: Final = 5  # findings of an anomaly shown at once; the others are folded
+_ALLOWED: Final = "OVERRUN"  # the only anomaly that is allowed, up to reconcile.overrun_max
 
 
 class Verdict(NamedTuple):
@@ -59,7 +58,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Anomaly:
-    """One anomaly of an address, with its named findings."""
+    """Anomaly of an address, with its first findings."""
 
     name: str
     count: int
@@ -76,7 +75,7 @@ class _Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """One address, as the template needs it."""
+    """Address as the template needs it."""
 
     it: AddressFigures
     anchor: str
@@ -94,7 +93,7 @@ class _Address:
 
     @property
     def found(self) -> int:
-        """The number of anomalies."""
+        """Number of anomalies."""
         return sum(anomaly.count for anomaly in self.anomalies)
 
     @property
@@ -113,12 +112,12 @@ class _Address:
 
     @property
     def largest(self) -> int:
-        """The size of the largest group."""
+        """Number of records in the largest group."""
         return max(*(group.records for group in self.it.groups_largest), 1)
 
 
 def render(figures: Figures) -> str:
-    """Render the page. The same figures give the same text."""
+    """Render the page. Equal figures give equal text."""
     environment = Environment(
         loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
         trim_blocks=False,
@@ -144,7 +143,7 @@ def _template(name: str) -> str:
 
 
 def _finalized(value: Any) -> Any:
-    """Make each text of a template visible before it is escaped; HTML stays as it is."""
+    """Make invisible characters of a template value visible before it is escaped; HTML is left as it is."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return formatting.visible(value)
@@ -170,7 +169,7 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, of_run: bool) -> 
 
 
 def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anomaly]:
-    """Anomalies in the order of the figures, with those that only findings name."""
+    """Yield anomalies in the order of the figures, then those that only findings name."""
     named: dict[str, list[Finding]] = {name: [] for name in it.anomalies}
     for finding in it.findings:
         named.setdefault(finding.anomaly, []).append(finding)
@@ -196,7 +195,7 @@ def _places(finding: Finding, servers: str) -> list[_Place]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Draw the page of a ``figures.json`` to standard output."""
+    """Draw the page of a ``figures.json`` to standard output; return the exit code."""
     try:
         [name] = arguments
     except ValueError:

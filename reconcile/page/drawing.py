@@ -1,6 +1,6 @@
 """Drawings of the page by matplotlib, as embedded images.
 
-Only the object API is used, in a context that restores every setting. The same numbers give the same bytes.
+Only the object API is used, in a context that restores all settings. Equal numbers give equal bytes.
 """
 
 import base64
@@ -18,7 +18,7 @@ from reconcile.page import formatting
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Suppress matplotlib's messages on folders and fonts."""
+    """Suppress matplotlib's messages about folders and fonts."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -35,7 +35,7 @@ with _silent():
 
 _LEFT, _RIGHT = 46, 24
 _PER_INCH: Final = 72
-_LETTER: Final = 7.8  # width of a letter in a label, in units: more than most fonts have
+_LETTER: Final = 7.8  # width of a letter in a label, in units; exceeds that of most fonts
 INK, SOFT, ADVISED, _LINE = "#1c2024", "#565d66", "#0b6b5d", "#d9d9d4"
 _AREAS: Final = {
     "accepted": "#a9cdf0", "share": "#a9cdf0", "duplicates": "#f3b57c", "groups": "#9dd3c8",
@@ -53,13 +53,16 @@ _SETTINGS: Final[Any] = {
     "axes.edgecolor": SOFT, "axes.linewidth": 1, "grid.color": _LINE, "grid.linewidth": 1, "grid.linestyle": (0, (1, 3)),
     "axes.axisbelow": True, "path.simplify": False, "text.parse_math": False, "axes.unicode_minus": False,
 }  # fmt: skip
-"""With ``fonttype`` none, text stays text; ``hashsalt`` makes names in a drawing the same each time. Its font comes
-with matplotlib: fonts of a machine do not move anything."""
+"""Settings of matplotlib. ``fonttype`` none keeps text as text, and ``hashsalt`` makes the names in a drawing
+reproducible.
+
+The font comes with matplotlib, so fonts of the machine do not change the layout.
+"""
 _SPACE: Final = 1.04
 
 
 class Mark(NamedTuple):
-    """A value with a line of its own."""
+    """Value marked by a vertical line."""
 
     name: str
     at: float
@@ -67,7 +70,7 @@ class Mark(NamedTuple):
 
 
 class Drawing:
-    """One figure, measured in units of its view box from the top left."""
+    """Figure, measured in units of its view box from the top left."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
@@ -93,7 +96,7 @@ class Drawing:
         return made
 
     def filled(self, axes: Any, name: str, values: Sequence[float], edges: Sequence[float]) -> None:
-        """Draw an area of steps."""
+        """Draw a filled area of steps."""
         if any(values):
             axes.stairs(values, edges, fill=True, facecolor=_AREAS[name], gid=name)
 
@@ -102,7 +105,7 @@ class Drawing:
         axes.stairs(values, edges, baseline=None, color=_EDGE, linewidth=1.5, gid=name)
 
     def counted(self, axes: Any, name: str) -> None:
-        """Set a scale of whole numbers from 0, with few lines and a name."""
+        """Set a named scale of whole numbers from 0, with few grid lines."""
         top = max(axes.dataLim.y1, 1) if math.isfinite(axes.dataLim.y1) else 1
         axes.set_ylim(0, top * 1.04)
         tall = axes.get_position().height * self._height > 60
@@ -112,7 +115,7 @@ class Drawing:
         axes.annotate(name, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
 
     def cumulative(self, axes: Any, shares: tuple[list[float], list[float]], low: float, high: float) -> None:
-        """Draw the share up to each value, on a logarithmic scale."""
+        """Draw the cumulative share up to each value, on a logarithmic scale."""
         xs, ys = shares
         axes.set_xscale("log")
         axes.minorticks_off()
@@ -124,13 +127,13 @@ class Drawing:
         axes.yaxis.grid(visible=True)
 
     def label(self, axes: Any, text: str) -> None:
-        """Write the name of the scale below."""
+        """Write the name of the scale below the area."""
         axes.annotate(
             text, (0.5, 0), (0, -38), xycoords="axes fraction", textcoords="offset points", ha="center"
         )
 
     def marks(self, axes: Any, marks: Sequence[Mark]) -> None:
-        """One or two lines across, each with its label above, in rows of their own."""
+        """Draw one or two vertical lines, with their labels above in separate rows."""
         if not marks:
             return
         left, right = axes.get_xlim()
@@ -149,7 +152,7 @@ class Drawing:
             )  # fmt: skip
 
     def image(self, kind: str, title: str, description: str) -> str:
-        """Return an ``img`` element with classes of the style sheet (``kind``) and a description."""
+        """Return an ``img`` element with a description; ``kind`` gives classes of the style sheet."""
         written = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self._figure.savefig(written, format="svg", metadata=nothing)
@@ -162,9 +165,9 @@ class Drawing:
 
 
 def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[int, int]]:
-    """Row (0 is the upper one) and side (1 is the right) of each label: within the drawing, and off the other's line.
+    """Return row (0 = upper) and side (1 = right) of each label, inside the drawing and off the other line.
 
-    A line goes up to its own row, so only the label in the lower row can meet the other's line.
+    A line ends at the row of its label, so only the label in the lower row can meet the other line.
     """
     rows = [(0,)] if len(shares) == 1 else [(1, 0), (0, 1)]
 
@@ -182,7 +185,7 @@ def _arranged(shares: Sequence[float], widths: Sequence[float]) -> list[tuple[in
 
 @contextlib.contextmanager
 def drawing(width: int, height: int, letters: float = 11.5) -> Iterator[Drawing]:
-    """Yield a new drawing with its own settings; ``letters`` is the size of its text in units."""
+    """Yield a new drawing with its own settings. ``letters``: font size in units."""
     with _silent(), mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)

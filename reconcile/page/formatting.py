@@ -49,9 +49,9 @@ MEANINGS: Final = {
 
 
 def visible(text: str) -> str:
-    """Return the text with escapes for invisible characters and for those that turn the text direction.
+    """Escape invisible characters and those that change the text direction.
 
-    Producers choose names and IDs: an ID must not look like another, nor leave its place on the page.
+    Producers choose names and IDs. An ID must not look like another one, or leave its place on the page.
     """
     if text.isprintable():
         return text
@@ -63,12 +63,12 @@ def _escaped(character: str) -> str:
 
 
 def as_text(data: bytes) -> str:
-    """Return the text of bytes from data, in which invalid and invisible ones are escaped."""
+    """Decode bytes from data, with invalid and invisible characters escaped."""
     return printable(data.decode("utf-8", "backslashreplace"))
 
 
 def shortened(text: str, limit: int = 150) -> str:
-    """Beginning and end of a long text."""
+    """Return the beginning and the end of a long text."""
     if len(text) <= limit:
         return text
     return f"{text[: limit - _TAIL]} … {text[-_TAIL:]} ({len(text):,} characters)"
@@ -88,12 +88,12 @@ def compact(value: float) -> str:
 
 
 def brief(value: float) -> str:
-    """Three digits, or all digits before the point."""
+    """Return three significant digits, or all digits before the point."""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def percent(share: float) -> str:
-    """Return a configured share: 0.999 is 99.9 %."""
+    """Return a configured share as a percentage: 0.999 is 99.9 %."""
     return f"{share * 100:.10g}\N{NO-BREAK SPACE}%"
 
 
@@ -103,7 +103,7 @@ def about(share: float) -> str:
 
 
 def span(milliseconds: float) -> str:
-    """Return a length of time in its largest full unit: 5 min, 1.5 s."""
+    """Return a duration in its largest full unit: 5 min, 1.5 s."""
     for unit, size in _SPANS:
         if milliseconds >= size:
             return f"{brief(milliseconds / size)}\N{NO-BREAK SPACE}{unit}"
@@ -111,7 +111,7 @@ def span(milliseconds: float) -> str:
 
 
 def moment(at: int) -> dt.datetime | None:
-    """Return the time in UTC; None = beyond the calendar: producers choose timestamps."""
+    """Return the time in UTC; None = outside the calendar, as producers choose timestamps."""
     try:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=at)
     except OverflowError:
@@ -119,11 +119,11 @@ def moment(at: int) -> dt.datetime | None:
 
 
 def date(when: dt.datetime) -> str:
-    """Day and month."""
+    """Return day and month."""
     return f"{when.day} {_MONTHS[when.month - 1]}"
 
 
 def time(at: int) -> str:
-    """Date and time, to the second."""
+    """Return date and time, to the second."""
     when = moment(at)
     return f"{at:,} ms" if when is None else f"{date(when)} {when.year} {when:%H:%M:%S}".removesuffix(":00")

@@ -9,7 +9,7 @@ from reconcile.spark.files import Files
 
 
 def written(figures: Figures) -> str | None:
-    """Return the page as HTML; None, and a line on stderr with the reason, if it cannot be drawn.
+    """Return the page as HTML; None if it cannot be drawn, with the reason on stderr.
 
     A cluster's driver needs only PySpark to judge a run; matplotlib and jinja2 are for the page. A problem in
     drawing does not stop the run.
@@ -27,7 +27,7 @@ def written(figures: Figures) -> str | None:
 
 
 def put(files: Files, page: str | None) -> None:
-    """Write the page, or remove that of an earlier run."""
+    """Write the page, or delete the page of an earlier run."""
     if page is None:
         files.delete(PAGE)
     else:

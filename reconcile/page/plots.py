@@ -1,4 +1,4 @@
-"""The plots of the page. They contain only numbers of the data."""
+"""Plots of the page. They contain only numbers from the data."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from reconcile.page.drawing import Mark, drawing
 from reconcile.page.report_data import Bin, GroupBin, Moment, Ring
 
 WIDE, NARROW = 1040, 400
-"""Units, which are pixels where the page is wide: a drawing of each width for the day, the narrow one for all else."""
+"""Widths of drawings, in units (pixels on a wide page). Only the plot by time exists in both widths."""
 _SHARES_TOP, _SHARES_HEIGHT, _SHARES_ALL = 46, 180, 272
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 _TIME_STEPS: Final = (
@@ -23,7 +23,7 @@ _AGES: Final = (
 
 
 def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
-    """Draw inputs over time with the accepted ones, and duplicates below on a scale of their own."""
+    """Draw inputs and accepted inputs over time, and duplicates below on their own scale."""
     width, above = (WIDE, 130) if wide else (NARROW, 120)
     begin, end = moments[0].at, moments[-1].at + step_ms
     records, duplicates = (
@@ -129,7 +129,7 @@ def groups(bins: Sequence[GroupBin]) -> str:
 
 
 def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
-    """Each bin, and the count up to it."""
+    """Yield each bin, and the count up to it."""
     so_far = 0
     for bin_ in bins:
         so_far += bin_.count
@@ -137,7 +137,7 @@ def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
 
 
 def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
-    """Return the share of all up to each value, from 0 at ``first`` to 1 at ``last``; exact at the ends of bins."""
+    """Return the cumulative share by value, from 0 at ``first`` to 1 at ``last``, exact at bin ends."""
     total = sum(bin_.count for bin_ in bins)
     lowest = bins[0].upper
     xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]
@@ -148,7 +148,7 @@ def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float]
 
 
 def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[float], list[float]]:
-    """Edges and values of steps, 0 where a moment is left out."""
+    """Return edges and values of steps, with 0 for moments that are left out."""
     edges: list[float] = [moments[0].at]
     values: list[float] = []
     for moment in moments:
@@ -161,9 +161,9 @@ def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[fl
 
 
 def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
-    """Ticks at round times of UTC, with the date where a day begins."""
+    """Return ticks at round times in UTC, with the date at the start of each day."""
     step = next((step for step in _TIME_STEPS if (end - begin) / step <= most), None)
-    if step is None:  # no calendar goes so far
+    if step is None:  # no step is long enough
         return []
     first = math.ceil(begin / step) * step
     ticks = []

@@ -1,4 +1,4 @@
-"""Sentences of the page on the numbers of an address. Pure."""
+"""Sentences of the page about the numbers of an address. Pure."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -8,11 +8,11 @@ from reconcile.page import advice, formatting
 from reconcile.page.report_data import AddressFigures, Lane, Moment, Ring
 from ringfence_kafka.wording import counted
 
-LANES_MAX: Final = 50  # so many have a row; of more, those that lag most
+LANES_MAX: Final = 50  # lanes with a row; of more lanes, those with the highest lag
 
 
 def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
-    """Return the moment with most records; ``strays``: records in no moment."""
+    """Return a sentence on the moment with most records. ``strays``: records outside all moments."""
     most = max(moments, key=lambda moment: moment.records)
     rate = formatting.brief(most.records * 1000 / step_ms)
     said = (
@@ -29,7 +29,7 @@ def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
 
 
 def resends(it: AddressFigures, *, of_run: bool) -> str:
-    """Return the present or assumed ring, and what the resends need."""
+    """Return sentences on the present or assumed ring, and on the need of the resends."""
     ring = it.ring
     has = (
         f"The ring of a lane {'holds' if of_run else 'would hold'} {counted(ring.capacity, 'ID')} ({ring.key})"
@@ -56,7 +56,7 @@ def resends(it: AddressFigures, *, of_run: bool) -> str:
 
 
 def _unmeasured(it: AddressFigures, days: str) -> str:
-    """Why no resend shows anything of the ring."""
+    """Return why the resends show nothing about the ring."""
     by_hop = it.counts.get("bridge_duplicates", 0)
     others = it.counts.get("duplicates", 0) - by_hop
     elsewhere = it.anomalies.get("CROSS-LANE", 0) + it.counts.get("cross_lane", 0)
@@ -74,7 +74,7 @@ def _unmeasured(it: AddressFigures, days: str) -> str:
 
 
 def _again(ring: Ring, *, of_run: bool) -> str:
-    """Resends that were accepted again, for any reason of OVERRUN."""
+    """Return a sentence on resends that were accepted again, for any reason of OVERRUN."""
     if not ring.overruns:
         return ""
     if not of_run:
@@ -87,7 +87,7 @@ def _again(ring: Ring, *, of_run: bool) -> str:
 
 
 def groups(it: AddressFigures) -> str:
-    """Return the number of groups, and the largest."""
+    """Return a sentence on the number of groups, and on the largest."""
     count, records = (sum(getattr(size, name) for size in it.group_sizes) for name in ("groups", "records"))
     text = f"{counted(count, 'group')} with {counted(records, 'record')}."
     if it.groups_largest and records:
@@ -96,14 +96,14 @@ def groups(it: AddressFigures) -> str:
 
 
 def shown(every: Sequence[Lane]) -> Sequence[Lane]:
-    """All lanes in order, or those that lag most."""
+    """Return all lanes in order, or those with the highest lag."""
     if len(every) <= LANES_MAX:
         return every
     return sorted(every, key=lambda lane: (-lane.lag, -lane.records, lane.lane))[:LANES_MAX]
 
 
 def lanes(it: AddressFigures, *, of_run: bool) -> str:
-    """Return the lanes in a few sentences."""
+    """Return a few sentences on the lanes."""
     count, records = len(it.lanes), sum(lane.records for lane in it.lanes)
     if not count:
         return ""

@@ -6,21 +6,21 @@ from typing import Final, NamedTuple
 from reconcile.page.report_data import Finding
 
 _PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key")
-TIMEOUT_MS: Final = 10_000  # a record that is not there any more is not waited for
+TIMEOUT_MS: Final = 10_000  # do not wait longer for a record that was deleted
 
 
 class Place(NamedTuple):
-    """The place of one record."""
+    """Place of one record."""
 
     role: str
     topic: str
     partition: int
     offset: int
-    gone: bool = False  # nothing stands there any more, or something else
+    gone: bool = False  # the record was deleted or replaced
 
 
 def places(finding: Finding) -> list[Place]:
-    """Return the known places of the input, the output, and the other input of a finding."""
+    """Return the known places of a finding: input, output, and other input."""
     named = (
         ("input", finding.topic, finding.partition, finding.offset),
         ("output", finding.out_topic, finding.out_partition, finding.out_offset),
@@ -35,7 +35,7 @@ def places(finding: Finding) -> list[Place]:
 
 
 def readable(place: Place, servers: str) -> bool:
-    """Whether a command may print it: the record exists, and nothing in its name controls a terminal."""
+    """Return whether a command may print the record: it exists, and no name has control characters."""
     if place.gone:
         return False
     return place.offset >= 0 and place.partition >= 0 and f"{place.topic}{servers}".isprintable()

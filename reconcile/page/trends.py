@@ -1,4 +1,4 @@
-"""Trends over the last runs: a bar for each, as inline SVG that follows the colours of the page. Pure."""
+"""Trends over the last runs: one bar for each run, as inline SVG in the page's colours. Pure."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -10,10 +10,10 @@ from reconcile.page import formatting
 from reconcile.page.report_data import RUNS_MAX, PastRun
 
 _SLOT, _HEIGHT = 10, 40
-"""Units of the view box: of one run, and of all bars. Drawings are stretched, so they hold no text."""
+"""Width of one run's slot and height of the bars, in units. Drawings are stretched, so they have no text."""
 _BAR: Final = 8
 _LEAST: Final = 0.75
-"""Height of a value that is not 0, at least."""
+"""Minimum height of a value that is not 0."""
 
 
 class Verdict(NamedTuple):
@@ -32,7 +32,7 @@ VERDICTS: Final = {
 
 
 class Measure(NamedTuple):
-    """One measure of all runs."""
+    """One measure over all runs."""
 
     name: str
     last: str
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 
 class Trends(NamedTuple):
-    """Runs in words and drawings; without runs there is nothing to show."""
+    """Runs as text and drawings; empty with fewer than two runs."""
 
     runs: Sequence[Row]
     verdicts: Sequence[Verdict]
-    """Those that occur."""
+    """Verdicts that occur."""
     measures: Sequence[Measure]
 
 
@@ -67,7 +67,7 @@ _MEASURES: Final[Sequence[tuple[str, Callable[[PastRun], float | None], Callable
 
 
 def drawn(runs: Sequence[PastRun]) -> Trends:
-    """Draw the measures of the last runs; one run alone is no trend."""
+    """Draw the measures of the last runs; empty if there is only one run."""
     if len(runs) < 2:
         return Trends((), (), ())
     rows = [
