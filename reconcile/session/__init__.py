@@ -1,1 +1,1 @@
-"""The Spark session: its JVM, its master, its executors, and its end."""
+"""The Spark session: JVM, master, executors, and shutdown."""

@@ -1,6 +1,6 @@
-"""Halves the start of Spark's JVM the next time: paths of its connector, and an archive of its classes.
+"""Halves the next start of Spark's JVM: keeps paths of the Kafka connector, and an archive of its classes.
 
-Both are kept beside Ivy's files. If they are missing or stale, Spark starts as always, and they are made again.
+Both lie beside Ivy's files. If they are missing or stale, Spark starts as usual, and they are made again.
 """
 
 import contextlib
@@ -18,32 +18,33 @@ from pyspark.sql import SparkSession
 
 from reconcile.session.spark_errors import SPARK
 
-_IVY: Final = "~/.ivy2.5.2"  # where Spark's Ivy keeps what it fetched
+_IVY: Final = "~/.ivy2.5.2"  # default folder of Spark's Ivy
 _FOLDER: Final = "ringfence"
 _LOCK: Final = "ringfence.lock"
 ARCHIVES: Final = "RINGFENCE_CLASS_ARCHIVE"
-"""With ``off`` in the environment no archive is made; one that exists is used."""
+"""Environment variable. With ``off``, archives are used but not made."""
 _ARCHIVE: Final = ".jsa"
 _OTHERS: Final = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions")
-"""Settings of this machine that rule out an archive: a person has set them for a reason."""
+"""Settings of this machine that prevent an archive, because someone set them for a reason."""
 _MORE_CLASSES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """Environment variables that Spark adds to its class path."""
 _PLAIN: Final = re.compile(r"[\w./@+-]+", re.ASCII)
-"""A path that no shell, and no Java, reads as anything else."""
+"""Path without characters that a shell or Java interprets."""
 _ARTIFACT: Final = re.compile(r"(?:.*_)?(?P<name>[a-zA-Z][\w.-]*?)-\d[^/]*\.jar")
 _HASHED: Final = 16
 
 
 def ivy_folder(theirs: Mapping[str, str]) -> Path:
-    """Return the folder in which Ivy keeps jars; ``theirs`` are the defaults of this machine's Spark."""
+    """Return the folder in which Ivy keeps jars. ``theirs``: defaults of this machine's Spark."""
     return Path(theirs.get("spark.jars.ivy", _IVY)).expanduser()
 
 
 @contextlib.contextmanager
 def fetching_alone(folder: Path) -> Iterator[None]:
-    """Let only one process of this user start Spark until its connector is there.
+    """Lock Spark's start against other processes of this user until the connector is fetched.
 
-    Ivy fails when two processes fill an empty cache at once. A folder that cannot be locked is used without a lock.
+    Ivy fails if two processes fill an empty cache at once. A folder that cannot be locked is used without a
+    lock.
     """
     with contextlib.ExitStack() as lock:
         with contextlib.suppress(OSError):
@@ -53,12 +54,12 @@ def fetching_alone(folder: Path) -> Iterator[None]:
 
 
 class ClassArchive:
-    """The archive for one set of packages, Spark and Java."""
+    """Archive for one set of packages, Spark and Java."""
 
     def __init__(
         self, folder: Path, packages: str, java: Path, home: Path, environ: Mapping[str, str] = os.environ
     ) -> None:
-        """``folder`` is Ivy's; ``home`` is Spark's."""
+        """Take Ivy's ``folder`` and Spark's ``home``."""
         self._ivy = folder
         self._folder = folder / _FOLDER
         self._packages = packages
@@ -72,7 +73,10 @@ class ClassArchive:
     def for_packages(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
-        """Return the archive, if this setup allows one; ``theirs`` are the defaults of this machine's Spark."""
+        """Return the archive, or None if this setup does not allow one.
+
+        ``theirs``: defaults of this machine's Spark.
+        """
         folder = ivy_folder(theirs)
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
         if java is None or not plain or any(other in theirs for other in _OTHERS):
@@ -82,12 +86,12 @@ class ClassArchive:
 
     @property
     def class_path(self) -> str | None:
-        """Jars of the connector; None = Ivy has to find them."""
+        """Jars of the connector; None = Ivy must find them."""
         return None if self._jars is None else os.pathsep.join(map(str, self._jars))
 
     @property
     def options(self) -> str:
-        """Options of the JVM."""
+        """JVM options for the archive."""
         if self._jars is None or not self._only_jars():
             return ""
         archive = self._archive()
@@ -96,7 +100,7 @@ class ClassArchive:
         return f"-XX:SharedArchiveFile={archive}" if archive.stat().st_size else ""
 
     def keep(self, spark: SparkSession, stopped: Callable[[], bool]) -> None:
-        """Keep what this session has found, at its end, when all classes are loaded.
+        """Keep paths and archive at the end of the session, when all classes are loaded.
 
         ``stopped``: whether a signal has ended the JVM.
         """
@@ -109,7 +113,7 @@ class ClassArchive:
                 self._keep_archive(spark, stopped)
 
     def _only_jars(self) -> bool:
-        """Whether the class path has no folder with files, of which Java makes no archive."""
+        """Return whether the class path has only jars: Java makes no archive of a folder with files."""
         if any(self._environ.get(class_) for class_ in _MORE_CLASSES):
             return False
         settings = Path(self._environ.get("SPARK_CONF_DIR") or self._home / "conf")
@@ -143,7 +147,7 @@ class ClassArchive:
         made.replace(self._folder / name)
 
     def _archive(self) -> Path:
-        """Return the archive's path, whose name changes with the jars. Java checks the jars itself."""
+        """Return the archive's path, whose name changes with the jars. Java itself checks the jars."""
         looked_at = [self._java.resolve(), *sorted((self._home / "jars").glob("*.jar")), *(self._jars or ())]
         digest = hashlib.sha256()
         for item in looked_at:
@@ -155,7 +159,8 @@ class ClassArchive:
         archive = self._archive()
         for path in self._folder.glob(f"*{_ARCHIVE}"):
             path.unlink(missing_ok=True)
-        # Empty: this Java cannot, and is not asked again. It may end over it.
+        # An empty file means that this Java cannot make an archive, and stops further tries. The attempt may
+        # end the JVM.
         archive.touch()
         made = archive.with_suffix(f".{os.getpid()}")
         try:
@@ -168,13 +173,13 @@ class ClassArchive:
 
 
 def _name(jar: Path) -> str:
-    """Return the jar's name without its version and Ivy's prefix."""
+    """Return the jar's name without version and Ivy's prefix."""
     found = _ARTIFACT.fullmatch(jar.name)
     return found["name"] if found else jar.name
 
 
 def _dump(spark: SparkSession, to: Path) -> None:
-    """Do what ``jcmd PID VM.cds dynamic_dump FILE`` does; a Java runtime has no jcmd."""
+    """Do the same as ``jcmd PID VM.cds dynamic_dump FILE``; a Java runtime has no jcmd."""
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm
 
@@ -188,7 +193,7 @@ def _dump(spark: SparkSession, to: Path) -> None:
     bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
     texts = "[Ljava.lang.String;"
     takes = ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", texts)
-    # By the interface: the server's own class is closed to others.
+    # call through the interface, because the server's own class is not accessible
     invoke = kind.forName("javax.management.MBeanServer").getMethod(
         "invoke", array(kind, *(kind.forName(take) for take in takes))
     )

@@ -1,4 +1,4 @@
-"""The demand of a run beside the offer of its Spark cluster, for an operator to compare."""
+"""Compares the resources that a run asks for with those that its Spark cluster has."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from ringfence_kafka.wording import counted
 
 PAGE_PORT: Final = 8080
-"""Assumed port of a standalone master's page, if the master itself does not answer."""
+"""Port of a standalone master's page, if the master itself does not answer."""
 ANSWER_LIMIT_S: Final = 2.0
 WORKERS_SHOWN_MAX: Final = 8
 _STANDALONE: Final = "spark://"
@@ -23,12 +23,12 @@ _PORTS_REQUEST: Final = "org.apache.spark.deploy.master.MasterMessages$BoundPort
 class Demand(NamedTuple):
     """Size of one executor in Spark's settings."""
 
-    cores: str  # empty = all cores of a worker
+    cores: str  # number; empty = all cores of a worker
     memory: str
 
 
 def offered(context: SparkContext, master: str, demand: Demand) -> str:
-    """Return the demand, and what the master's page reports of its workers."""
+    """Return the demand, and the free resources of workers from the master's page."""
     if not master.startswith(_STANDALONE):
         return f"it asks {master} for {_asked(demand, None)}: look at the free resources of the cluster"
     pages = []
@@ -46,7 +46,10 @@ def offered(context: SparkContext, master: str, demand: Demand) -> str:
 
 
 def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
-    """Compare them by the JSON of a standalone master's page. ``application``: the run's ID there. Pure."""
+    """Compare demand and offer by the JSON of a standalone master's page. Pure.
+
+    ``application``: ID of the run on that page.
+    """
     apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
     memory_mib = apps[0].get("memoryperexecutor") if apps else None
     workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]
@@ -74,11 +77,11 @@ def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page_port(context: SparkContext, host: str, port: int) -> int:
-    """Return the port of the page, asked from the master itself."""
+    """Return the port of the page, which the master itself reports."""
     with contextlib.suppress(Py4JError, OSError):
         socket.create_connection(
             (host, port), ANSWER_LIMIT_S
-        ).close()  # Spark would look for it for two minutes
+        ).close()  # checked first, because Spark would try to connect for two minutes
         jvm: Any = context._jvm
         rpc = context._jsc.sc().env().rpcEnv()
         master = rpc.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, port), "Master")

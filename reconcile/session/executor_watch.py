@@ -1,7 +1,7 @@
-"""Ends a run that no executor serves.
+"""Ends a run if it gets no executors.
 
-Spark waits for ever when no worker is large enough, or when all executors are lost, and reports it only in
-its own log.
+Spark waits forever if no worker is large enough, or if all executors are lost, and reports this only in its
+own log.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from reconcile.session.executor_offer import Demand, offered
 from reconcile.session.spark_errors import SPARK
 from ringfence_kafka.errors import RingfenceError
 
-NOTICE_S: Final = 30.0  # a run that waits so long reports what it asks for
+NOTICE_S: Final = 30.0  # time after which a waiting run reports its demand
 TIMEOUT_S: Final = 120.0
 _LOOK_EVERY_S: Final = 0.5
 _JOIN_LIMIT_S: Final = 1.0
@@ -34,38 +34,38 @@ class NoExecutorsError(RingfenceError):
 
 
 class Cluster(Protocol):
-    """Questions of the watch to Spark."""
+    """Spark as the watch sees it."""
 
     def executors(self) -> int:
         """Return the number of registered executors."""
 
     def waits(self) -> bool:
-        """Whether tasks are due."""
+        """Return whether tasks wait or run."""
 
     def offer(self) -> str:
-        """Return the demand of the run beside the offer of the cluster."""
+        """Return the demand of the run, and the offer of the cluster."""
 
     def cancel(self) -> None:
-        """End all jobs of the run."""
+        """Cancel all jobs of the run."""
 
 
 class SparkCluster:
-    """The session of a run; any thread may ask."""
+    """Spark session of a run. Its methods are thread-safe."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
         self._master = self._context.master or ""
 
     def executors(self) -> int:
-        """Return the number of registered executors; Spark counts the driver as one."""
+        """Return the number of registered executors, without the driver, which Spark counts too."""
         return len(self._context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
     def waits(self) -> bool:
-        """Whether a stage is active."""
+        """Return whether a stage is active."""
         return bool(self._context.statusTracker().getActiveStageIds())
 
     def offer(self) -> str:
-        """Return the demand of the run beside the offer of the cluster."""
+        """Return the demand of the run, and the offer of the cluster."""
         conf = self._context.getConf()
         demand = Demand(
             conf.get("spark.executor.cores", "") or "", conf.get("spark.executor.memory", "1g") or ""
@@ -73,12 +73,12 @@ class SparkCluster:
         return offered(self._context, self._master, demand)
 
     def cancel(self) -> None:
-        """End all jobs; their callers get an error."""
+        """Cancel all jobs. Their callers get an error."""
         self._context.cancelAllJobs()
 
 
 class Watch:
-    """Watches for tasks that wait without an executor. ``say`` takes a line for the operator."""
+    """Ends a run whose tasks wait too long without an executor."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class Watch:
         say: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create a watch with nothing to wait for.
+        """Create a watch.
 
         Args:
-            cluster: Is asked.
-            timeout_s: Seconds after which the run is ended.
-            say: Takes a line for the operator.
-            clock: Seconds.
+            cluster: Spark cluster of the run.
+            timeout_s: Seconds of waiting after which the run is ended.
+            say: Function that prints a line for the operator.
+            clock: Function that returns a monotonic time in seconds.
         """
         self._cluster = cluster
         self._timeout_s = timeout_s
@@ -102,12 +102,12 @@ class Watch:
         self._since: float | None = None
         self._noticed = False
         self._served = False
-        self.fault = ""  # why the run was ended; empty = it was not
+        self.fault = ""  # reason why the run was ended; empty = it was not
 
     def look(self) -> None:
-        """Check once; to be called again and again."""
+        """Check the executors once. The caller repeats this at short intervals."""
         if self.fault:
-            self._cluster.cancel()  # a job may have begun since
+            self._cluster.cancel()  # a job may have started since
             return
         if self._cluster.executors():
             self._served, self._since, self._noticed = True, None, False
@@ -142,10 +142,10 @@ class Watch:
 
 @contextlib.contextmanager
 def served(spark: SparkSession, timeout_s: float) -> Iterator[None]:
-    """End a run that no executor serves. A Spark in this process is not watched.
+    """End the run if it gets no executors. Spark in local mode is not watched.
 
     Raises:
-        NoExecutorsError: tasks waited for ``timeout_s`` seconds, and no executor came.
+        NoExecutorsError: Tasks waited for ``timeout_s`` seconds without an executor.
     """
     if _IN_PROCESS.fullmatch(spark.sparkContext.master or ""):
         yield
@@ -154,7 +154,7 @@ def served(spark: SparkSession, timeout_s: float) -> Iterator[None]:
     ended = threading.Event()
 
     def look() -> None:
-        # When the JVM is gone, the thread that works reports it.
+        # if the JVM has died, the main thread reports it
         with contextlib.suppress(*SPARK, OSError):
             while not ended.wait(_LOOK_EVERY_S):
                 watch.look()

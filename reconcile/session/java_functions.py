@@ -1,6 +1,7 @@
-"""Java's functions behind columns, found once for a session.
+"""Looks up the Java functions behind columns only once in a session.
 
-PySpark asks Java for the class and for the method at each call of a function. Such questions are a third of all that a run asks.
+PySpark asks Java for class and method at each call of a function. These questions are a third of all calls to
+Java in a run.
 """
 
 from typing import Any, Final
@@ -12,11 +13,11 @@ from pyspark.sql import SparkSession
 _FUNCTIONS: Final = "org.apache.spark.sql.functions"
 _UTILS: Final = "PythonUtils"
 _SHORT_NAME: Final = "functions"
-"""PySpark's other name of the functions."""
+"""PySpark's short name of the same class."""
 
 
 def find_functions(spark: SparkSession) -> None:
-    """Keep functions where PySpark looks for them. The places are its own, so a test counts the questions."""
+    """Cache functions where PySpark looks for them. These places are private, so a test counts the calls."""
     java: Any = spark.sparkContext._jvm
     for name in (_FUNCTIONS, _UTILS):
         found = getattr(java, name)

@@ -1,7 +1,7 @@
-"""Spark's JVM: a child of this process that does not outlive it, known from its first moment on.
+"""Spark's JVM as a child process that does not outlive this one, and that a signal can end at any time.
 
-PySpark starts one by itself and hides it until it answers, so an interrupt before leaves it behind. Once its
-folder is gone, such a JVM does not even end with the pipe to its parent.
+PySpark itself hides its JVM until it answers, so an early interrupt leaves the JVM running. If its folder is
+deleted, such a JVM does not even end when the pipe to its parent closes.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 
 from reconcile.session.spark_errors import SPARK
 
-START_LIMIT_S: Final = 900.0  # the first time it fetches the connector
+START_LIMIT_S: Final = 900.0  # allows for a first start, which downloads the connector
 END_LIMIT_S: Final = 10.0
 TERM_LIMIT_S: Final = 4.0
 _POLL_S: Final = 0.05
@@ -37,7 +37,9 @@ if os.getppid() != int(sys.argv[1]):  # the parent died before the call above co
     os._exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Runs between fork and exec in an interpreter of its own: a preexec_fn could deadlock beside other threads."""
+"""Program that runs between fork and exec in its own interpreter: a preexec_fn could deadlock beside other
+threads.
+"""
 
 
 class JvmError(Exception):
@@ -45,15 +47,16 @@ class JvmError(Exception):
 
 
 class Jvm:
-    """One JVM. Its output goes to a file, because it would bury the result on a terminal."""
+    """JVM of Spark. Its output goes to a file, because it would bury the result on a terminal."""
 
     def __init__(self, conf: SparkConf, folder: Path) -> None:
         """Start the JVM, with ``folder`` as its own working directory.
 
-        In a session of its own it does not get the terminal's Ctrl-C, and all of it can be ended at once.
+        It gets its own session, so the terminal's Ctrl-C does not reach it, and one signal ends all of its
+        processes.
 
         Raises:
-            OSError: there is nothing to start.
+            OSError: The program cannot be started.
         """
         self._log = folder / "spark.log"
         self._way = folder / "gateway"
@@ -72,26 +75,26 @@ class Jvm:
         if settings := os.environ.get("SPARK_CONF_DIR"):
             own["SPARK_CONF_DIR"] = str(Path(settings).absolute())
         if os.environ.get("LC_ALL") in _ASCII_ONLY:
-            own["LC_ALL"] = "C.UTF-8"  # else Java could not name a folder that we can
+            own["LC_ALL"] = "C.UTF-8"  # so that Java can name folders with any characters
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - arguments are our own
                 command,
-                cwd=folder,  # Spark 4.0 makes a folder there, for artifacts
+                cwd=folder,  # Spark 4.0 makes a folder for artifacts there
                 env={**os.environ, **own},
-                stdin=subprocess.PIPE,  # it ends when this pipe does
+                stdin=subprocess.PIPE,  # the JVM ends when this pipe closes
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
 
     def connect(self, waiting: Callable[[], None]) -> Any:
-        """PySpark's gateway to the JVM; ``waiting`` is called again and again until it answers.
+        """Return PySpark's gateway to the JVM, calling ``waiting`` repeatedly until the JVM answers.
 
         Raises:
-            JvmError: it ended, or did not answer in time.
+            JvmError: The JVM ended, or did not answer in time.
         """
         deadline = time.monotonic() + START_LIMIT_S
-        while not self._way.exists():  # it appears by a rename
+        while not self._way.exists():  # the JVM creates this file by a rename
             if self._process.poll() is not None:
                 raise JvmError(f"its JVM ended with {self._process.returncode}")
             if time.monotonic() > deadline:
@@ -106,13 +109,13 @@ class Jvm:
         return self._gateway
 
     def said(self) -> str:
-        """All output so far."""
+        """Return the output so far."""
         with contextlib.suppress(OSError):
             return self._log.read_text("utf-8", "replace")
         return ""
 
     def end(self) -> None:
-        """End the JVM in order after Spark has stopped. By itself it would end somewhat later than this process."""
+        """End the JVM after Spark has stopped. By itself it would end somewhat later than this process."""
         if self._gateway is not None:
             with contextlib.suppress(*SPARK, OSError):
                 self._gateway.shutdown()
@@ -128,7 +131,7 @@ class Jvm:
         self.terminate()
         self._close_pipe()
         self._await_end(TERM_LIMIT_S)
-        # A program that a shell was just starting may have missed the signal, so its session is not empty yet.
+        # A program that a shell was just starting may have missed the signal, so kill the remaining session.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -149,7 +152,7 @@ class Jvm:
                 self._process.stdin.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole session: a shell and its children come before the JVM."""
+        """Signal the whole session, because a shell and its children run before the JVM."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -157,7 +160,7 @@ class Jvm:
 
 @contextlib.contextmanager
 def _environment(added: dict[str, str]) -> Iterator[None]:
-    """Set variables for PySpark's look at them. Later processes must not believe that spark-submit runs them."""
+    """Set variables while PySpark reads them. If they stayed, later processes would assume spark-submit."""
     os.environ.update(added)
     try:
         yield

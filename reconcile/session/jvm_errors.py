@@ -29,7 +29,7 @@ _KNOWN: Final = (
         ),
     ),
     (
-        # Said twice: the name that the machine has, and that of which there is no address.
+        # The message has the name twice: the machine's name, and the name without an address.
         re.compile(r"java\.net\.UnknownHostException: (\S+): \1: "),
         (
             "Spark does not start: this machine is called {0} and knows no address of that name: add it to /etc/hosts, or set "
@@ -74,11 +74,11 @@ _KNOWN: Final = (
         "Spark does not start: {0}",
     ),
 )
-"""Pattern in the JVM's output or the error → advice to print; the first match counts."""
+"""Pattern in the JVM's output or error → advice. The first match is used."""
 
 
 def not_started(error: Exception, master: str, connector: str, said: str) -> PrerequisiteError:
-    """Return the error to raise when Spark did not start; ``said`` is the output of its JVM."""
+    """Return the error to raise if Spark did not start. ``said``: output of its JVM."""
     lines = [line for line in said.strip().splitlines() if not _FRAME.match(line)]
     last = "".join(f"\n  {line}" for line in lines[-_LINES_SHOWN:])
     text = f"{said}\n{error}"

@@ -1,4 +1,4 @@
-"""Checks Spark's master before Spark starts, which would try a missing one for a minute."""
+"""Checks Spark's master before Spark starts, because Spark retries a missing one for a minute."""
 
 import re
 import socket
@@ -18,12 +18,12 @@ _KNOWN: Final = re.compile(
 def check(master: str) -> None:
     """Check the URL, and that one of its addresses answers.
 
-    Kubernetes may be behind a proxy, and YARN has its own configuration: Spark itself reports their problems
+    Kubernetes may be behind a proxy, and YARN has its own configuration. Spark itself reports their problems
     soon enough.
 
     Raises:
-        ConfigurationError: Spark knows no such master.
-        PrerequisiteError: no address answers.
+        ConfigurationError: Spark does not support such a URL.
+        PrerequisiteError: No address answers.
     """
     if not _KNOWN.fullmatch(master):
         raise ConfigurationError(
@@ -50,7 +50,7 @@ def _named(master: str) -> str:
 
 
 class _Attempt:
-    """One address, in a thread of its own: name look-ups ignore limits and signals."""
+    """Connection attempt in its own thread, because name look-ups ignore time limits and signals."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host.strip("[]"), port

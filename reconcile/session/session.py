@@ -1,4 +1,4 @@
-"""The Spark session: its configuration, and its complete end."""
+"""The Spark session: configuration, start, and complete shutdown."""
 
 import contextlib
 import logging
@@ -29,35 +29,39 @@ from ringfence_kafka.process import java
 from ringfence_kafka.process.step_progress import BRIEF_S, steps
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-"""Spark's own Kafka source, of the version of the installed PySpark."""
-DRIVER_MEMORY: Final = "4g"  # where Spark runs in this process; a heap grows only as far as it is used
+"""Spark's own Kafka source, in the version of the installed PySpark."""
+DRIVER_MEMORY: Final = "4g"  # for Spark in this process; the heap grows only as needed
 ROWS_A_TASK: Final = 100_000
-FEW: Final = 200_000  # where a run may read fewer records, compiling takes longer than what is compiled
+FEW: Final = 200_000  # below this number of records, compiling queries takes longer than running them
 _FEW_SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
 _PLANNING: Final = {
-    # A text of each plan, made for pages that nobody sees.
+    # do not render texts of plans for a UI that is off
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
-    # Spark would derive facts about hundreds of columns again and again, which saves nothing here.
+    # deriving constraints for hundreds of columns repeatedly saves nothing here
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # PySpark would tell Java the line of Python behind each column, in a dozen calls.
+    # PySpark would send Java the Python line behind each column, in a dozen calls
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 MANY: Final = 3_000_000
-"""If a run may read fewer records, Java's second compiler takes longer than it saves: with two million it took 38 CPU seconds and saved
-23."""
+"""Number of records below which Java's second compiler costs more than it saves.
+
+With two million records it took 38 CPU seconds and saved 23.
+"""
 _SOON: Final = "-XX:TieredStopAtLevel=1"
 _LATER: Final = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Ten times Java's own thresholds. The second compiler then takes code that runs for minutes, not code that each of many plans runs for a
-second."""
+"""Ten times Java's own thresholds. The second compiler then takes only code that runs for minutes.
+
+With Java's thresholds it also compiles the code of many plans that run for a second each.
+"""
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
@@ -73,18 +77,18 @@ def session(
     records: int = FEW,
     executor_timeout_s: float = TIMEOUT_S,
 ) -> Iterator[SparkSession]:
-    """Yield a session: that of ``spark-submit``, else one of its own, gone with its JVM at the end.
+    """Yield the session of ``spark-submit``, or an own session that is stopped with its JVM.
 
     Args:
-        master: Spark's.
-        stop: Ends the JVM too from here on.
-        environ: Of this process.
-        records: The most records to read.
+        master: URL of Spark's master.
+        stop: Signals of this run. From now on they end the JVM too.
+        environ: Environment of this process.
+        records: Upper bound of the records to read.
         executor_timeout_s: Seconds that tasks may wait without an executor.
 
     Raises:
-        PrerequisiteError: Spark does not start; with its last lines.
-        NoExecutorsError: no executor came in time.
+        PrerequisiteError: Spark does not start. The message has its last lines.
+        NoExecutorsError: No executor came in time.
     """
     if submitted(environ):
         try:
@@ -100,7 +104,7 @@ def session(
             with contextlib.suppress(*SPARK, OSError):
                 spark.stop()
         return
-    # Py4J logs a trace at each call to a JVM that is gone, by logging's own functions, which would set up a log for it.
+    # Py4J logs a trace at each call to a dead JVM. Without a handler, logging would print it to stderr.
     logging.getLogger().addHandler(logging.NullHandler())
     quick = _quick(master, environ)
     conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
@@ -124,14 +128,15 @@ def session(
                     quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:
-                # If the JVM is gone already, the error that reported it is the one to raise; results are kept, or not, before.
+                # If the JVM has died, an error that reports it is already raised. Stopping again adds
+                # nothing.
                 with contextlib.suppress(*SPARK, OSError), warnings.catch_warnings(action="ignore"):
                     spark.stop()
 
 
 @contextlib.contextmanager
 def _alone(quick: ClassArchive | None, environ: Mapping[str, str]) -> Iterator[contextlib.ExitStack]:
-    """Hold the lock for a start that may fetch the connector. Closing the stack releases it."""
+    """Hold the lock for a start that may fetch the connector. The caller releases it by closing the stack."""
     with contextlib.ExitStack() as alone:
         if quick is None or quick.class_path is None:
             alone.enter_context(fetching_alone(ivy_folder(_defaults(environ))))
@@ -148,8 +153,8 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
     """Check that Spark can start; under ``spark-submit`` it has started.
 
     Raises:
-        ConfigurationError: Spark knows no such master.
-        PrerequisiteError: no usable Java, or the master's address does not answer.
+        ConfigurationError: Spark does not support the master's URL.
+        PrerequisiteError: Java is missing or not usable, or the master's address does not answer.
     """
     if not submitted(environ):
         check(master)
@@ -158,10 +163,10 @@ def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
 
 @contextlib.contextmanager
 def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
-    """Yield a JVM that is gone at the end of the block. Raises PrerequisiteError if there is nothing to start."""
+    """Yield a JVM and end it after the block. Raises PrerequisiteError if it cannot be started."""
     started: list[Jvm] = []
     try:
-        with stop.held():  # else nobody would know it
+        with stop.held():  # a signal between start and registration would leave the JVM running
             try:
                 started.append(Jvm(conf, folder))
             except OSError as error:
@@ -178,7 +183,7 @@ def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
 
 
 class _Fetching:
-    """Reports once that the connector is downloaded."""
+    """Prints a line once if Ivy downloads the connector."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -194,7 +199,7 @@ class _Fetching:
 
 
 def submitted(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``spark-submit`` runs this process."""
+    """Return whether ``spark-submit`` runs this process."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
@@ -206,7 +211,7 @@ def configured(
     records: int,
     quick: ClassArchive | None = None,
 ) -> SparkConf:
-    """Return Spark's configuration; under ``spark-submit`` the process exists, and so do its jars."""
+    """Return Spark's configuration. Under ``spark-submit``, process and jars exist already."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("ringfence reconcile")
     conf.set("spark.sql.session.timeZone", "UTC")
@@ -233,7 +238,7 @@ def configured(
             ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
             if records < FEW:
                 ours |= _FEW_SETTINGS
-            # Nobody but this machine has to reach it, whatever its name resolves to.
+            # only this machine must reach the driver, whatever its name resolves to
             ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for key, value in ours.items():
             if key not in theirs:
@@ -242,7 +247,7 @@ def configured(
 
 
 def local_dir(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the first folder in which Spark stores what memory does not hold."""
+    """Return the first folder in which Spark stores data that does not fit into memory."""
     folders = environ.get("SPARK_LOCAL_DIRS") or _defaults(environ).get("spark.local.dir") or "/tmp"  # noqa: S108
     return folders.partition(",")[0]
 
@@ -252,7 +257,7 @@ def _packages(theirs: Mapping[str, str]) -> str:
 
 
 def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
-    """Return the archive, only where all of Spark runs in one JVM here."""
+    """Return the class archive if Spark runs in a single JVM here, else None."""
     if not re.fullmatch(r"local(\[[^]]*\])?", master):
         return None
     theirs = _defaults(environ)
@@ -260,7 +265,7 @@ def _quick(master: str, environ: Mapping[str, str]) -> ClassArchive | None:
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """Defaults of all of this machine's Spark, over which a command line would win."""
+    """Return the Spark defaults of this machine, which options of a command line would override."""
     home: str = _find_spark_home()  # type: ignore[no-untyped-call]
     folder = environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
     try:
@@ -275,7 +280,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def fit_to(spark: SparkSession, records: int) -> None:
-    """Set as many tasks as there is work, unless the number is configured."""
+    """Set the number of tasks by the number of records, unless it is configured."""
     if spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
         return
     tasks = records // ROWS_A_TASK

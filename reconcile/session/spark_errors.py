@@ -1,4 +1,4 @@
-"""Errors of Spark, and of Kafka within it, as one line with the way out."""
+"""Errors of Spark, and of Kafka within it, as one line with a remedy."""
 
 import shutil
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 """Spark's own errors, unconverted errors of its tasks, and the loss of the JVM."""
 SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
-ROOM_BYTES: Final = 2**30  # a disk on which less is free may be the one that is full
+ROOM_BYTES: Final = 2**30  # a disk with less free space counts as full
 _SILENT: Final = (
     "kafka.common.errors.TimeoutException",
     "kafka.common.errors.DisconnectException",
@@ -37,7 +37,7 @@ class EvidenceGoneError(RingfenceError):
 
 
 def of_spark(error: BaseException) -> SparkError | None:
-    """Return the error of Spark, also where PySpark's assertion about its reason failed."""
+    """Return Spark's error, also behind a failed assertion of PySpark; None = not Spark's."""
     if isinstance(error, AssertionError) and error.__context__ is not None:
         return of_spark(error.__context__)
     return error if isinstance(error, SPARK) else None
@@ -47,11 +47,11 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
     """Return the error to raise instead, while the session exists.
 
     Args:
-        error: The error.
+        error: Spark's error.
         gone: Advice if retention deleted records.
         less: Advice besides more memory.
-        disk: The disk, and what helps.
-        after: The end of the line for other causes.
+        disk: Which disk is full, and advice.
+        after: End of the line for other causes.
     """
     text = str(error)
     if _jvm_gone(error, text):
@@ -91,9 +91,10 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
 
 
 def without_room(places: Mapping[str, str]) -> list[str]:
-    """Descriptions of the folders without room; all of them where the disks show none, as Spark may have removed its files.
+    """Return descriptions of the folders without free space.
 
-    ``places``: description → folder.
+    If all have space now, it returns all of them, because Spark may have deleted its files. ``places``:
+    description → folder.
     """
     return [said for said, folder in places.items() if _free(folder) < ROOM_BYTES] or list(places)
 
@@ -106,7 +107,10 @@ def _free(folder: str) -> int:
 
 
 def _jvm_gone(error: SparkError, text: str) -> bool:
-    """Whether the connection is gone. Py4J reports one that ended in a call as an error without a trace."""
+    """Return whether the connection is lost.
+
+    Py4J reports a connection lost in a call as an error without a trace.
+    """
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return True
     return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a run in order; a second signal ends it at once.
+"""Handles Ctrl-C, SIGTERM and a closed terminal: the first signal ends a run in order, the second at once.
 
 The first signal ends Spark's JVM, so that no call waits for its answers. Then it unwinds the run as an
 exception.
@@ -22,24 +22,24 @@ class StoppedError(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.exit_code: Final = 128 + number  # the exit code of a shell: 130 after Ctrl-C, 143 after SIGTERM
+        self.exit_code: Final = 128 + number  # exit code of a shell: 130 after Ctrl-C, 143 after SIGTERM
 
 
 class Stop:
-    """The end of one run by signals."""
+    """State of one run's end by signals."""
 
     def __init__(self) -> None:
-        self.number: int | None = None  # the first signal that came
+        self.number: int | None = None  # first signal that came
         self._heeded: tuple[signal.Signals, ...] = ()
         self._held = False
         self._ends: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def ends(self, softly: Callable[[], None], surely: Callable[[], None]) -> None:
-        """Register work of the run.
+        """Register callbacks that end work of the run.
 
         Args:
-            softly: Called by the first signal; does not wait.
-            surely: Called by the second signal, just before the process ends.
+            softly: Called at the first signal; must not wait.
+            surely: Called at the second signal, just before the process ends.
         """
         self._ends.append((softly, surely))
 
@@ -55,14 +55,14 @@ class Stop:
             self._stop(self.number)
 
     def heed(self, signals: Iterable[signal.Signals]) -> None:
-        """Listen to these from now on."""
+        """Handle these signals from now on."""
         self._heeded = tuple(signals)
         self.heed_again()
 
     def heed_again(self) -> None:
-        """Restore the handlers after PySpark set its own, which asks the JVM and may wait for ever.
+        """Restore the handlers that PySpark has replaced; PySpark's own asks the JVM and may wait forever.
 
-        Signals that the starter of this process ignores (nohup) stay ignored.
+        Signals that the parent of this process ignores (nohup) stay ignored.
         """
         if self._heeded and self.number is None:
             for item in SIGNALS:
@@ -88,9 +88,10 @@ class Stop:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Let signals raise :class:`StoppedError` in the main thread, but for those that our starter ignores (nohup).
+    """Let signals raise :class:`StoppedError` in the main thread, except signals that nohup ignores.
 
-    An exception after a signal is its consequence, and becomes StoppedError too. In other threads signals change nothing.
+    An exception after a signal is its consequence, and becomes StoppedError too. In other threads signals
+    change nothing.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""A temporary folder of this process for its JVM. Folders of killed processes are removed."""
+"""Temporary folder of this process for its JVM. Folders of killed processes are removed."""
 
 import contextlib
 import fcntl
@@ -14,17 +14,17 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 PREFIX: Final = "ringfence-spark-"
-YOUNG_S: Final = 60.0  # one that is younger may not have locked its own yet
+YOUNG_S: Final = 60.0  # a younger folder may not be locked by its owner yet
 _LOCK: Final = "lock"
 _PROOF_BYTES: Final = 2**16
 
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """Yield a locked temporary folder. Folders of processes that are gone are removed first.
+    """Yield a locked temporary folder, after removing folders of dead processes.
 
     Raises:
-        PrerequisiteError: nothing can be written there.
+        PrerequisiteError: The folder cannot be written.
     """
     _sweep()
     try:
@@ -33,7 +33,7 @@ def own_folder() -> Iterator[Path]:
         raise _no_room(error) from error
     try:
         try:
-            # The system releases it when we end, however that is.
+            # the system releases the lock at any end of the process
             lock = (made / _LOCK).open("wb")
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (made / "proof").write_bytes(bytes(_PROOF_BYTES))
@@ -46,7 +46,7 @@ def own_folder() -> Iterator[Path]:
 
 
 def _sweep() -> None:
-    """Remove folders whose lock is free; a lock also counts across containers that share the folder."""
+    """Remove folders whose lock is free. Locks also work across containers that share the folder."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
             with contextlib.suppress(OSError):
