@@ -1,1 +1,1 @@
-"""Spark frames: the Kafka source, the columns of each frame, and files."""
+"""Spark frames: the Kafka source, columns and schemas, and files."""

@@ -1,4 +1,4 @@
-"""Columns of a schema, and of a record: its address, ID and group, a digest of its headers, and places in them."""
+"""Columns of a record: address, ID, group, digest of headers, places in headers; and columns of a schema."""
 
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
@@ -11,25 +11,27 @@ from reconcile.spark import envelopes, hops, id_parts
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
-HEADERS_FEW: Final = 4  # most records have no more headers
+HEADERS_FEW: Final = 4  # few records have more headers
 OURS: Final = (
     wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_ORIGINAL, wire_names.HEADER_REASON, wire_names.HEADER_TIMESTAMP, wire_names.HEADER_CONSUMER_GROUP,
     wire_names.HEADER_ATTEMPTS, wire_names.HEADER_REDRIVEN, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART, wire_names.HEADER_BRIDGE_APP, wire_names.HEADER_HOPS,
     wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,
     *hops.OF_BRIDGES,
 )  # fmt: skip
-"""Headers that Ringfence writes, replaces or leaves out. All others are the producer's, and must come out unchanged."""
+"""Headers that Ringfence writes, replaces or leaves out. All others are the producer's, and must come out
+unchanged.
+"""
 
 
 class Dialect(NamedTuple):
-    """How addresses name ID and group. Topics of one dialect share a scan."""
+    """Settings by which addresses name ID and group. Topics with the same dialect share a scan."""
 
     id_headers: tuple[str, ...]
     id_from: str | tuple[str, ...]
     group_header: str
     default_group: str
     by_value: bool = False
-    """An ID with another value is another message."""
+    """Whether an ID with another value is another message."""
 
     @classmethod
     def of_address(cls, address: AddressSettings) -> "Dialect":
@@ -46,7 +48,13 @@ class Dialect(NamedTuple):
 def of_schema(
     schema: StructType, special: Mapping[str, Column], there: Collection[str] | None = None
 ) -> list[Column]:
-    """Return the columns of a schema, in order and cast: ``special`` ones, else those of the same name, null if not ``there``."""
+    """Return the columns of a schema, in its order and with its types.
+
+    Args:
+        schema: Wanted columns.
+        special: Name → expression; other columns keep their values.
+        there: Names of existing columns, others become null; None = all exist.
+    """
     return [
         special.get(field.name, F.col(field.name) if there is None or field.name in there else F.lit(None))
         .cast(field.dataType)
@@ -56,17 +64,17 @@ def of_schema(
 
 
 def address_of(numbers: Mapping[str, int]) -> Column:
-    """Return the address of a record, by its topic."""
+    """Return the address number for the record's topic."""
     return by_topic({topic: F.lit(number) for topic, number in numbers.items()})
 
 
 def topic_of(topics: Mapping[str, str]) -> Column:
-    """Return the value for the record's topic."""
+    """Return the text for the record's topic."""
     return by_topic({topic: F.lit(named) for topic, named in topics.items()})
 
 
 def by_topic(values: Mapping[str, Column]) -> Column:
-    """Return a value by the topic, as comparisons: Spark compiles those, and not a look into a map."""
+    """Return a value by the topic, in comparisons: Spark compiles them, but not a look-up in a map."""
     (first, value), *rest = values.items()
     if not rest:
         return value
@@ -77,12 +85,15 @@ def by_topic(values: Mapping[str, Column]) -> Column:
 
 
 def header(name: str) -> Column:
-    """Return the value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    """Return a header's value, the last one if it is repeated, as in Kafka. Null = missing or null."""
     return envelopes.last("headers", name)
 
 
 def id_of(dialect: Dialect) -> Column:
-    """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value. An empty value is not an ID."""
+    """Return HornetQ's duplicate ID in bytes; null = none.
+
+    A digest stands for a value. An empty value is not an ID.
+    """
     if not isinstance(dialect.id_from, str):
         return id_parts.composed([id_parts.part(form) for form in dialect.id_from])
     if dialect.id_from != "header":
@@ -97,7 +108,7 @@ def with_value(id_: Column) -> Column:
 
 
 def has_id(dialect: Dialect) -> Column:
-    """Whether a record, or a part of a transaction, has a duplicate ID."""
+    """Return whether a record, or a part of a transaction, has a duplicate ID."""
     return id_of(dialect).isNotNull()
 
 
@@ -110,9 +121,10 @@ def group_of(dialect: Dialect) -> Column:
 
 
 def headers_digest() -> Column:
-    """Return a digest of the user's headers, in order, repeats and nulls included, without Ringfence's own.
+    """Return a digest of the user's headers in order, including repeats and nulls, without Ringfence's own.
 
-    A digest of few headers is taken without an array, which Spark compiles. It equals that of the array.
+    If there are few headers, the digest is taken without an array, so that Spark compiles it. The result is
+    the same.
     """
     users = F.expr(f"filter(headers, header -> {_is_users('header')})")
     of_many = F.xxhash64(F.transform(users, lambda header: F.struct(*envelopes.hashed(header))))
@@ -126,12 +138,15 @@ def headers_digest() -> Column:
 
 
 def _is_users(header: str) -> str:
-    """Return a condition as SQL: the header is the producer's. Python hands over a text at once, and a list name by name."""
+    """Return an SQL condition: the header is the producer's.
+
+    PySpark sends an SQL text in one call, but a list item by item.
+    """
     return f"{header}.key not in ({', '.join(map(repr, OURS))})"
 
 
 def place_in(text: Column, topic: Column) -> Column:
-    """Return the place in a text of a header; the text is a column, so that the header is read once."""
+    """Return the place in a header's text. The text is a column, so that the header is read once."""
     begins = F.concat(topic, F.lit("/"))
     rest = F.substr(text, F.length(begins) + 1)
     texts = (F.substring_index(rest, "/", 1), F.substring_index(rest, "/", -1))
@@ -142,6 +157,9 @@ def place_in(text: Column, topic: Column) -> Column:
 
 
 def power_of_two(number: Column) -> Column:
-    """Return the smallest power of two that is not below the number, at least 1. By digits: logarithms are not exact."""
+    """Return the smallest power of two not below the number, at least 1.
+
+    It counts digits, as logarithms are inexact.
+    """
     above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(number - 1)))
     return F.when(number <= 1, F.lit(1).cast("bigint")).otherwise(above)

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 
 def constant(values: Sequence[Any], kind: str) -> Column:
-    """Return a list, or a list of lists, that is the same in each row; ``kind``: Spark's name of its type, such as ``array<bigint>``.
+    """Return a constant list, or a list of lists. ``kind``: Spark's type name, such as ``array<bigint>``.
 
-    Spark looks at each item of ``array(…)`` again with each step that is added to a plan. A text is one item, and the optimizer
-    replaces it by its value.
+    Spark visits each item of ``array(…)`` again for each step added to a plan. A text is a single item, and
+    the optimizer replaces it by its value.
     """
     return F.from_json(F.lit(json.dumps(values)), kind, {"mode": "FAILFAST"})

@@ -1,8 +1,8 @@
-"""Opens envelopes: a record with parts of a transaction becomes one row for itself and one for each part.
+"""Opens envelopes: a record with parts of a transaction becomes a row for itself and a row for each part.
 
-Workers read the same grammar with code of their own, and both find the same bytes in accepted envelopes. A
-refused envelope is in quarantine as a whole. Therefore repeated and unknown names are ignored here, and the only check is whether an
-envelope can be expanded.
+Workers read the same grammar with other code, and both find the same bytes in accepted envelopes. A refused
+envelope is in quarantine as a whole. Therefore this code ignores repeated and unknown names, and only checks
+whether an envelope can be expanded.
 """
 
 from typing import Final
@@ -12,27 +12,27 @@ from pyspark.sql import functions as F
 
 from ringfence_kafka.protocol import wire_names
 
-PARTS_MAX: Final = 10_000  # an envelope with more is refused
-HEADERS: Final = "array<struct<key:string,value:binary>>"  # as Kafka's source has them
+PARTS_MAX: Final = 10_000  # limit of parts; an envelope with more is refused
+HEADERS: Final = "array<struct<key:string,value:binary>>"  # type of headers in Kafka's source
 _BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
 _BASE64_UNIT: Final = 4
 _WRITTEN: Final = "array<struct<name:string,value:string,value_base64:string>>"
 _ENVELOPE: Final = f"parts array<struct<address:string,key:string,key_base64:string,value:string,value_base64:string,headers:{_WRITTEN}>>"
 _PART: Final = f"struct<address:string,key:binary,value:binary,headers:{HEADERS}>"
 _LENIENT: Final = {"maxStringLen": str(2**31 - 1)}
-"""Spark reads strings of 20 million characters otherwise; a topic may take larger records."""
+"""Without this option Spark limits strings to 20 million characters; a topic may have larger records."""
 _OPENED: Final = ["part_number", "parts", "part_address"]
 
 
 def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
-    """Return the records, and behind each envelope its parts, in rows of the same columns.
+    """Return the records, each envelope followed by its parts, in rows of the same columns.
 
-    ``key``, ``value`` and ``headers`` of a part are its own; all other columns are the envelope's. Three columns are new: ``part_number``,
-    counted from 1, 0 = the record itself; ``parts``, the number of parts, 0 = unreadable, null = not an envelope; and ``part_address``, the
-    target of a part, null = the record itself.
+    A part has its own ``key``, ``value`` and ``headers``; all other columns are the envelope's. Three columns
+    are new. ``part_number`` counts from 1, and 0 is the record itself. ``parts`` is the number of parts, 0 =
+    unreadable, null = not an envelope. ``part_address`` is the target of a part, null for the record itself.
 
     Args:
-        records: key, value, headers, and more.
+        records: Frame with key, value, headers, and more.
         own: Name of the record's address.
         others: Array of the names of other possible targets.
     """
@@ -61,31 +61,32 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
 
 
 def is_envelope() -> Column:
-    """Whether a record's value lists the parts of a transaction."""
+    """Return whether a record's value lists the parts of a transaction."""
     return has(wire_names.HEADER_TRANSACTION)
 
 
 def has(name: str) -> Column:
-    """Whether a record has a header of that name."""
+    """Return whether a record has a header of that name."""
     return F.coalesce(F.array_contains(F.col("headers")["key"], name), F.lit(False))
 
 
 def last(headers: Column | str, name: str) -> Column:
-    """Return the value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    """Return a header's value, the last one if it is repeated, as in Kafka. Null = missing or null."""
     all_of_them = F.col(headers) if isinstance(headers, str) else headers
-    # Compiled, as functions of arrays are and those that take one of their own are not: 0 = there is none, and nothing stands there.
+    # Spark compiles these array functions, but not those that take a lambda. If the position is 0, the index
+    # is past the end: null.
     names = all_of_them["key"]
     from_behind = F.array_position(F.reverse(names), F.lit(name)).cast("int")
     return F.get(all_of_them["value"], F.size(names) - from_behind)
 
 
 def hashed(header: Column) -> tuple[Column, ...]:
-    """Return the parts of a header for a digest, which skips nulls: a flag marks a null value."""
+    """Return columns of a header for a digest. Digests skip nulls, so a flag marks a null value."""
     return header["key"], header["value"].isNull(), header["value"]
 
 
 def _read(own: Column) -> Column:
-    """Return the parts, each with its target; null = they cannot be read."""
+    """Return the parts, each with its target; null = unreadable."""
     known = last("headers", wire_names.HEADER_TRANSACTION) == F.lit(bytearray(wire_names.TRANSACTION_FORM))
     listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
     return F.when(
@@ -94,7 +95,7 @@ def _read(own: Column) -> Column:
 
 
 def _sound(own: Column, others: Column) -> Column:
-    """Whether there are parts, not too many, and a lane could accept each."""
+    """Return whether the number of parts is allowed, and a lane could accept each part."""
     allowed = F.concat(F.array(own), others)
     count = F.size("read")
     return F.coalesce(
@@ -117,7 +118,7 @@ def _whole(part: Column) -> Column:
 
 
 def _spelt(holder: Column, name: str) -> Column:
-    """Whether it has one spelling at most, and can be decoded."""
+    """Return whether a value has at most one spelling and can be decoded."""
     encoded = holder[f"{name}_base64"]
     return encoded.isNull() | (holder[name].isNull() & _decoded_base64(encoded).isNotNull())
 
@@ -141,7 +142,7 @@ def _bytes(holder: Column, name: str) -> Column:
 
 
 def _decoded_base64(text: Column) -> Column:
-    """Return the decoded text; null = it is not Base64."""
-    # Spark would read it without padding too, and with white space.
+    """Return the decoded text; null = not Base64."""
+    # Spark itself would accept missing padding and white space.
     written = text.rlike(_BASE64) & (F.length(text) % _BASE64_UNIT == 0)
     return F.when(written, F.try_to_binary(text, F.lit("base64")))

@@ -1,4 +1,4 @@
-"""Small files beside Spark's large ones, in a local folder; hadoop_files.py has those elsewhere."""
+"""Small files beside Spark's large ones, in a local folder. For other file systems see hadoop_files.py."""
 
 import contextlib
 import fcntl
@@ -26,39 +26,39 @@ class BusyError(RingfenceError):
 
 
 class Files(Protocol):
-    """The files of a folder; names are relative to it."""
+    """Files of a folder. Names are relative to it."""
 
     @property
     def root(self) -> str:
-        """The folder, as a person names it."""
+        """Folder as an operator names it."""
 
     def at(self, *parts: str) -> str:
-        """Return the whole path, as Spark takes it."""
+        """Return the full path for Spark."""
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder; none if it does not exist."""
+        """Return the names in a folder; empty if it does not exist."""
 
     def read_text(self, name: str) -> str:
         """Return the text of a file."""
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that exists as a whole or not at all."""
+        """Write a file atomically."""
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with its content."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, which may be missing; never a folder."""
+        """Delete a file if it exists, but never a folder."""
 
     def settle(self, folder: str) -> None:
         """Force the content of a folder to the disk."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the folder, as far as that is possible here."""
+        """Lock the folder, as far as its file system allows."""
 
 
 def is_local(root: str, master: str) -> bool:
-    """Whether a folder is on this machine: a bare path is, where Spark runs here."""
+    """Return whether a folder is on this machine: a path without a scheme, if Spark runs here."""
     return master.startswith("local") and "://" not in root
 
 
@@ -66,17 +66,17 @@ def named(root: str) -> None:
     """Check that a folder is named: in a script the variable may be empty.
 
     Raises:
-        ConfigurationError: it is not.
+        ConfigurationError: The name is empty.
     """
     if not root.strip():
         raise ConfigurationError(f"--out {root!r} names no folder: leave it out, or name one")
 
 
 def apart(out: str, state: str) -> None:
-    """Check that results go to a folder of their own, because runs remove other files from theirs.
+    """Check that results go to a separate folder, because runs remove other files from the state folder.
 
     Raises:
-        ConfigurationError: it is the folder of the runs, or within it.
+        ConfigurationError: The folder is the state folder, or lies within it.
     """
     places = [_place(name) for name in (out, state)]
     if places[0] == places[1] or places[0].startswith(f"{places[1]}/"):
@@ -94,10 +94,10 @@ def _place(root: str) -> str:
 
 
 def readable(root: str) -> str:
-    """Return the folder, if Spark can read it again.
+    """Return the folder if Spark can read its path.
 
     Raises:
-        ConfigurationError: Spark would read its path as a pattern.
+        ConfigurationError: Spark would read the path as a pattern.
     """
     path = root if "://" in root else str(Path(root).absolute())
     if found := sorted(_PATTERN & set(path)):
@@ -108,10 +108,10 @@ def readable(root: str) -> str:
 
 
 def proved(files: Files) -> Files:
-    """Return the folder after a trial write, so that a refusal comes before the work.
+    """Write and delete a trial file, so that a refusal comes before the work; return the folder.
 
     Raises:
-        PrerequisiteError: the folder refuses.
+        PrerequisiteError: The folder refuses.
     """
     files.write_text(_PROOF, "")
     files.delete(_PROOF)
@@ -122,22 +122,22 @@ class LocalFiles:
     """Files on this machine."""
 
     def __init__(self, root: str) -> None:
-        """Raise PrerequisiteError if the folder cannot be used."""
+        """Create the folder. Raises PrerequisiteError if it cannot be used."""
         self._root = Path(root).absolute()
         with _usable(root):
             self._root.mkdir(parents=True, exist_ok=True)
 
     @property
     def root(self) -> str:
-        """The folder, as a person names it."""
+        """Folder as an operator names it."""
         return str(self._root)
 
     def at(self, *parts: str) -> str:
-        """Return the whole path, as Spark takes it."""
-        return f"file://{self._root.joinpath(*parts)}"  # Hadoop takes it as it is, unquoted
+        """Return the full path for Spark."""
+        return f"file://{self._root.joinpath(*parts)}"  # Hadoop expects the path without URL quoting
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder; none if it does not exist."""
+        """Return the names in a folder; empty if it does not exist."""
         path = self._root / folder
         with _usable(path):
             names = [file.name for file in path.iterdir()] if path.is_dir() else []
@@ -151,7 +151,7 @@ class LocalFiles:
             raise unreadable(str(self._root / name), error.strerror or str(error)) from error
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that exists as a whole or not at all, even if the machine stops."""
+        """Write a file atomically and durably."""
         target = self._root / name
         made = target.with_name(f".{target.name}.part")
         with _usable(target):
@@ -173,7 +173,7 @@ class LocalFiles:
                 path.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
-        """Remove a file, which may be missing; never a folder."""
+        """Delete a file if it exists, but never a folder."""
         path = self._root / name
         with _usable(path):
             path.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ class LocalFiles:
             self._to_disk(top.parent)
 
     def _to_disk(self, folder: Path) -> None:
-        """Force the names in a folder, and its own in those above, to the disk."""
+        """Force the names in a folder, and its own name in the folders above, to the disk."""
         for path in (folder, *folder.parents):
             if path.is_dir():
                 _to_disk(path)
@@ -199,7 +199,7 @@ class LocalFiles:
         """Lock the folder.
 
         Raises:
-            BusyError: another run works in it.
+            BusyError: Another run works in it.
         """
         with _usable(self._root):
             opened = (self._root / ".lock").open("w")
@@ -215,7 +215,7 @@ class LocalFiles:
 
 @contextlib.contextmanager
 def _usable(path: Path | str) -> Iterator[None]:
-    """Raise PrerequisiteError for a path that the system refuses."""
+    """Raise PrerequisiteError if the system refuses a path."""
     try:
         yield
     except OSError as error:
@@ -231,12 +231,12 @@ def _to_disk(path: Path) -> None:
 
 
 def unreadable(name: str, why: str) -> PrerequisiteError:
-    """Return the error for a file that must exist; ``why``: the system's message."""
+    """Return the error for a required file that cannot be read. ``why``: message of the system."""
     way_out = "make it readable" if "ermission" in why else "restore it from a backup"
     return PrerequisiteError(f"{name} cannot be read ({why}): {way_out}")
 
 
 def unusable(name: str, why: str) -> PrerequisiteError:
-    """Return the error for a file or folder; ``why``: the system's message."""
+    """Return the error for a file or folder that cannot be used. ``why``: message of the system."""
     way_out = next((advice for mark, advice in _WAYS_OUT.items() if mark in why), "make it writable")
     return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")

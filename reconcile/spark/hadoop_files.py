@@ -15,7 +15,7 @@ class HadoopFiles:
     """Files in ``hdfs://``, ``s3a://``, or the cluster's default file system."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raise PrerequisiteError if the folder cannot be used."""
+        """Create the folder. Raises PrerequisiteError if it cannot be used."""
         self._root = root.rstrip("/")
         jvm: Any = spark.sparkContext._jvm
         configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -24,22 +24,22 @@ class HadoopFiles:
         try:
             self._system: Any = self._path(self._root).getFileSystem(configuration)
             if self._system.getScheme() == "file" and "://" not in root:
-                self._root = str(Path(root).absolute())  # the JVM works in a folder of its own
+                self._root = str(Path(root).absolute())  # the JVM has another working directory
             self._system.mkdirs(self._path(self._root))
         except Exception as error:
             raise unusable(root, _cause(error)) from error
 
     @property
     def root(self) -> str:
-        """The folder, as a person names it."""
+        """Folder as an operator names it."""
         return self._root
 
     def at(self, *parts: str) -> str:
-        """Return the whole path, as Spark takes it."""
+        """Return the full path for Spark."""
         return "/".join((self._root, *parts))
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder; none if it does not exist."""
+        """Return the names in a folder; empty if it does not exist."""
         path = self._path(self.at(folder))
         if not self._system.exists(path):
             return []
@@ -54,7 +54,7 @@ class HadoopFiles:
             raise unreadable(self.at(name), _cause(error)) from error
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file that exists as a whole or not at all."""
+        """Write a file atomically."""
         with self._usable(name) as target:
             made = self._path(self.at(f"{name}.part"))
             with contextlib.closing(self._system.create(made, True)) as stream:
@@ -69,7 +69,7 @@ class HadoopFiles:
             self._system.delete(path, True)
 
     def remove(self, name: str) -> None:
-        """Remove a file, which may be missing; never a folder."""
+        """Delete a file if it exists, but never a folder."""
         with self._usable(name) as path:
             if self._system.exists(path) and self._system.getFileStatus(path).isDirectory():
                 raise unusable(self.at(name), "a folder")
@@ -84,14 +84,14 @@ class HadoopFiles:
             raise unusable(self.at(name), _cause(error)) from error
 
     def settle(self, folder: str) -> None:
-        """Do nothing: such file systems do it by themselves."""
+        """Do nothing: such file systems make data durable themselves."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock a folder of this machine. Elsewhere the scheduler allows one run at a time.
+        """Lock a local folder. For other file systems the scheduler must start one run at a time.
 
         Raises:
-            BusyError: another run works in it.
+            BusyError: Another run works in it.
         """
         if self._system.getScheme() != "file":
             yield

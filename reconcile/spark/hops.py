@@ -1,6 +1,6 @@
 """Reads the headers of bridges: the hop, the confirmed hops, and whether the record's own ID counts.
 
-Workers read the same headers with code of their own.
+Workers read the same headers with other code.
 """
 
 from collections.abc import Collection
@@ -12,24 +12,24 @@ from pyspark.sql import functions as F
 from reconcile.spark.envelopes import has, hashed, last
 from ringfence_kafka.protocol import wire_names
 
-MALFORMED: Final = ""  # the source of a hop that cannot be read: what has one belongs into quarantine
+MALFORMED: Final = ""  # source of an unreadable hop, whose record belongs in quarantine
 OF_BRIDGES: Final = (wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS)
-"""Headers that end at the address that a bridge leads to."""
+"""Headers that the target address of a bridge removes."""
 _OFFSET: Final = "(0|[1-9][0-9]{0,18})"
 _HOP: Final = rf"\A[a-zA-Z0-9._-]{{1,200}}/[a-zA-Z0-9_-]{{22}}/(0|[1-9][0-9]{{0,9}})/{_OFFSET}\z"
 _NUMBER: Final = rf"\A{_OFFSET}\z"
-OFFSET_MAX: Final = 2**63 - 1  # no record stands there: its successor has an offset too
-_TEXTS: Final = 3  # of what stands in a hop, so many tell its source
+OFFSET_MAX: Final = 2**63 - 1  # not used by a record, since its successor has an offset too
+_TEXTS: Final = 3  # number of leading texts of a hop that name its source
 
 
 def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
-    """Return the records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
+    """Add ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
 
-    Records that came over no bridge have null, and False. A hop that cannot be read has :data:`MALFORMED` as
-    its source, and the record's own ID does not count. ``chained``: topics whose records keep the trace of
-    earlier bridges.
+    Records that did not come over a bridge have null, and False. An unreadable hop has the source
+    :data:`MALFORMED`, and the record's own ID does not count. ``chained``: topics whose records keep the
+    trace of earlier bridges.
     """
-    # Few records came over a bridge.
+    # few records come over bridges
     over = is_bridged()
     traced = is_traced(chained)
     read = records.withColumn("ours", F.when(over | traced, _ours())).withColumn("hop", F.when(over, _hop()))
@@ -48,19 +48,19 @@ def with_hops(records: DataFrame, chained: Collection[str] = ()) -> DataFrame:
 
 
 def is_traced(chained: Collection[str]) -> Column:
-    """Whether a record of one of these topics has passed bridges before."""
+    """Return whether a record of a chained topic passed bridges before."""
     if not chained:
         return F.lit(False)
     return F.col("topic").isin(*chained) & has(wire_names.HEADER_HOPS)
 
 
 def is_bridged() -> Column:
-    """Whether a record came over a bridge."""
+    """Return whether a record came over a bridge."""
     return has(wire_names.HEADER_HOP)
 
 
 def left_behind() -> Column:
-    """Return a digest of the bridge headers that an accepted record still has. Only the trace of members may remain."""
+    """Return a digest of bridge headers in an accepted record. Only the trace of members may remain."""
     kept = F.filter("headers", lambda header: header["key"].isin(wire_names.HEADER_HOPS, *OF_BRIDGES))
     names = F.array_join(F.col("headers")["key"], " ")
     perhaps = names.contains(wire_names.HEADER_HOPS)
@@ -82,13 +82,13 @@ def _named(name: str) -> Column:
 
 
 def _digest(headers: Column) -> Column:
-    """Return a digest of headers; null = there are none."""
+    """Return a digest of headers; null = no headers."""
     texts = F.transform(headers, lambda header: F.struct(*hashed(header)))
     return F.when(F.size(headers) > 0, F.xxhash64(texts))
 
 
 def _hop() -> Column:
-    """Source, offset, confirmed; :data:`MALFORMED` as source if one cannot be read."""
+    """Return source, offset and confirmed offset; the source is :data:`MALFORMED` if one is unreadable."""
     text = last("ours", wire_names.HEADER_HOP).cast("string")
     partition = F.regexp_extract(text, _HOP, 1).try_cast("int")
     offset = F.regexp_extract(text, _HOP, 2).try_cast("bigint")
@@ -102,7 +102,7 @@ def _hop() -> Column:
         _has("ours", wire_names.HEADER_USER_IDS),
         last("ours", wire_names.HEADER_USER_IDS) == F.lit(bytearray(wire_names.USER_IDS_IGNORED)),
     ).otherwise(True)
-    # A bridge confirms nothing beyond what it sends.
+    # a bridge does not confirm anything beyond the hop that it sends
     sound = (
         partition.isNotNull() & (confirmed <= offset) & (offset < OFFSET_MAX) & F.coalesce(ids, F.lit(False))
     )

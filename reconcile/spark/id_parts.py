@@ -1,4 +1,7 @@
-"""Parts of a duplicate ID as columns. The run reads them with code of its own, and finds the same as workers."""
+"""Parts of a duplicate ID as columns.
+
+The run reads them with other code than workers, and gets the same result.
+"""
 
 import itertools
 import re
@@ -21,14 +24,16 @@ _LONE: Final = (
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-"""Half of a surrogate pair, behind backslashes that stand for themselves. A text with it has no UTF-8, and gives no ID."""
+"""Half of a surrogate pair after an even number of backslashes. Such a text has no UTF-8 form, and gives no
+ID.
+"""
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _NESTED: Final = r"\A[\[{]"
 _NESTED_TYPES: Final = (MapType(StringType(), StringType()), ArrayType(StringType()))
 
 
 def part(form: str) -> Column:
-    """One part; null = it is missing or empty. A digest stands for a value."""
+    """Return one part of an ID; null = missing or empty. A digest stands for a value."""
     if form == "key":
         return _filled(F.col("key"))
     if form == "value":
@@ -46,7 +51,7 @@ def part(form: str) -> Column:
 
 
 def composed(parts: Sequence[Column]) -> Column:
-    """One ID of several parts, each behind its length in four bytes; null = a part is missing."""
+    """Return one ID from several parts, each after its length in four bytes; null = a part is missing."""
     return F.concat(*(F.concat(F.unhex(F.lpad(F.hex(F.length(item)), 8, "0")), item) for item in parts))
 
 
@@ -55,26 +60,26 @@ def _filled(value: Column) -> Column:
 
 
 def at_pointer(pointer: str) -> Column:
-    """Return the string, number or boolean at a JSON pointer (RFC 6901), as bytes. Null = there is none, or the value is no JSON."""
+    """Return the scalar at a JSON pointer (RFC 6901) as bytes; null = none, or invalid JSON."""
     _, *escaped = pointer.split("/")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in escaped]
     found = _leaf(tokens, StringType())
-    # Spark reads an object or a list as its text, as if it were a string.
+    # Spark reads an object or a list as a string with its text.
     nested = F.greatest(*(_leaf(tokens, kind).isNotNull() for kind in _NESTED_TYPES))
     is_nested = F.when(found.rlike(_NESTED), nested).otherwise(False)
     return _filled(F.when(~is_nested, found).cast("binary"))
 
 
 def _leaf(tokens: Sequence[str], kind: DataType) -> Column:
-    """Return the value at the end of a pointer, if it can be of this type."""
+    """Return the value at the end of a pointer, if it can have this type."""
     return F.coalesce(*_readings(tokens, kind))
 
 
 def _readings(tokens: Sequence[str], kind: DataType) -> Iterator[Column]:
-    """One for each way to read a pointer: a number may be the index in a list, or a name in an object."""
+    """Yield a column for each way to read a pointer: a number may be an index in a list, or a name."""
     text = F.col("value").cast("string")
     lone = F.lower(text).contains("\\ud") & text.rlike(_LONE)
-    # In a list with one more element: Spark would not mind what stands behind a JSON text.
+    # Append one more element and check the size, because Spark accepts text after a JSON value.
     listed = F.when(F.is_valid_utf8(text) & ~lone, F.concat(F.lit("["), text, F.lit(",null]")))
     for steps in itertools.product(*(_steps(token) for token in tokens)):
         schema = kind

@@ -1,4 +1,4 @@
-"""Columns of outputs: the input or part that each names, and digests of its content."""
+"""Columns of outputs: the input or part that each output names, and digests of its content."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -12,19 +12,19 @@ from reconcile.spark.hops import left_behind
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, OBSERVED, OUTPUTS, PASSED, QUARANTINED
 from ringfence_kafka.protocol import wire_names
 
-_CREATE_TIME: Final = 0  # timestamps are the producer's, not the broker's
-_DUPLICATE: Final = "DUPLICATE"  # begins the verdict on an observed duplicate; behind a space its original
+_CREATE_TIME: Final = 0  # the producer has set the timestamp, not the broker
+_DUPLICATE: Final = "DUPLICATE"  # begins the verdict on an observed duplicate; its original follows
 
 
 class Source(NamedTuple):
-    """An input of another address that parts in an accepted topic may come from."""
+    """Input of another address that parts in an accepted topic may come from."""
 
     number: int
     topic: str
 
 
 def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
-    """ID and group of outputs: ``out_partition``, ``out_offset``, ``out_id``, ``out_group``. For few records."""
+    """Return ``out_partition``, ``out_offset``, ``out_id`` and ``out_group`` of outputs. For few records."""
     accepted_one = fate in PASSED
     whose = F.col("key") if accepted_one else columns.group_of(dialect)
     chosen = records.select(
@@ -37,7 +37,7 @@ def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
 
 
 def _input_key() -> Column:
-    """Return the key of an accepted record's input: in a header where it is not the group."""
+    """Return the key of an accepted record's input: from its header if the record has the group as key."""
     return F.when(has(wire_names.HEADER_KEY), columns.header(wire_names.HEADER_KEY)).otherwise(F.col("key"))
 
 
@@ -48,17 +48,18 @@ def outputs(
     numbers: Mapping[str, int],
     sources: Mapping[str, Sequence[Source]],
 ) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS` of the topics of a fate.
+    """Return :data:`reconcile.spark.schemas.OUTPUTS` of all topics with one fate.
 
     Args:
-        records: Of these topics.
-        fate: Theirs; :data:`reconcile.spark.schemas.ACCEPTED` where some may be observed duplicates.
+        records: Records of these topics.
+        fate: Fate of the topics. With :data:`reconcile.spark.schemas.ACCEPTED`, some may be observed
+            duplicates.
         input_topics: Topic → input topic of its address.
         numbers: Topic → number of its address.
         sources: Accepted topic → inputs of other addresses.
     """
     nothing = F.lit(None)
-    # An envelope is refused or ignored as a whole: it speaks for all parts.
+    # An envelope is refused or ignored as a whole, so its output has no part number.
     part, named = nothing.cast("string"), nothing.cast("string")
     stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
     sequence, verdict = nothing.cast("bigint"), nothing.cast("string")
@@ -71,7 +72,7 @@ def outputs(
         named = columns.header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
         stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
-    # At once: what follows would copy all that a record holds, and look for a header as often as it is looked at.
+    # Select in one step: later steps would copy the whole record, and search a header again at each use.
     said = records.select(
         "topic",
         F.when(F.col("timestampType") == _CREATE_TIME, F.unix_millis("timestamp")).alias("out_timestamp"),
@@ -126,7 +127,7 @@ def outputs(
 
 
 def _part(text: Column) -> Column:
-    """Return number and count of a part; null = none."""
+    """Return number and count of a part; null = not a part."""
     split = F.split(text, "/")
     number, parts = (F.try_element_at(split, F.lit(number)).try_cast("int") for number in (1, 2))
     sound = (F.size(split) == 2) & (number > 0) & (parts > 0)
@@ -134,7 +135,7 @@ def _part(text: Column) -> Column:
 
 
 def _elsewhere(several: Sequence[tuple[str, Source]], text: str) -> Column:
-    """Address and place of an input of another address that the text of a part names."""
+    """Return address and place of another address's input, from the text of a part."""
     rows = []
     for topic, item in several:
         named = columns.place_in(F.col(text), F.lit(item.topic))

@@ -1,4 +1,4 @@
-"""Columns of all frames, by name and type."""
+"""Schemas of all frames: names and types of their columns."""
 
 from typing import Final
 
@@ -7,34 +7,34 @@ from pyspark.sql import types
 INT, LONG, TEXT = types.IntegerType(), types.LongType(), types.StringType()
 BYTES, FLAG = types.BinaryType(), types.BooleanType()
 ADDRESSES: Final = frozenset({"address", "part_address", "id_address", "out_address"})
-"""Columns with an address: its number among those that are configured, and its name in what is kept."""
+"""Columns with an address: its number among the configured addresses in frames, its name in files."""
 
 
 def schema(**columns: types.DataType) -> types.StructType:
-    """Return a schema of these columns; each may be null."""
+    """Return a schema of these nullable columns."""
     return types.StructType([types.StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
 INPUTS: Final = schema(
-    address=INT,  # its number among the configured addresses
+    address=INT,  # number among the configured addresses
     partition=INT,
     offset=LONG,
-    part_number=INT,  # of a transaction's part, counted from 1; 0 = the record itself
-    parts=INT,  # how many an envelope has, 0 = it cannot be read; null = it is none
-    part_address=INT,  # which it is for; of a record its own
-    timestamp=LONG,  # ms; of a part its envelope's
+    part_number=INT,  # part of a transaction, from 1; 0 = the record itself
+    parts=INT,  # number of parts in an envelope, 0 = unreadable; null = not an envelope
+    part_address=INT,  # target of a part; own address of a record
+    timestamp=LONG,  # ms; a part has its envelope's
     id=BYTES,
-    group=BYTES,  # of an envelope: its key, by which it finds its lane
+    group=BYTES,  # an envelope has its key, which determines its lane
     key_digest=LONG,
     value_digest=LONG,
     value_bytes=INT,
     headers_digest=LONG,
-    hop_source=TEXT,  # of a record that came over a bridge, and of its parts: bridge/topic ID/partition; empty = it cannot be read
+    hop_source=TEXT,  # bridge/topic ID/partition, also for parts; null = no bridge; empty = unreadable
     hop_offset=LONG,
-    hop_confirmed=LONG,  # all of that source below it had been acknowledged
-    passed_digest=LONG,  # of the members that it says it has passed, where it came over a bridge; null = none
+    hop_confirmed=LONG,  # the bridge confirmed all hops of the source below it
+    passed_digest=LONG,  # digest of the members that a bridged record says it has passed; null = none
 )
-"""What came in."""
+"""Input records and parts."""
 
 AUDITED: Final = schema(
     partition=INT,
@@ -42,12 +42,12 @@ AUDITED: Final = schema(
     timestamp=LONG,  # ms
     id=BYTES,
     group=BYTES,
-    key=BYTES,  # null where it is the group
-    keyed=FLAG,  # there is a key
-    tombstone=FLAG,  # there is no value
+    key=BYTES,  # null if it is the group
+    keyed=FLAG,  # has a key
+    tombstone=FLAG,  # has no value
     value_digest=LONG,
-    envelope=FLAG,  # its value lists the parts of a transaction
-    hop_source=TEXT,  # it came over a bridge; empty = its hop cannot be read
+    envelope=FLAG,  # the value lists the parts of a transaction
+    hop_source=TEXT,  # null = no bridge; empty = unreadable hop
     hop_offset=LONG,
     ids_ignored=FLAG,
 )
@@ -57,26 +57,26 @@ ARRIVED: Final = schema(
     partition=INT,
     offset=LONG,
     timestamp=LONG,
-    moment=LONG,  # the timestamp, never before one of a lower offset: by it partitions are put in one order
-    lane=INT,  # its home
+    moment=LONG,  # timestamp, but never below that of a lower offset; it orders partitions
+    lane=INT,  # home lane
     has_id=FLAG,
-    fresh=FLAG,  # the first of its ID in its lane
-    repeats=FLAG,  # its ID is in its lane several times
-    expired=FLAG,  # repeats one that is older than id_max_age: it may be accepted again
-    first_partition=INT,  # the first of its ID in its lane
+    fresh=FLAG,  # first of its ID in its lane
+    repeats=FLAG,  # its lane has the ID several times
+    expired=FLAG,  # repeats an ID older than id_max_age, so it may be accepted again
+    first_partition=INT,  # place of the first record with the ID in its lane
     first_offset=LONG,
-    cross_lane=FLAG,  # the first of its ID in its lane, and there was one in another
-    other_partition=FLAG,  # than the first of its ID in the topic
+    cross_lane=FLAG,  # first of its ID in its lane, after one in another lane
+    other_partition=FLAG,  # differs from the topic's first record with the ID; so group, value
     other_group=FLAG,
     other_value=FLAG,
-    age=LONG,  # ms since what it repeats
+    age=LONG,  # ms since the original
 )
-"""Records as they reach their lanes; what is about resends is null or False for all others."""
+"""Records as they reach their lanes. Columns about resends are null or False for other records."""
 
 AUDITED_RESENDS: Final = schema(
     partition=INT,
     offset=LONG,
-    distance=LONG,  # IDs; null where Ringfence cannot know it
+    distance=LONG,  # IDs; null if Ringfence cannot know the original
     messages=LONG,
     age=LONG,
     cross_lane=FLAG,
@@ -84,77 +84,77 @@ AUDITED_RESENDS: Final = schema(
     other_group=FLAG,
     other_value=FLAG,
 )
-"""Resends, and how far they are from what they repeat."""
+"""Resends, and their distance from the original."""
 
 FORWARDS: Final = schema(address=INT, partition=INT, offset=LONG, lane=INT, forward_offset=LONG)
-"""Inputs that were on their way to their home lane, and where."""
+"""Inputs forwarded to their home lane, with their place in the forward topic."""
 
 OUTPUTS: Final = schema(
     address=INT,
-    partition=INT,  # of the input that it names; null where it names none
+    partition=INT,  # place of the named input; null = none
     offset=LONG,
     part_number=INT,
     fate=INT,
-    out_address=INT,  # in whose topic it stands
-    out_parts=INT,  # of how many it says that it is one; null = it says nothing
-    out_timestamp=LONG,  # ms; null where the broker has set it
+    out_address=INT,  # address of the output's topic
+    out_parts=INT,  # number of parts that a part says its transaction has; null = not a part
+    out_timestamp=LONG,  # ms; null if the broker set it
     out_partition=INT,
     out_offset=LONG,
     out_group_digest=LONG,
     out_key_digest=LONG,
     out_value_digest=LONG,
-    out_value_bytes=LONG,  # what a quarantine's stand-in says of the value's size
+    out_value_bytes=LONG,  # size of the value, from quarantine's replacement
     out_headers_digest=LONG,
-    out_passed_digest=LONG,  # of what is left of a bridge's headers; null = nothing
-    sequence=LONG,  # of its ID in the ring of its lane, as it says; null = it says nothing
-    original=TEXT,  # what a diverted or observed duplicate names as its original
+    out_passed_digest=LONG,  # digest of remaining bridge headers; null = none
+    sequence=LONG,  # sequence number of its ID in the ring; null = not in the record
+    original=TEXT,  # place of the original, named by a diverted or observed duplicate
     original_partition=INT,
     original_offset=LONG,
-    marked=FLAG,  # it names its verdict, so its address observed when it was judged
+    marked=FLAG,  # names its verdict: the address was in observe mode
 )
-"""Output records: accepted, diverted, quarantined, observed."""
+"""Output records: accepted, diverted, quarantined or observed."""
 
 EVIDENCE: Final = schema(
     address=INT,
     partition=INT,
     offset=LONG,
     part_number=INT,
-    has_input=FLAG,  # False: only an output, or the forward topic, tells of it
+    has_input=FLAG,  # False: only an output or the forward topic shows the record
     parts=INT,
     part_address=INT,
     timestamp=LONG,
     id=BYTES,
     group=BYTES,
-    lane=INT,  # where it was judged, or is to be
+    lane=INT,  # lane that judged it, or will
     forward_offset=LONG,
-    waiting=FLAG,  # its home lane had not consumed it when the run began; also of an output of such a one
-    fate=INT,  # null: no output tells of it; of an envelope: what became of it as a whole
-    nth=INT,  # of several outputs of one input
+    waiting=FLAG,  # the home lane had not consumed it when the run began; also for its outputs
+    fate=INT,  # null = no output; an envelope has the fate of the whole unit
+    nth=INT,  # rank of the output among those of its input
     out_address=INT,
     out_partition=INT,
     out_offset=LONG,
-    sequence=LONG,  # that its ID got in the ring of its lane; null = no output shows it
+    sequence=LONG,  # sequence number of the ID in its ring; null = no output shows it
     original=TEXT,
     original_partition=INT,
     original_offset=LONG,
     key_changed=FLAG,
     value_changed=FLAG,
     headers_changed=FLAG,
-    timestamp_changed=FLAG,  # of a part: not that of its envelope
-    # For parts: not at the address, not one of so many.
+    timestamp_changed=FLAG,  # a part is compared with its envelope
+    # Parts only: wrong address, or wrong number of parts.
     address_changed=FLAG,
     parts_changed=FLAG,
-    # For a record and its parts together; a plain record has its own.
-    whole=INT,  # fate
-    came=INT,  # parts that were accepted
-    ids=INT,  # IDs: a part has none that its envelope, or a part before it, has too
-    home_digest=LONG,  # of what leads it to its lane
+    # Of the unit of a record and its parts; a plain record is its own unit.
+    whole=INT,  # fate of the unit
+    came=INT,  # number of accepted parts
+    ids=INT,  # number of IDs; repeated IDs in a unit count once
+    home_digest=LONG,  # digest of the bytes that determine its lane
     hop_source=TEXT,
     hop_offset=LONG,
     hop_confirmed=LONG,
-    resent=FLAG,  # its lane knew its hop: a duplicate, whatever IDs it has
-    after_new=FLAG,  # a lower hop of its route was accepted earlier in this run, so this one had not come before
-    # Kept where the other side is missing, for the next run.
+    resent=FLAG,  # the lane knew its hop, so it is a duplicate with any ID
+    after_new=FLAG,  # this run accepted a lower hop of the route earlier, so this hop had not come before
+    # Kept for the next run if input or output is missing.
     key_digest=LONG,
     value_digest=LONG,
     value_bytes=LONG,
@@ -163,11 +163,11 @@ EVIDENCE: Final = schema(
     group_digest=LONG,
     marked=FLAG,
 )
-"""Inputs beside their outputs: a row for each output, and a row for each input without one."""
+"""Inputs with their outputs: a row for each output, and a row for each input without one."""
 
 IDS: Final = schema(
-    address=INT,  # in whose lane it was accepted
-    id_address=INT,  # whose ID it is: another one's where it is that of a part
+    address=INT,  # address of the lane that accepted it
+    id_address=INT,  # address that the ID belongs to; another one for some parts
     id=BYTES,
     lane=INT,
     partition=INT,
@@ -178,43 +178,44 @@ IDS: Final = schema(
     out_address=INT,
     out_partition=INT,
     out_offset=LONG,
-    group_digest=LONG,  # null = it is an envelope's own
+    group_digest=LONG,  # null = own ID of an envelope
     home_digest=LONG,
-    sequence=LONG,  # in the ring of its lane; null = nothing shows it
-    value_digest=LONG,  # of its message's value; null = nobody knows
-    position=LONG,  # how many IDs its lane had accepted before it, at least
+    sequence=LONG,  # sequence number in its ring; null = not known
+    value_digest=LONG,  # digest of the message's value; null = not known
+    position=LONG,  # lower bound of the IDs that its lane accepted before
     run=INT,
 )
-"""Accepted IDs, with where and when."""
+"""Accepted IDs, with their places and times."""
 
 HOPS: Final = schema(
     address=INT,
     lane=INT,
     hop_source=TEXT,
-    partition=INT,  # where it came in: with the three above its route
+    partition=INT,  # input partition; completes the route
     offset=LONG,
     forward_offset=LONG,
-    hop_offset=LONG,  # null: this row only tells what was confirmed
-    hop_confirmed=LONG,  # of all rows of a route the largest counts
+    hop_offset=LONG,  # null: the row only has the confirmed hop
+    hop_confirmed=LONG,  # the highest of a route counts
     accepted=FLAG,
-    lost=FLAG,  # all that came of it
+    lost=FLAG,  # all records of the hop were lost
 )
-"""Hops that lanes know: the confirmed one of each route, and those above it."""
+"""Hops that lanes know: the confirmed hop of each route, and hops above it."""
 
 FOLLOWED: Final = schema(
     **{item.name: item.dataType for item in EVIDENCE},
-    kept=FLAG,  # a run before has judged it
+    kept=FLAG,  # judged by an earlier run
     accepted=FLAG,
-    lost=FLAG,  # nothing came of it, so its lane need not know its hop
-    capacity=LONG,  # of the lane's ring then; null = nothing tells
-    ring=INT,  # of the lane that judged it; ``lane`` has its hop now
-    hop_epoch=INT,  # how often its lane had forgotten all hops before it
-    kept_epoch=INT,  # how often it may have
-    sure_epoch=INT,  # how often it may have forgotten some
-    highest=LONG,  # the highest hop of its route before it
-    confirmed_route=LONG,  # the largest confirmed hop of its route, before it or later
-    # The first of the same hop, and the largest confirmed hop, of its route before it. Since its lane last forgot hops; since
-    # it may have; since it may have forgotten some; ever.
+    lost=FLAG,  # it was lost, so its lane may not know its hop
+    capacity=LONG,  # ring size then; null = not known
+    ring=INT,  # ring that judged it; ``lane`` is the ring that has its hop now
+    hop_epoch=INT,  # how often its lane certainly forgot all hops before it
+    kept_epoch=INT,  # how often its lane may have forgotten all hops
+    sure_epoch=INT,  # how often its lane may have forgotten some hops
+    highest=LONG,  # highest earlier hop of its route
+    confirmed_route=LONG,  # highest confirmed hop of its route, at any time
+    # First record with the same hop, and highest confirmed hop, earlier on the route. ``known``: since the
+    # lane certainly forgot hops; ``kept``: since it may have forgotten all; ``sure``: since it may have
+    # forgotten some; ``ever``: at any time.
     same_known=LONG,
     confirmed_known=LONG,
     same_kept=LONG,
@@ -224,20 +225,20 @@ FOLLOWED: Final = schema(
     same_ever=LONG,
     confirmed_ever=LONG,
 )
-"""Evidence on records that came over bridges, and their parts, beside what their lanes knew."""
+"""Evidence on bridged records and their parts, with the hops that their lanes knew."""
 
 RESENDS: Final = schema(
     address=INT,
     lane=INT,
     distance=LONG,  # in IDs
-    age=LONG,  # seconds, the next power of two
+    age=LONG,  # seconds, rounded up to a power of two
     count=LONG,
-    conflicts=LONG,  # of these, those with another value than what they repeat; null = nobody looked
+    conflicts=LONG,  # resends whose value differs from the original's; null = not counted
 )
-"""Resends of a run: how far from what they repeat."""
+"""Resends of a run by their distance from the original."""
 
 NUMBERS: Final = schema(address=INT, of=TEXT, at=LONG, a=LONG, b=LONG, c=LONG, d=LONG, name=BYTES)
-"""Small results of different kinds, so that one job brings them all."""
+"""Small results of different kinds, so that one job collects them all."""
 
 EVENTS: Final = schema(
     address=INT,
@@ -245,14 +246,14 @@ EVENTS: Final = schema(
     number=LONG,  # offset in the journal
     input_next=LONG,
     forward_next=LONG,
-    before=LONG,  # the ring's capacity
+    before=LONG,  # capacity of the ring before; ``after``: capacity after it
     after=LONG,
     event=TEXT,
-    of_hops=FLAG,  # not to the ring, but to what the lane knew of hops
-    nexts=types.ArrayType(LONG),  # by input partition, instead of input_next; null = the lane has one
-    lanes=INT,  # the key of its address then; null or 0 = a lane for each partition
+    of_hops=FLAG,  # event of the lane's hop memory, not of its ring
+    nexts=types.ArrayType(LONG),  # replaces input_next for each input partition; null = the lane has one
+    lanes=INT,  # key ``lanes`` of the address then; null or 0 = one lane for each partition
 )
-"""Events of rings: a lane had judged all its inputs below the two offsets before the event."""
+"""Events of rings. The lane judged all inputs below the given offsets before the event."""
 
 EMPTIED: Final = schema(
     address=INT, lane=INT, input_next=LONG, forward_next=LONG, nexts=types.ArrayType(LONG)
@@ -266,19 +267,19 @@ ANOMALIES: Final = schema(
     offset=LONG,
     part_number=INT,
     fate=INT,
-    out_address=INT,  # where it is not that of the input
-    out_topic=TEXT,  # where it is not the one of that fate
+    out_address=INT,  # null = the input's address
+    out_topic=TEXT,  # null = the address's topic for this fate
     out_partition=INT,
     out_offset=LONG,
-    other_partition=INT,  # the other input that it is about
+    other_partition=INT,  # place of another input that the anomaly concerns
     other_offset=LONG,
     id=BYTES,
     group=BYTES,
     detail=TEXT,
-    suspected=TEXT,  # of a GAP: the anomaly that it may be
-    timestamp=LONG,  # of its input, else of its output, ms; null where no evidence shows it
+    suspected=TEXT,  # for GAP: the anomaly that it may be
+    timestamp=LONG,  # of the input, else of the output, ms; null = not known
 )
-"""One anomaly a row."""
+"""Anomalies, one in each row."""
 
 SPANS: Final = schema(address=INT, partition=INT, origin=LONG, begin=LONG, read_from=LONG, cut=LONG, end=LONG)
 """Offset ranges of the cut for each input partition."""
@@ -287,40 +288,40 @@ ACCEPTED_SPANS: Final = schema(out_address=INT, out_partition=INT, out_begin=LON
 """End of the last run in each partition of an accepted topic."""
 
 FORWARD_COMMITTED: Final = schema(address=INT, lane=INT, committed=LONG)
-"""Up to where the home lanes have consumed their forward topic."""
+"""Offset up to which each home lane has consumed its forward topic."""
 
 RULES: Final = schema(
     address=INT,
     max_age_ms=LONG,
     min_age_ms=LONG,  # 0 = no promise in time
-    size=LONG,  # IDs that count whatever their age, with such a promise
-    largest=LONG,  # the largest ring that it can have had
+    size=LONG,  # IDs kept at any age under a promise in time
+    largest=LONG,  # largest ring size that it may have had
     divert=FLAG,
-    observes=FLAG,  # all its messages passed, duplicates too
-    enforces=FLAG,  # its duplicates are not to pass, and did not when the last run began
-    diverts_conflicts=FLAG,  # a duplicate with another value is in the duplicates topic, or is lost
-    detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
+    observes=FLAG,  # all messages pass, including duplicates
+    enforces=FLAG,  # duplicates must not pass, now and when the last run began
+    diverts_conflicts=FLAG,  # duplicates with another value must be in the duplicates topic
+    detects=FLAG,  # rings are on, or were during the time of the evidence
     outputs_gone=FLAG,
-    targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
+    targets_gone=FLAG,  # evidence in other addresses' accepted topics, which may have its parts, is deleted
     ids_gone=FLAG,
-    lanes_whole=types.ArrayType(INT, containsNull=False),  # those of which all IDs are known nevertheless
-    whole_since=INT,  # the first run from which on no accepted ID is missing
-    moved=INT,  # the last run that may have judged by another partitioner
-    renamed=INT,  # the last run that may have judged it by another name, with other rings
+    lanes_whole=types.ArrayType(INT, containsNull=False),  # lanes whose IDs are all known nevertheless
+    whole_since=INT,  # first run since which no accepted ID is missing
+    moved=INT,  # last run that may have judged by another partitioner
+    renamed=INT,  # last run that may have judged it under another name, with other rings
 )
-"""Promises of an address, and whether the evidence is whole."""
+"""Promises of an address, and whether evidence is complete."""
 
-COUNTS: Final = schema(address=TEXT, name=TEXT, count=LONG)  # what was counted, as it is kept
+COUNTS: Final = schema(address=TEXT, name=TEXT, count=LONG)  # counts as they are kept in files
 
 GAPS: Final = schema(
     address=INT, partition=INT, offset=LONG, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT
 )
-"""Stretches of partitions that are gone: of the input, or of another topic."""
+"""Missing ranges of partitions, of the input or of another topic."""
 
 FORWARDED: Final = 0
 ACCEPTED: Final = 1
 DIVERTED: Final = 2
 QUARANTINED: Final = 3
-OBSERVED: Final = 4  # fates, in the order in which they count when an input has several
+OBSERVED: Final = 4  # fates, in the order in which they count if an input has several
 PASSED: Final = (ACCEPTED, OBSERVED)  # fates of records in an accepted topic
-REPEATS: Final = (DIVERTED, OBSERVED)  # fates of records that are said to be duplicates
+REPEATS: Final = (DIVERTED, OBSERVED)  # fates of records marked as duplicates

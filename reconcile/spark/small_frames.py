@@ -1,4 +1,4 @@
-"""Small frames of the driver's own rows."""
+"""Small frames from rows of the driver."""
 
 import base64
 import json
@@ -11,10 +11,10 @@ from pyspark.sql.types import ArrayType, StructType
 
 
 def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
-    """Return a frame of a few rows of texts, numbers, flags and bytes.
+    """Return a frame with a few rows of texts, numbers, flags and bytes.
 
-    They travel as text within the plan. ``createDataFrame`` would start Python on the executors, which may
-    have none, and would take longer than the work on the rows.
+    The rows travel as text within the plan. ``createDataFrame`` would start Python on the executors, which
+    may not have it, and would take longer than the work on the rows.
     """
     text = json.dumps([dict(zip(schema.names, map(_json, row), strict=True)) for row in rows])
     parsed = F.from_json(F.lit(text), ArrayType(schema), {"mode": "FAILFAST"})

@@ -11,18 +11,20 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
 _POLL_RECORDS: Final = 20_000
-"""Spark asks for the log's ends at each poll: with Kafka's 500 records most of the time goes there."""
+"""Records of one poll. Spark asks for the log's end at each poll; with Kafka's default of 500 this takes most
+of the time.
+"""
 _FETCH_BYTES: Final = 8 * 2**20
 _FETCH_WAIT_MS: Final = 10
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 
 
 def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
-    """Options of the source. PEM texts travel in them, since executors have no such files.
+    """Return the options of the source. They include PEM texts, because executors do not have the files.
 
     Raises:
-        OSError: a PEM file cannot be read.
-        ConfigurationError: a private key cannot be read.
+        OSError: A PEM file cannot be read.
+        ConfigurationError: A private key cannot be read.
     """
     options = client_properties.for_java(kafka) | {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -31,7 +33,8 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
         "isolation.level": "read_committed",
         "max.poll.records": str(_POLL_RECORDS),
         "max.partition.fetch.bytes": str(_FETCH_BYTES),
-        # At the end of a log the broker would hold a fetch back for half a second, and what Spark asks behind it.
+        # At the end of a log, a broker by default delays a fetch for half a second, and with it Spark's next
+        # request.
         "fetch.max.wait.ms": str(_FETCH_WAIT_MS),
     }
     if kafka.uses_ssl and kafka.ssl_cafile:
@@ -58,7 +61,7 @@ def refuse_callback(kafka: KafkaSettings) -> None:
     """Refuse a token function before Spark starts.
 
     Raises:
-        ConfigurationError: tokens come from a function.
+        ConfigurationError: The configuration gets tokens from a function.
     """
     if kafka.uses_tokens and kafka.sasl_oauth_callback:
         raise ConfigurationError(
@@ -76,7 +79,8 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
     return {
         "sasl.mechanism": kafka.sasl_mechanism,
         "sasl.oauthbearer.token.endpoint.url": kafka.sasl_oauth_token_url,
-        # As RFC 6749 (2.3.1) wants it, and as the other clients do it; Java's default is to send ID and secret as they are.
+        # RFC 6749 (2.3.1) requires this, and other clients do so. Java by default sends ID and secret
+        # unencoded.
         "sasl.oauthbearer.header.urlencode": "true",
         "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
         "sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required {login}{scope};",
@@ -84,10 +88,10 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def _pkcs8(file: Path, password: str | None) -> str:
-    """Return a private key in the format of Java; OpenSSL and Python read older formats too.
+    """Return a private key in the format that Java reads; OpenSSL and Python read older formats too.
 
     Raises:
-        ConfigurationError: it is not a private key, or locked.
+        ConfigurationError: The file is not a private key, or needs another password.
     """
     text = file.read_text("utf-8")
     if "-----BEGIN PRIVATE KEY-----" in text:

@@ -1,4 +1,4 @@
-"""Reads topics with Spark's Kafka source, and brings their records into columns."""
+"""Reads topics with Spark's Kafka source, and turns their records into columns."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,12 +23,12 @@ from reconcile.spark.columns import (
 from ringfence_kafka.protocol import wire_names
 
 RECORDS_A_TASK: Final = 1_000_000
-ID_BYTES_MAX: Final = 256  # an audit keeps longer IDs as digests
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]  # topic → partition → offsets from, to
+ID_BYTES_MAX: Final = 256  # an audit replaces longer IDs by digests
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]  # topic → partition → first offset, end offset
 
 
 class Target(NamedTuple):
-    """An address that parts may be for."""
+    """Address that parts may be sent to."""
 
     number: int
     name: str
@@ -43,9 +43,9 @@ class Targets(NamedTuple):
 
 
 def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, whole: bool = True) -> DataFrame:
-    """Return committed records of these ranges, which end at or below the last stable offset. Null headers = none.
+    """Return committed records of these ranges, which must not exceed the last stable offset.
 
-    It fails if retention deletes records meanwhile, unless ``whole`` is False.
+    Records without headers have null. With ``whole``, the read fails if retention deletes records meanwhile.
     """
     records = sum(end - begin for spans in ranges.values() for begin, end in spans.values())
     return (
@@ -77,17 +77,17 @@ def inputs(
     targets: Mapping[str, Targets],
     chained: Collection[str] = (),
 ) -> DataFrame:
-    """:data:`reconcile.spark.schemas.INPUTS`: each record, and the parts of envelopes.
+    """Return :data:`reconcile.spark.schemas.INPUTS`: each record, and the parts of envelopes.
 
     Args:
         records: Records of topics whose addresses share a dialect.
-        dialect: Theirs.
+        dialect: That dialect.
         numbers: Topic → address.
         targets: Topic → its address, and the other targets of its parts.
         chained: Accepted topics of other addresses among the inputs.
     """
     others = {other.name: other for several in targets.values() for other in several.others}
-    # Parts have what is said of their envelope's hop.
+    # parts get the hop columns of their envelope
     rows = envelopes.opened(
         hops.with_hops(_read_once(records, dialect, chained), chained),
         by_topic({topic: F.lit(target.name) for topic, target in targets.items()}),
@@ -99,7 +99,7 @@ def inputs(
     rows = rows.withColumn("part_address", F.coalesce(of_part, F.col("address")))
     itself = F.col("parts").isNotNull() & (F.col("part_number") == 0)
     id_ = _of_part(id_of, dialect, others.values())
-    if dialect.by_value:  # the value of an envelope, and of its parts, does not count
+    if dialect.by_value:  # values of envelopes and parts do not count
         id_ = F.when(F.col("parts").isNull(), with_value(id_)).otherwise(id_)
     said = {
         "id": F.when(~F.col("ids_ignored"), id_),
@@ -118,9 +118,9 @@ def inputs(
 
 
 def _read_once(records: DataFrame, dialect: Dialect, chained: Collection[str]) -> DataFrame:
-    """Read the columns of plain records at once, in ``plain``. Others keep key, value and headers.
+    """Put all columns of plain records into ``plain``. Other records keep key, value and headers.
 
-    Most records are plain, and later steps would copy all their content several times.
+    Most records are plain, and later steps would copy their content several times.
     """
     special = envelopes.is_envelope() | hops.is_bridged() | hops.is_traced(chained)
     id_ = with_value(id_of(dialect)) if dialect.by_value else id_of(dialect)
@@ -146,7 +146,7 @@ def _names(others: Sequence[Target]) -> Column:
 
 
 def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[Target]) -> Column:
-    """Return the value by the dialect of the row's target."""
+    """Return a value read by the dialect of the row's target."""
     found: Column | None = None
     for other in others:
         if other.dialect != own:
@@ -158,14 +158,14 @@ def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[T
 
 
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
-    """:data:`reconcile.spark.schemas.AUDITED` of one topic, with digests of long IDs, as in a ring."""
+    """Return :data:`reconcile.spark.schemas.AUDITED` of one topic, with digests of long IDs, as in a ring."""
     found = id_of(dialect)
     return hops.with_hops(records).select(
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
         F.when(F.length(found) > ID_BYTES_MAX, F.unhex(F.sha2(found, 256))).otherwise(found).alias("id"),
-        # The key of an envelope decides where it is judged, whatever groups its address has.
+        # an envelope's key determines its lane, whatever the address's groups are
         F.when(envelopes.is_envelope(), F.col("key")).otherwise(group_of(dialect)).alias("group"),
         (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
         F.col("key").isNotNull().alias("keyed"),
@@ -186,7 +186,7 @@ def headers_of(records: DataFrame) -> DataFrame:
 
 
 def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.FORWARDS`; ``input_topics``: forward topic → input topic."""
+    """Return :data:`reconcile.spark.schemas.FORWARDS`. ``input_topics``: forward topic → input topic."""
     said = records.select(
         "topic", "partition", "offset", header(wire_names.HEADER_SOURCE).cast("string").alias("text")
     )
@@ -201,7 +201,7 @@ def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mappi
 
 
 def concatenated(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows of one or several frames."""
+    """Return the union of one or more frames."""
     whole, *rest = frames
     for frame in rest:
         whole = whole.unionByName(frame)
