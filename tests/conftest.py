@@ -1,5 +1,7 @@
 """Fixtures that every kind of test may use."""
 
+import contextlib
+import importlib
 import itertools
 import signal
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from ringfence_kafka import aiokafka_patches
 from ringfence_kafka.producer import transaction_v2_requests, transaction_version
 from tests.support import kafka
 from tests.support.brokers import features, shared
+from tests.support.checkout import ROOT
 
 _SPARK: Final = "tests/reconcile/"
 
@@ -28,6 +31,24 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, handler)
     if getattr(config.option, "numprocesses", None):
         config.pluginmanager.register(shared.SharedBroker())
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the test modules of a whole run, each process in another order.
+
+    pytest rewrites the asserts of a module when it is first imported. Each process does that for a part, and finds the others in the cache.
+    """
+    process: dict[str, Any] | None = getattr(session.config, "workerinput", None)
+    if process is None or session.config.args != session.config.getini("testpaths"):
+        return
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    ]
+    first = len(modules) * int(process["workerid"].removeprefix("gw")) // process["workercount"]
+    for name in (*modules[first:], *modules[:first]):
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting it reports that
+            importlib.import_module(name)
 
 
 @pytest.fixture(scope="session")
