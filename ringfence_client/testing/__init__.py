@@ -1,6 +1,6 @@
-"""Runs a handler in memory, as a consumer would: attempts, sends, state, failures, another process. For tests of handlers.
+"""Runs a handler in memory as a consumer would: attempts, sends, state, failures, handovers. For tests of handlers.
 
-Nothing connects. Only the cluster and the delays between attempts are replaced; all else is what the consumer itself runs.
+Nothing connects. Only the cluster and the delays between attempts are replaced; the rest is the consumer's own code.
 """
 
 from ringfence_client.testing.async_bench import AsyncHandlerBench

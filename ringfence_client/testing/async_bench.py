@@ -24,12 +24,12 @@ from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol import wire_names
 
 CALM: Final = 20
-"""Turns of the event loop without anything to do, after which the bench is settled."""
+"""Idle turns of the event loop after which the bench counts as settled."""
 POLL_S: Final = 0.001
 RELEASES_MAX: Final = 10
-"""Messages that are released so often by one call wait for the next call: their handlers may do so for ever."""
+"""Releases of a message in one call after which it waits for the next call. Its handler may release it for ever."""
 OPTIONS: Final = ConsumerOptions(concurrency=1, retry_jitter=0)
-"""Default options of a bench: runs and delays are the same each time."""
+"""Default options of a bench. Runs and delays are the same each time."""
 
 
 class AsyncHandlerBench:
@@ -55,20 +55,20 @@ class AsyncHandlerBench:
         """Create a bench that has not started.
 
         Args:
-            handler: As a consumer has it: a coroutine function, or a plain one, which runs in threads.
-            options: As a consumer has them. None = one handler at a time, and delays without chance. The breaker is always off: it
+            handler: A coroutine function, or a plain one, which runs in threads.
+            options: Options of the consumer. None = one handler at a time, and delays without jitter. The breaker is always off, because it
                 judges the services that handlers depend on.
             lost: The function of that name in the handler's module.
-            addresses: Names of addresses. A send to the input topic of one, which has its name, carries a duplicate ID.
-            topics: How many partitions topics have. All others exist and have one; a topic with 0 does not exist.
+            addresses: Names of addresses. A send to an input topic, which has the name of its address, carries a duplicate ID.
+            topics: Numbers of partitions by topic. Other topics exist with one partition; a topic with 0 does not exist.
             states: The states of groups at the start.
-            settings: A configuration, for addresses with settings of their own, in place of ``addresses``.
-            address: Name of the address that is consumed.
+            settings: A configuration, for addresses with their own settings, in place of ``addresses``.
+            address: Name of the consumed address.
             consumer_group: Name of the consumer group.
 
         Raises:
-            HandlerError: the handler cannot be called with a message, or nothing of it would run.
-            ConfigurationError: the configuration has no such address.
+            HandlerError: The handler cannot be called with a message, or the call would run nothing.
+            ConfigurationError: The configuration has no such address.
         """
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
         if settings is None:
@@ -78,7 +78,7 @@ class AsyncHandlerBench:
         self._time = VirtualTime()
         self._handler = handler
         self._held_up: int | None = None
-        """Transactions wait when more runs have ended than this; None = they do not."""
+        """Number of ended runs after which transactions wait; None = they do not wait."""
         self._ended_runs = 0
         self._scene = Scene(
             handler=self._recorded(),
@@ -100,16 +100,16 @@ class AsyncHandlerBench:
     # -- what happens ---------------------------------------------------------------------------------------------
 
     async def deliver(self, *messages: Message, wait: bool = True, commit: bool = True) -> None:
-        """Publish messages, and run the handler until nothing is left to do.
+        """Publish messages, and run the handler until no work is left.
 
         Args:
-            messages: Their order is that of the log.
-            wait: Let the delays between attempts pass. Without it, failed messages wait for :meth:`pass_time`, or for the next call.
-            commit: Write the transactions. Without it, everything that is acknowledged from now on waits for :meth:`commit`, or for the next
-                call with it, and is lost by :meth:`take_over` and :meth:`crash`.
+            messages: Messages in the order of the log.
+            wait: Let the delays between attempts pass. Otherwise failed messages wait for :meth:`pass_time`, or for the next call.
+            commit: Write the transactions. Otherwise acknowledgements from now on wait for :meth:`commit` or for the next call with it, and
+                :meth:`take_over` and :meth:`crash` lose them.
 
         Raises:
-            HandlerError: the handler returned a generator, of which nothing has run.
+            HandlerError: The handler returned a generator, which has run nothing.
         """
         holder = await self._opened()
         if commit:
@@ -130,7 +130,7 @@ class AsyncHandlerBench:
         await self._run(wait=wait)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass, and run the handler where delays are over."""
+        """Let time pass, and run the handler when delays are over."""
         await self._opened()
         until = self._time.now_s + seconds
         await self._run(until=until)
@@ -138,7 +138,7 @@ class AsyncHandlerBench:
         await self._settle()
 
     async def commit(self) -> None:
-        """Write what ``deliver(…, commit=False)`` left unwritten."""
+        """Write the acknowledgements of ``deliver(…, commit=False)``."""
         await self._opened()
         await self._release_commits()
         await self._run(wait=False)
@@ -151,30 +151,30 @@ class AsyncHandlerBench:
         await self._reopen(wait=wait)
 
     async def take_over(self, *, wait: bool = True) -> None:
-        """Have another process take the partition from this one: what is not written comes again there, and ``lost(groups)`` is called here."""
+        """Let another process take the partition. It repeats unwritten messages; ``lost(groups)`` is called in this one."""
         holder = await self._opened()
         await holder.lose()
         await self._reopen(wait=wait)
 
     async def crash(self, *, wait: bool = True) -> None:
-        """Kill the process: what is not written comes again in the next one. Nobody calls ``lost(groups)``.
+        """Kill the process. The next one repeats unwritten messages; ``lost(groups)`` is not called.
 
-        The memory of a process ends with it; a test empties what its module keeps.
+        A real process would lose its memory, so the test must empty its module's caches.
         """
         holder = await self._opened()
         await holder.crash()
         await self._reopen(wait=wait)
 
     async def crash_before_commit(self, *messages: Message) -> None:
-        """Deliver messages, and kill the process when the handler has ended and nothing is written. The next process handles them again."""
+        """Deliver messages, and kill the process after the handler and before the write. The next process repeats them."""
         await self.deliver(*messages, commit=False, wait=False)
         await self.crash()
 
     async def redrive(self, letter: DeadLetterRecord | None = None) -> None:
-        """Have the message of a dead letter done once more, as ``ringfence dlq redrive`` does; None = of the last one.
+        """Process the message of a dead letter again (None = the last one), as ``ringfence dlq redrive`` does.
 
         Raises:
-            ValueError: the dead letter does not exist, or its message was done again already.
+            ValueError: The dead letter does not exist, or its message was redriven already.
         """
         holder = await self._opened()
         letters = self.dead_letters
@@ -187,7 +187,7 @@ class AsyncHandlerBench:
         await self._run()
 
     async def close(self) -> None:
-        """End. Committed records can still be looked at."""
+        """Stop. Committed records stay readable."""
         holder, self._holder = self._holder, None
         if holder is not None:
             self._held_up = None
@@ -222,7 +222,7 @@ class AsyncHandlerBench:
 
     @property
     def unfinished(self) -> list[Message]:
-        """Messages that no commit calls finished, in the order of the log: they wait, or are not written, or are parked."""
+        """Messages that no commit counts as finished, in the order of the log: waiting, unwritten or parked."""
         window = None if self._holder is None else self._holder.window
         factory = None if self._holder is None else self._holder.factory
         if window is None or factory is None:
@@ -235,16 +235,16 @@ class AsyncHandlerBench:
 
     @property
     def delays(self) -> list[float]:
-        """Seconds that groups waited between attempts, and after releases, in order."""
+        """Waits of groups between attempts and after releases, in order, in seconds."""
         return list(self._time.delays)
 
     @property
     def time(self) -> float:
-        """Seconds that have passed since the beginning."""
+        """Time since the start, in seconds."""
         return self._time.now_s
 
     def state(self, group: Data) -> bytes | None:
-        """Return the committed state of a group; None = it has none."""
+        """Return the committed state of a group; None = no state."""
         record = self._scene.logs.latest(self._state_topic).get(encoded(group, "group") or b"")
         return None if record is None else record.value
 
@@ -292,7 +292,7 @@ class AsyncHandlerBench:
             await self._holder.writer.persisted()
 
     async def _run(self, *, wait: bool = True, until: float | None = None) -> None:
-        """Run what can run now, and what can after each delay."""
+        """Run everything that can run now, and after each delay."""
         counts = (await self._opened()).dispatcher.counts
         released = counts["released"]
         await self._settle()
@@ -304,10 +304,10 @@ class AsyncHandlerBench:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Wait until nothing goes on any more, and write."""
+        """Wait until no work continues, and write."""
         calm = turns = 0
         while calm < CALM:
-            holder = await self._opened()  # another task may have another process take over meanwhile
+            holder = await self._opened()  # another task may call take_over meanwhile
             await asyncio.sleep(0 if turns < CALM or not holder.busy else POLL_S)
             turns += 1
             if holder.dispatcher.refused is not None:
@@ -320,7 +320,7 @@ class AsyncHandlerBench:
                     await holder.writer.persisted()
 
     def _recorded(self) -> Handler:
-        """Return the handler, which notes its runs."""
+        """Return the handler, wrapped to record its runs."""
         handler = self._handler
         call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
 

@@ -21,7 +21,7 @@ END_LIMIT_S: Final = 10.0
 
 
 class HandlerBench:
-    """Runs a handler in memory, in an event loop of its own. It does what :class:`AsyncHandlerBench` does, without ``await``."""
+    """Runs a handler in memory, in a separate event loop. Does the same as :class:`AsyncHandlerBench` without ``await``."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class HandlerBench:
             consumer_group=consumer_group,
         )
         self._loop = asyncio.new_event_loop()
-        # A test need not close it: what still waits in the loop ends with the bench.
+        # A test need not close it: waiting tasks of the loop end with the bench.
         self._ended = weakref.finalize(self, _end, self._loop, self._bench)
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
     def deliver(self, *messages: Message, wait: bool = True, commit: bool = True) -> None:
-        """Publish messages, and run the handler until nothing is left to do. As :meth:`AsyncHandlerBench.deliver`."""
+        """Publish messages, and run the handler until no work is left, as :meth:`AsyncHandlerBench.deliver` does."""
         self._run(self._bench.deliver(*messages, wait=wait, commit=commit))
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, and run the handler where delays are over."""
+        """Let time pass, and run the handler when delays are over."""
         self._run(self._bench.pass_time(seconds))
 
     def commit(self) -> None:
-        """Write what ``deliver(…, commit=False)`` left unwritten."""
+        """Write the acknowledgements of ``deliver(…, commit=False)``."""
         self._run(self._bench.commit())
 
     def hand_over(self, *, wait: bool = True) -> None:
@@ -71,23 +71,23 @@ class HandlerBench:
         self._run(self._bench.hand_over(wait=wait))
 
     def take_over(self, *, wait: bool = True) -> None:
-        """Have another process take the partition from this one: what is not written comes again there, and ``lost(groups)`` is called here."""
+        """Let another process take the partition. It repeats unwritten messages; ``lost(groups)`` is called in this one."""
         self._run(self._bench.take_over(wait=wait))
 
     def crash(self, *, wait: bool = True) -> None:
-        """Kill the process: what is not written comes again in the next one. Nobody calls ``lost(groups)``."""
+        """Kill the process. The next one repeats unwritten messages; ``lost(groups)`` is not called."""
         self._run(self._bench.crash(wait=wait))
 
     def crash_before_commit(self, *messages: Message) -> None:
-        """Deliver messages, and kill the process when the handler has ended and nothing is written. The next process handles them again."""
+        """Deliver messages, and kill the process after the handler and before the write. The next process repeats them."""
         self._run(self._bench.crash_before_commit(*messages))
 
     def redrive(self, letter: DeadLetterRecord | None = None) -> None:
-        """Have the message of a dead letter done once more; None = of the last one. As :meth:`AsyncHandlerBench.redrive`."""
+        """Process the message of a dead letter again (None = the last one), as :meth:`AsyncHandlerBench.redrive` does."""
         self._run(self._bench.redrive(letter))
 
     def close(self) -> None:
-        """End. Committed records can still be looked at. A bench that nobody uses any more ends by itself."""
+        """Stop. Committed records stay readable. An unused bench stops by itself."""
         self._ended()
 
     def __enter__(self) -> Self:
@@ -117,21 +117,21 @@ class HandlerBench:
 
     @property
     def unfinished(self) -> list[Message]:
-        """Messages that no commit calls finished, in the order of the log: they wait, or are not written, or are parked."""
+        """Messages that no commit counts as finished, in the order of the log: waiting, unwritten or parked."""
         return self._bench.unfinished
 
     @property
     def delays(self) -> list[float]:
-        """Seconds that groups waited between attempts, and after releases, in order."""
+        """Waits of groups between attempts and after releases, in order, in seconds."""
         return self._bench.delays
 
     @property
     def time(self) -> float:
-        """Seconds that have passed since the beginning."""
+        """Time since the start, in seconds."""
         return self._bench.time
 
     def state(self, group: Data) -> bytes | None:
-        """Return the committed state of a group; None = it has none."""
+        """Return the committed state of a group; None = no state."""
         return self._bench.state(group)
 
     def _run(self, doing: Coroutine[Any, Any, None]) -> None:
@@ -155,7 +155,7 @@ def _is_in_loop() -> bool:
 
 
 def _end(loop: asyncio.AbstractEventLoop, bench: AsyncHandlerBench) -> None:
-    """End a bench and its loop. Python may collect it while another loop runs, which allows no second one in its thread."""
+    """Stop a bench and its loop. Python may collect it while another loop runs, and a thread cannot run two loops."""
 
     def end() -> None:
         loop.run_until_complete(bench.close())

@@ -38,18 +38,18 @@ TOPIC_ID: Final = "test"
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Things that all holders of the partition share.
+    """Parts that all holders of the partition share.
 
     Attributes:
         handler: Called with messages.
-        options: How.
-        lost: Called with groups that are gone; None = nothing is called.
+        options: Options of the consumer.
+        lost: Called with lost groups; None = no function.
         settings: The configuration.
-        address: The one that is consumed.
+        address: The consumed address.
         group: The consumer group.
-        logs: The cluster's.
-        time: Passes between attempts.
-        holds: Whether transactions are held up now.
+        logs: Logs of the cluster.
+        time: Virtual time between attempts.
+        holds: Returns whether transactions wait now.
     """
 
     handler: Handler
@@ -64,27 +64,27 @@ class Scene:
 
     @property
     def accepted(self) -> list[Any]:
-        """The records of the accepted topic."""
+        """Records of the accepted topic."""
         return self.logs.logs[self.address.accepted_topic, 0]
 
     @property
     def progress_topic(self) -> str:
-        """The topic of the progress."""
+        """Name of the progress topic."""
         return wire_names.progress_topic(self.settings.app.id)
 
     @property
     def dead_letter_topic(self) -> str:
-        """The topic of dead letters."""
+        """Name of the dead-letter topic."""
         return wire_names.dead_letter_topic(self.address.name)
 
     def progress(self, lease: Lease) -> Progress | None:
-        """Return what the last holder has committed; None = nobody has."""
+        """Return the progress that the last holder has committed; None = no progress."""
         found = self.logs.latest(self.progress_topic)
         return progress_topic.decode(found, lease.key) if lease.key in found else None
 
 
 class _MemoryStates(StateReader):
-    """Reads states out of memory."""
+    """Reads states from memory."""
 
     def __init__(self, logs: MemoryLogs, destinations: Destinations) -> None:
         super().__init__(cast("Cluster", MemoryCluster(logs)), destinations)
@@ -96,10 +96,10 @@ class _MemoryStates(StateReader):
 
 
 class Holder:
-    """From the opening of the partition until another process has it."""
+    """A holder, from the opening of the partition until another process has it."""
 
     def __init__(self, scene: Scene) -> None:
-        """Within an event loop. Nothing happens yet."""
+        """Prepare a holder within an event loop. Nothing starts yet."""
         self._scene = scene
         options, logs = scene.options, scene.logs
         lease = Lease(scene.group, scene.address.accepted_topic, 0, f"{options.name}/{uuid.uuid4().hex[:8]}")
@@ -144,10 +144,10 @@ class Holder:
         self.factory = MessageFactory(scene.address)
         self.dispatcher = Dispatcher(scene.handler, self.factory, options, scene.time)
         self.broken = False
-        """An error of the product ended it."""
+        """The holder stopped after an error of the product."""
 
     async def open(self) -> None:
-        """Write who holds the partition, and hand out messages from now on."""
+        """Write the lease, and start to hand out messages."""
         self.writer.start(self._broke, self._broke)
         await self.writer.persisted()
         self.dispatcher.start()
@@ -155,7 +155,7 @@ class Holder:
         self.feed(self._scene.accepted[self.window.end :])
 
     def feed(self, records: Sequence[Any]) -> None:
-        """Hand out what is unfinished of these records."""
+        """Hand out the unfinished ones of these records."""
         self.window.feed(records)
         self.window.reached(len(self._scene.accepted))
         for offset in self.window.redrives.missing():
@@ -165,13 +165,13 @@ class Holder:
 
     @property
     def busy(self) -> bool:
-        """Whether something goes on that ends without time or a commit that is held up."""
+        """Whether work continues that ends without virtual time or a waiting commit."""
         if self.dispatcher.runs.left_behind or self.dispatcher.running:
             return True
         return self.dispatcher.unsettled and not self.producer.holding
 
     async def give_away(self) -> None:
-        """End as a partition ends that goes to another consumer: drained, written, released."""
+        """Give the partition to another consumer: drain, write, and release."""
         await self.dispatcher.drain(self.held, self._scene.options.drain_timeout)
         ended = await self.dispatcher.drop(self.held)
         await self._lost_groups.tell(str(self.held), self.held.groups)
@@ -179,13 +179,13 @@ class Holder:
         await self._end()
 
     async def lose(self) -> None:
-        """End as a partition ends that another consumer has taken: nothing more of it counts."""
+        """Stop after another consumer has taken the partition. Outcomes do not count any more."""
         await self.dispatcher.drop(self.held)
         await self._lost_groups.tell(str(self.held), self.held.groups)
         await self._end()
 
     async def crash(self) -> None:
-        """End without a word, as a process that is killed."""
+        """Stop without a final write, like a killed process."""
         self.held.lose()
         await self._end()
 

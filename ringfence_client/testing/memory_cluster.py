@@ -1,4 +1,4 @@
-"""A cluster in memory: as much of it as a consumer's sends, states and progress need."""
+"""A cluster in memory, as far as a consumer's sends, states and progress need it."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ from ringfence_kafka.producer.transactional import BATCH_BYTES_MAX, Outgoing
 
 
 class MemoryLogs:
-    """The committed records of all topics."""
+    """Committed records of all topics."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
-        """``partitions``: how many partitions topics have. Others have one; a topic with none does not exist."""
+        """Create the logs. ``partitions``: numbers by topic. Other topics have one; a topic with 0 does not exist."""
         self._partitions = dict(partitions)
         self._config: dict[str, Mapping[str, str]] = {}
         self.logs: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
-        """By topic and partition; an offset is an index."""
+        """Records by topic and partition. The offset of a record is its index."""
         self.written: list[Any] = []
-        """All records, in the order in which they were written."""
+        """All records in the order of their writes."""
 
     def describe(self, topic: str) -> TopicDescription | None:
-        """Return what a topic is like; None = it does not exist."""
+        """Return a topic's description; None = it does not exist."""
         count = self._partitions.get(topic, 1)
         return TopicDescription(topic, count, self._config.get(topic, {})) if count else None
 
@@ -39,11 +39,11 @@ class MemoryLogs:
         self._config[topic] = config
 
     def absent(self, topic: str) -> None:
-        """Have a topic not exist until it is created."""
+        """Let a topic not exist until it is created."""
         self._partitions.setdefault(topic, 0)
 
     def append(self, batch: Outgoing) -> int:
-        """Append a record batch; returns its base offset."""
+        """Append a record batch; return its base offset."""
         base = len(self.logs[batch.topic, batch.partition])
         for found in _records(bytes(producer_internals.encode(batch.builder))):
             self.append_record(
@@ -68,11 +68,11 @@ class MemoryLogs:
         return record
 
     def of(self, topic: str) -> list[Any]:
-        """Return the records of a topic, in the order in which they were written."""
+        """Return the records of a topic in the order of their writes."""
         return [record for record in self.written if record.topic == topic]
 
     def latest(self, topic: str) -> dict[bytes, Any]:
-        """Return the last record of each key of a compacted topic; what was deleted is not there."""
+        """Return the last record of each key of a compacted topic, without deleted keys."""
         found: dict[bytes, Any] = {}
         for record in self.of(topic):
             if record.value is None:
@@ -95,12 +95,12 @@ class MemoryTopics:
         self._logs = logs
 
     async def describe(self, names: Iterable[str]) -> Described:
-        """Return what topics are like, those that exist."""
+        """Return the descriptions of existing topics."""
         found = {name: topic for name in names if (topic := self._logs.describe(name)) is not None}
         return Described(found, frozenset())
 
     async def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions topics have, those that exist."""
+        """Return the numbers of partitions of existing topics."""
         return {name: topic.partitions for name, topic in (await self.describe(names)).topics.items()}
 
     async def create(
@@ -110,7 +110,7 @@ class MemoryTopics:
         self._logs.create(topic, partitions, config)
 
     async def await_created(self, names: Iterable[str], _limit: float) -> dict[str, TopicDescription]:
-        """Return what topics are like that were created."""
+        """Return the descriptions of created topics."""
         return (await self.describe(names)).topics
 
 
@@ -125,11 +125,11 @@ class MemoryOffsets:
         return 0
 
     async def stable_end(self, topic: str, partition: int) -> int:
-        """Return the same as :meth:`high_watermark`: nothing is open."""
+        """Return the same as :meth:`high_watermark`, because no transaction is open."""
         return await self.high_watermark(topic, partition)
 
     async def high_watermark(self, topic: str, partition: int) -> int:
-        """Return the offset that the next record gets."""
+        """Return the offset of the next record."""
         return len(self._logs.logs[topic, partition])
 
 
@@ -161,18 +161,18 @@ class MemoryLogReader:
 
 
 class MemoryProducer:
-    """Stand-in for the transactional producer: a transaction is appended in one step."""
+    """Stand-in for the transactional producer. A transaction is appended in one step."""
 
     def __init__(self, logs: MemoryLogs, holds: Callable[[], bool]) -> None:
-        """Prepare a producer. ``holds``: whether transactions are held up now."""
+        """Prepare a producer. ``holds``: returns whether transactions wait now."""
         self._logs = logs
         self._holds = holds
         self._resumed = asyncio.Event()
         self.holding = False
-        """Whether a transaction is held up."""
+        """Whether a transaction waits."""
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """To be held for a transaction."""
+        """Return the context of a transaction."""
         return contextlib.nullcontext()
 
     def builder(self) -> BatchBuilder:
@@ -182,7 +182,7 @@ class MemoryProducer:
     async def transact(
         self, batches: Sequence[Outgoing], _offsets: Mapping[TopicPartition, int], _group_id: str
     ) -> list[int]:
-        """Append all; returns the base offset of each batch."""
+        """Append all batches; return their base offsets."""
         while self._holds():
             self.holding = True
             self._resumed.clear()
@@ -191,10 +191,10 @@ class MemoryProducer:
         return [self._logs.append(batch) for batch in batches]
 
     def resume(self) -> None:
-        """Go on with what was held up."""
+        """Continue the waiting transaction."""
         self.holding = False
         self._resumed.set()
 
     async def discard(self) -> None:
-        """End the producer."""
+        """Stop the producer."""
         self.holding = False

@@ -13,9 +13,9 @@ from ringfence_kafka.protocol import wire_names
 
 ADDRESS: Final = "test"
 TIMESTAMP: Final = 1_700_000_000_000
-"""Milliseconds since the epoch: the same in each run of a test."""
+"""Milliseconds since the epoch, the same in each run of a test."""
 UNPLACED: Final = "test/0/0"
-"""The source of a message that was given none: a bench gives it one that follows from its offset."""
+"""Default source of a message. A bench replaces it by one that contains the offset."""
 
 
 def message(
@@ -39,30 +39,30 @@ def message(
     state: Data = None,
     verdict: str | None = None,
 ) -> Message:
-    """Return a message, as a handler gets it. Text stands for its UTF-8 bytes.
+    """Return a message for a handler. Text stands for its UTF-8 bytes.
 
-    A handler can be called with it. Its sends are in ``message.effects.sends`` then, and its state in ``message.state``. A bench takes value,
-    group, key, headers, IDs, timestamp, part and attempt from it, and finds the rest as a consumer does.
+    A handler can be called with it directly. Then its sends are in ``message.effects.sends``, and its state is in ``message.state``. A
+    bench uses its value, group, key, headers, IDs, timestamp, part and attempt, and computes the other fields as a consumer does.
 
     Args:
         value: Its value.
         group: Its group; None = its key.
-        key: Its key; None = its group. Neither = it has no group.
+        key: Its key; None = its group. Without both, it has no group.
         headers: A dict, or pairs of name and value.
-        duplicate_id: Its duplicate ID, also put into the header ``_AMQ_DUPL_ID``.
+        duplicate_id: Its duplicate ID, also written to the header ``_AMQ_DUPL_ID``.
         timestamp: Milliseconds since the epoch.
         address: The address that it was published to.
         source: ``<topic>/<partition>/<offset>`` of its input.
         offset: Its offset in the accepted topic.
-        partition: Its partition there.
+        partition: Its partition in the accepted topic.
         attempt: Number of its attempt. With 3, two have failed.
         fence: The fencing token.
-        part: Which part of its transaction it is.
-        redriven: How often an operator had it done again.
+        part: Number of the part in its transaction.
+        redriven: Number of redrives.
         sequence: The number of its ID.
-        first_here: Whether it is the first of its group here.
+        first_here: Whether it is the first message of its group in this process.
         state: The state of its group.
-        verdict: As an address that only observes gives it.
+        verdict: Verdict of an address that only observes.
     """
     key = encoded(key, "key")
     grouped = encoded(group, "group")

@@ -1,4 +1,4 @@
-"""Results that a test looks at: committed sends and dead letters, and the runs of the handler."""
+"""Results for tests: committed sends and dead letters, and the runs of the handler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ class SentRecord:
     """A record that readers of committed data see.
 
     Attributes:
-        topic: Where it is.
+        topic: Its topic.
         value: Its value.
         key: Its key.
-        headers: As they are written, a duplicate ID included.
-        duplicate_id: The ID in its headers; None = it has none. Not compared.
+        headers: Its written headers, including a duplicate ID.
+        duplicate_id: The ID in its headers; None = no ID. Not compared.
         partition: Number of its partition. Not compared.
         timestamp: Milliseconds since the epoch. Not compared.
     """
@@ -33,7 +33,7 @@ class SentRecord:
     timestamp: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
-        """Let lists of headers compare with those that were written."""
+        """Make given lists of headers comparable with written ones."""
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
 
     @classmethod
@@ -58,13 +58,13 @@ class DeadLetterRecord:
     """A dead letter.
 
     Attributes:
-        group: Of its message.
-        value: Of its message.
-        reason: Why it was given up.
-        attempts: How often it was tried.
+        group: Group of its message.
+        value: Value of its message.
+        reason: Reason of the failure.
+        attempts: Number of attempts.
         offset: Offset of its message in the accepted topic.
-        redriven: How often its message had been done once more.
-        headers: As they are written. Not compared.
+        redriven: Number of earlier redrives of its message.
+        headers: Its written headers. Not compared.
     """
 
     group: bytes | None
@@ -96,7 +96,7 @@ class HandlerRun:
 
     Attributes:
         messages: Its argument: one message, or a batch.
-        error: What it raised; None = it returned, or goes on.
+        error: Exception of the call; None = it returned, or still runs.
     """
 
     messages: list[Message]
