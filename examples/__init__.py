@@ -1,1 +1,1 @@
-"""Handlers to begin from."""
+"""Handlers to start from."""

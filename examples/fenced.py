@@ -1,8 +1,8 @@
-"""A store that refuses the effects of a holder that was taken for dead and goes on.
+"""A store that refuses the effects of a holder that was considered dead and continues.
 
-Kafka refuses what such a holder acknowledges; what it does elsewhere, only that place can refuse. Here a table keeps the
-highest fencing token of each partition, and one statement compares and raises it, in the transaction of the effect. Run it with
-``ringfence consume orders --handler examples.fenced:handle …``.
+Kafka refuses such a holder's acknowledgements. Effects elsewhere must be refused there. Here a table keeps the highest fencing token of
+each partition. One statement compares and raises it, in the transaction of the effect. Run it with ``ringfence consume orders --handler
+examples.fenced:handle …``.
 """
 
 import os
@@ -15,7 +15,7 @@ _connections = threading.local()
 
 
 class LateHolderError(Exception):
-    """The partition has another holder by now."""
+    """The partition has another holder now."""
 
 
 def handle(message: Message) -> None:
@@ -40,7 +40,7 @@ def handle(message: Message) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """Return a connection of this thread's."""
+    """Return the connection of this thread."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(

@@ -1,7 +1,7 @@
-"""A handler whose effect happens exactly once, redelivery after a crash included.
+"""A handler whose effect happens exactly once, even if a crash repeats the message.
 
-The effect and the place of the message that caused it are written in one transaction of the handler's own store. A
-message that comes again finds its place taken. Run it with ``ringfence consume orders --handler examples.once:handle …``.
+One transaction of the handler's own store contains the effect and the place of its message. A repeated message finds its place taken.
+Run it with ``ringfence consume orders --handler examples.once:handle …``.
 """
 
 import os
@@ -17,20 +17,20 @@ def handle(message: Message) -> None:
     """Add the message to the account of its group, once."""
     store = _store()
     with store:  # one transaction: both or neither
-        # Before the look, or a late holder of the partition could look too before this one has written.
+        # Lock before the read. Otherwise a late holder of the partition could read too before this one has written.
         store.execute("BEGIN IMMEDIATE")
         group = message.group or b""
         if message.redriven:
-            # It comes behind later ones of its group: their offsets tell nothing of it.
+            # It comes after later messages of its group, so their offsets say nothing about it.
             try:
                 store.execute("INSERT INTO redriven VALUES (?, ?)", (message.source, message.redriven))
             except sqlite3.IntegrityError:
-                return  # it came again: its effect is there
+                return  # a repeated message: its effect is there
             _add(store, group)
             return
         applied = store.execute("SELECT last FROM applied WHERE account = ?", (group,)).fetchone()
         if applied is not None and message.offset <= applied[0]:
-            return  # it came again: its effect is there
+            return  # a repeated message: its effect is there
         _add(store, group)
         store.execute(
             "INSERT INTO applied VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE SET last = excluded.last, "
@@ -47,7 +47,7 @@ def _add(store: sqlite3.Connection, group: bytes) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """Return a connection of this thread's."""
+    """Return the connection of this thread."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(os.environ.get("ONCE_DATABASE", "once.db"), timeout=30)

@@ -1,4 +1,4 @@
-"""Sends one transaction with confluent-kafka. ``ringfence_client.envelope`` needs no Kafka client, and refuses what workers would refuse."""
+"""Sends one transaction with confluent-kafka. ``envelope`` needs no Kafka client, and refuses the same parts as workers."""
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -6,7 +6,7 @@ from ringfence_client import Part, envelope
 
 
 def answered(error: KafkaError | None, _message: Message) -> None:
-    """Stop with an error if the record is not acknowledged: send it again, as it was."""
+    """Stop with an error if the record is not acknowledged. Then send the same record again."""
     if error:
         raise SystemExit(str(error))
 

@@ -7,7 +7,7 @@ import faust
 app = faust.App(
     "faust-reader",
     broker=f"kafka://{os.environ.get('KAFKA', '127.0.0.1:9092')}",
-    # Faust sets read_committed only for exactly-once: without this line it hands out messages of aborted transactions too.
+    # Faust sets read_committed only for exactly-once. Without this line it also returns messages of aborted transactions.
     processing_guarantee="exactly_once",
     topic_allow_declare=False,
     topic_disable_leader=True,
