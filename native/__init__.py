@@ -1,6 +1,6 @@
 """The native core in C: parses, judges and builds record batches without an object for each record.
 
-Python is the reference: it does what the core leaves to it, and everything without a core or with ``RINGFENCE_NATIVE=off``.
+Python is the reference. It processes what the core leaves to it, and everything without a core or with ``RINGFENCE_NATIVE=off``.
 """
 
 import importlib
@@ -13,9 +13,9 @@ from native.sources import digest
 
 VARIABLE: Final = "RINGFENCE_NATIVE"
 _INTERFACE: Final = 6
-"""As in src/module.c: what an earlier build has left may be another."""
+"""Version in src/module.c. A core of an earlier build may have another one."""
 _SOURCES: Final = Path(__file__).parent / "src"
-"""There are none where a wheel is installed: its core is of the same build as its Python."""
+"""Folder of the sources. An installed wheel has none: its core comes from the same build as its Python."""
 _VALUES: Final = {"": True, "on": True, "off": False}
 
 
@@ -23,7 +23,7 @@ def _load() -> tuple[ModuleType | None, str]:
     if not _VALUES.get(os.environ.get(VARIABLE, ""), True):
         return None, f"Python, by {VARIABLE}=off"
     try:
-        _core = importlib.import_module("native._core")  # it may not be there
+        _core = importlib.import_module("native._core")  # it may be missing
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError)
         return None, "Python: the native core is not built" + (
@@ -37,7 +37,7 @@ def _load() -> tuple[ModuleType | None, str]:
 
 
 def fault() -> str | None:
-    """Return what is wrong with the environment variable, and the remedy."""
+    """Return the fault of the environment variable with its remedy; None = no fault."""
     value = os.environ.get(VARIABLE, "")
     return (
         None
@@ -47,4 +47,4 @@ def fault() -> str | None:
 
 
 core, spoken = _load()
-"""The extension, None = Python does it all; and that in words."""
+"""The extension, None = Python does everything; and the same in words."""

@@ -1,4 +1,4 @@
-"""``python -m native``: says which path workers will run."""
+"""``python -m native``: prints the path that workers use."""
 
 import native
 

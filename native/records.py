@@ -1,4 +1,4 @@
-"""Records of a fetch that the core has parsed: each is made when somebody looks at it, and mostly nobody does."""
+"""Records of a fetch that the core has parsed. Each becomes an object when it is accessed, and most never are."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class RawRecord(NamedTuple):
-    """One of them. The order is the core's."""
+    """A record. The order of the fields is the core's."""
 
     offset: int
     timestamp: int

@@ -1,11 +1,11 @@
-"""Digest of the C sources, which the built core carries: an older build would decide by older rules."""
+"""Digest of the C sources. The built core carries it, because an older build would decide by older rules."""
 
 import hashlib
 from pathlib import Path
 
 
 def digest(folder: Path) -> str:
-    """Return the SHA-256 of all C sources in a folder, as hexadecimal digits; empty = there are none."""
+    """Return the SHA-256 of all C sources in a folder, in hexadecimal; empty = no sources."""
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     found = hashlib.sha256()
     for file in files:
