@@ -14,22 +14,22 @@ class Restored(NamedTuple):
     """Cost of an opening."""
 
     records: int
-    """Changelog records read, the one read again as a check included."""
+    """Number of changelog records read, including the one that is checked again."""
     seconds: float
     reused: bool
-    """RocksDB was trusted; else it was built from the whole changelog."""
+    """RocksDB was trusted; otherwise it was rebuilt from the whole changelog."""
     kept: bool = False
-    """Ring and hop memory were in memory still, and only what came since was read."""
+    """Ring and hop memory were still in memory, and only newer records were read."""
 
 
 class Change(NamedTuple):
-    """Effect of one batch: records in its transaction, then :meth:`tables.table.LaneTable.apply`."""
+    """Effect of one batch: the records of its transaction, then :meth:`tables.table.LaneTable.apply`."""
 
     checked: Checked
     slots: Iterable[tuple[bytes, bytes]]
     """Ring records: key, value."""
     removed: list[bytes]
-    """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
+    """Keys of an earlier capacity's dead slots, which get tombstones."""
     meta: Meta
     judged: Judged = NOTHING
     """Result of the hop memory."""
@@ -43,17 +43,17 @@ class TableOptions:
 
     capacity: int
     resident_ids_max: int
-    """Above so many IDs the index stays in RocksDB."""
+    """Number of IDs above which the index stays in RocksDB."""
     max_age_ms: int = 0
     persistent: bool = True
-    """False: IDs are in memory only and forgotten at every opening."""
+    """False: IDs are only in memory, and each opening forgets them."""
     app: str = ""
-    """The app's ID and ..."""
+    """ID of the app that owns the rings."""
     address: str = ""
-    """... the address: whose rings these are."""
+    """Address that owns the rings."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Definition of ID, group and home, for the meta record."""
     lanes: int = 0
     """``lanes`` of the address, for the meta record."""
     promise: Promise | None = None
-    """With it, ``capacity`` is ``id_cache_size_max``."""
+    """Promise of ``id_min_age``. With it, ``capacity`` is ``id_cache_size_max``."""

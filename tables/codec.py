@@ -1,7 +1,7 @@
-"""Byte layout of the changelog and of RocksDB. Pure; the one place that knows it.
+"""Byte layout of the changelog and of RocksDB. Pure; no other module knows it.
 
-Every key begins with a record kind and every value with the format version (or carries it by name). Later kinds - parked parts of
-transactions - therefore find their place without a migration.
+Every key begins with a record kind. Every value begins with the format version, or has it as a named field. Later kinds therefore need no
+migration.
 
 Changelog (compacted topic, partition p for lane p):
 
@@ -16,9 +16,8 @@ hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of o
                                                   :mod:`ringfence_kafka.protocol.offset_ranges` writes them
 ======== ======================================== =====================================================
 
-The capacity is part of a ring record's key. Slots of the old and the new size must not overwrite each other under compaction. A hops record
-is what a lane remembers of one :class:`Route`; of several the last
-counts. All integers are big-endian.
+The capacity is part of a ring record's key, so that compaction keeps slots of the old and the new size apart. A hops record is a lane's memory
+of one :class:`Route`; the last record counts. All integers are big-endian.
 """
 
 import json
@@ -34,9 +33,9 @@ from tables.promise import Promise
 
 FORMAT_VERSION: Final = 1
 FORMAT_DIGEST: Final = 2
-"""Format of a ring record that holds a digest of the message's value."""
+"""Format of a ring record with a digest of the message's value."""
 FORMAT_BRIDGED: Final = 2
-"""Format version of a meta record whose lane has noted hops: a version of Ringfence without hops must not open it."""
+"""Format of the meta record of a lane with hops. A version of Ringfence without hops must not open it."""
 FORMAT_LANES: Final = 3
 """Format of the meta record of a lane whose address sets ``lanes``: its offsets are by partition."""
 
@@ -66,7 +65,7 @@ class Origin(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    """Record timestamp, milliseconds since the epoch."""
+    """Record timestamp, in milliseconds since the epoch."""
 
 
 class Slot(NamedTuple):
@@ -75,65 +74,64 @@ class Slot(NamedTuple):
     capacity: int
     sequence: int
     id: bytes
-    """Encoded by :func:`ringfence_kafka.protocol.stored_ids.encode_id`."""
+    """ID, encoded by :func:`ringfence_kafka.protocol.stored_ids.encode_id`."""
     origin: Origin
     digest: int = 0
     """Digest of the message's value, by :func:`ringfence_kafka.protocol.value_digest.slot_digest`; 0 = unknown."""
 
 
 class Route(NamedTuple):
-    """How records of a bridge's source come to a lane: those of one way stand in the order of their offsets, but for what is sent again."""
+    """Route of a bridge's records to a lane. Records of one route come in offset order, apart from duplicate sends."""
 
     source: Source
     arrived: int
-    """The input partition that a bridge put them into; from another one than the lane's own they were forwarded."""
+    """Input partition that the bridge wrote to. Records from another partition than the lane's own were forwarded."""
 
 
 class Meta(NamedTuple):
-    """The lane's state besides its slots; one record in each transaction.
+    """The lane's state beside its slots. Each transaction has one such record.
 
-    ``next_offsets`` holds the first offset of each input that is not yet processed; :meth:`next_of` reads it.
-    ``partition_counts`` has the partition counts of topics when the lane began: input, accepted topic, and the accepted topics of other
-    addresses that transactions may have parts for. A changed count moves homes, so that the lane refuses to continue.
+    ``next_offsets`` contains the first unprocessed offset of each input; :meth:`next_of` reads it. ``partition_counts`` contains the
+    partition counts of topics at the lane's start: input, accepted topic, and the accepted topics of other addresses that transactions may
+    have parts for. A changed count moves homes, so the lane refuses to continue.
     """
 
     capacity: int
     head: int
-    """Sequence that the next accepted ID gets."""
+    """Sequence of the next accepted ID."""
     floor: int
-    """Sequences below are dead, whatever the capacity says."""
+    """Lower sequences are dead, whatever the capacity."""
     next_offsets: dict[str, int]
     partition_counts: dict[str, int]
     incarnation: str
-    """Random, made with the changelog: RocksDB of another incarnation is not trusted."""
+    """Random name of the changelog. RocksDB of another incarnation is not trusted."""
     older: list[list[int]] = []  # noqa: RUF012 - never changed in place
-    """Capacities before this one whose slots may still be there: [capacity, sequence below which it was in force,
-    slots already removed]."""
+    """Earlier capacities with remaining slots: [capacity, end of its sequences, number of removed slots]."""
     persistent: bool = True
-    """False: IDs accepted since the floor are in no slot; the next opening knows none of them."""
+    """False: no slot has the IDs that were accepted since the floor, and the next opening forgets them."""
     topic_ids: dict[str, str] = {}  # noqa: RUF012 - never changed in place
-    """Kafka's own ID of each input: a topic that was deleted and made again has another."""
+    """Kafka's ID of each input. A topic that was deleted and created again has another ID."""
     app: str = ""
-    """Owner of the rings: the app's ID, and ..."""
+    """ID of the app that owns the rings."""
     address: str = ""
-    """... the address. Others may make the same topic name of theirs."""
+    """Address that owns the rings. Several addresses may produce the same topic name."""
     bridged: bool = False
-    """The lane has noted hops; said by the record's format. For good: tombstones of hops are hops records, too."""
+    """Whether the lane has recorded hops, as the record's format says. It stays true, because tombstones of hops are hops records too."""
     max_age_ms: int = 0
-    """``id_max_age`` in force; 0 = no limit."""
+    """``id_max_age`` in force, in milliseconds; 0 = no limit."""
     rules: dict[str, Any] = {}  # noqa: RUF012 - never changed in place
-    """The rules that the lane goes by: key of the configuration → value. Empty = no worker has run it, a verb wrote the record."""
+    """Rules of the lane by configuration key. Empty = a command wrote the record, and no worker has run the lane."""
     lanes: int = 0
     """``lanes`` of the address: partition p of the input belongs to lane p modulo this. 0 = each partition is a lane."""
     promise: Promise | None = None
-    """With ``id_min_age``; ``capacity`` is ``id_cache_size_max`` then."""
+    """Promise of ``id_min_age``. With it, ``capacity`` is ``id_cache_size_max``."""
 
     def next_of(self, topic: str, partition: int) -> int | None:
-        """Return the first offset of an input that is not yet processed; None = the lane has not read it."""
+        """Return the first unprocessed offset of an input; None = the lane has not read it."""
         return self.next_offsets.get(next_key(topic, partition, self.lanes))
 
     def is_recreated(self, topic: str, topic_id: str) -> bool:
-        """Whether a topic with this ID was created again since the record."""
+        """Return whether a topic with this ID was created again since the record."""
         return self.topic_ids.get(topic, topic_id) != topic_id
 
 
@@ -143,36 +141,36 @@ _META_KEYS: Final = frozenset(Meta._fields) - _LANES
 _RULES: Final = "rules"
 _PROMISE: Final = "promise"
 _OPTIONAL: Final = frozenset({_RULES, _PROMISE})
-"""Keys that may be missing: empty values are not written."""
+"""Optional keys: empty values are not written."""
 
 
 def next_key(topic: str, partition: int, lanes: int) -> str:
-    """Return the key of an input in :attr:`Meta.next_offsets`. ``lanes`` is the record's."""
+    """Return the key of an input in :attr:`Meta.next_offsets`. ``lanes``: value of the record."""
     return f"{topic}/{partition}" if lanes else topic
 
 
 def ring_key(capacity: int, sequence: int) -> bytes:
-    """Key of the slot that ``sequence`` falls into in a ring of ``capacity`` slots (above 0)."""
+    """Return the key of the slot of ``sequence`` in a ring of ``capacity`` slots (above 0)."""
     return _RING_KEY.pack(KIND_RING, capacity, sequence % capacity)
 
 
 def ring_value(sequence: int, encoded_id: bytes, origin: Origin, digest: int = 0) -> bytes:
-    """Value of a ring record; without a digest it is of format 1."""
+    """Return the value of a ring record. Without a digest it has format 1."""
     if not digest:
         return _RING_VALUE.pack(FORMAT_VERSION, sequence, *origin) + encoded_id
     return _RING_VALUE.pack(FORMAT_DIGEST, sequence, *origin) + _DIGEST.pack(digest) + encoded_id
 
 
 def _is_whole(value: bytes) -> bool:
-    """Whether the value of a ring record is of a known format, and long enough for it."""
+    """Return whether the value of a ring record has a known format, and is long enough for it."""
     return len(value) >= _RING_VALUE.size and len(value) >= _ID_AT.get(value[0], sys.maxsize)
 
 
 def decode_ring(key: bytes, value: bytes) -> Slot:
-    """Read a ring record.
+    """Decode a ring record.
 
     Raises:
-        FormatError: wrong length, or another format version.
+        FormatError: Wrong length, or another format version.
     """
     try:
         _, capacity, _ = _RING_KEY.unpack(key)
@@ -188,35 +186,35 @@ def decode_ring(key: bytes, value: bytes) -> Slot:
 
 
 def capacity_of(key: bytes) -> int:
-    """Return the ring's size that a ring record's key names."""
+    """Return the ring size in a ring record's key."""
     return int(_RING_KEY.unpack(key)[1])
 
 
 def check_ring(key: bytes, value: bytes) -> None:
-    """Whether a ring record can be read, at a fraction of the cost of reading it.
+    """Check that a ring record is readable, at a fraction of the cost of decoding.
 
     Raises:
-        FormatError: as :func:`decode_ring`.
+        FormatError: As :func:`decode_ring`.
     """
     if len(key) != _RING_KEY.size or not _is_whole(value):
         decode_ring(key, value)
 
 
 def sequence_of(value: bytes) -> int:
-    """Return the sequence, by a ring record's value."""
+    """Return the sequence in a ring record's value."""
     return int.from_bytes(value[_SEQUENCE], "big")
 
 
 def is_newer(value: bytes, occupant: bytes) -> bool:
-    """Whether a ring record has a higher sequence than another one, by their values.
+    """Return whether one ring record has a higher sequence than another, by their values.
 
-    Both are of this version, and sequences are big-endian: their bytes compare as they do.
+    Both have formats of this version. Sequences are big-endian, so their bytes compare like numbers.
     """
     return value[_SEQUENCE] > occupant[_SEQUENCE]
 
 
 def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int, int]]:
-    """Sequence, ID, timestamp and digest of ring records, by their values: what an index is made of."""
+    """Yield sequence, ID, timestamp and digest of ring records, by their values. An index is built from them."""
     unpack, size = _RING_VALUE.unpack_from, _RING_VALUE.size
     for value in values:
         version, sequence, _, _, timestamp = unpack(value)
@@ -228,7 +226,7 @@ _LENGTH: Final = struct.Struct(">H")
 
 
 class Chunk:
-    """Ring records of one capacity, with sequences that follow one another: each value behind its length, u16."""
+    """Ring records of one capacity with consecutive sequences. A u16 length precedes each value."""
 
     __slots__ = ("capacity", "encoded")
 
@@ -238,14 +236,14 @@ class Chunk:
 
     @classmethod
     def of(cls, capacity: int, values: Iterable[bytes]) -> Self:
-        """From the values of ring records, in order."""
+        """Return a chunk of ring record values, in order."""
         return cls(capacity, b"".join(_LENGTH.pack(len(value)) + value for value in values))
 
     def values(self) -> Iterator[bytes]:
         """Yield the values of the ring records, in order.
 
         Raises:
-            FormatError: damaged, or another format version.
+            FormatError: The chunk is damaged, or has another format version.
         """
         encoded, at = self.encoded, 0
         while at < len(encoded):
@@ -257,10 +255,10 @@ class Chunk:
             at = end
 
     def of_sequences(self, sequences: Iterable[int]) -> Iterator[bytes]:
-        """Yield the values of these, which rise; what is not in it is left out. The others are stepped over, and not looked at.
+        """Yield the values of these ascending sequences, as far as the chunk contains them. Other values are skipped unread.
 
         Raises:
-            FormatError: as :meth:`values`.
+            FormatError: As :meth:`values`.
         """
         encoded, at = self.encoded, 0
         size = len(encoded)
@@ -277,27 +275,27 @@ class Chunk:
             yield value
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """As ring records, key and value."""
+        """Yield ring records, key and value."""
         pack, capacity = _RING_KEY.pack, self.capacity
         for value in self.values():
             yield pack(KIND_RING, capacity, sequence_of(value) % capacity), value
 
 
 def hops_key(way: Route) -> bytes:
-    """Key of what is remembered of a way."""
+    """Return the key of a route's hops record."""
     return _HOPS_KEY.pack(KIND_HOPS, way.arrived) + hop.encode_source(way.source)
 
 
 def hops_value(floor: int, offsets: Sequence[int]) -> bytes:
-    """Value of a hops record; the offsets in rising order, none below the floor."""
+    """Return the value of a hops record. The offsets ascend from the floor."""
     return _HOPS_VALUE.pack(FORMAT_VERSION, floor) + offset_ranges.encode_offsets(floor, offsets)
 
 
 def check_hops(key: bytes, value: bytes) -> None:
-    """Whether a hops record has a readable version, at a fraction of the cost of reading it.
+    """Check that a hops record has a readable format, at a fraction of the cost of decoding.
 
     Raises:
-        FormatError: it is not.
+        FormatError: It has another format, or is damaged.
     """
     if len(value) <= _HOPS_VALUE.size:
         raise FormatError(f"hops record with key {key.hex()} is damaged: {len(value)} bytes")
@@ -306,10 +304,10 @@ def check_hops(key: bytes, value: bytes) -> None:
 
 
 def decode_hops(key: bytes, value: bytes) -> tuple[Route, int, list[Run]]:
-    """Read a hops record: the way, its floor, and the runs of offsets above it.
+    """Decode a hops record: the route, its floor, and the ranges of offsets above it.
 
     Raises:
-        FormatError: damaged, or another format version.
+        FormatError: The record is damaged, or has another format version.
     """
     check_hops(key, value)
     try:
@@ -325,7 +323,7 @@ def decode_hops(key: bytes, value: bytes) -> tuple[Route, int, list[Run]]:
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
+    """Return the value of a meta record. It is JSON, so that operators can read it with any Kafka tool."""
     fields = meta._asdict()
     if meta.lanes:
         version = FORMAT_LANES
@@ -342,10 +340,10 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(value: bytes) -> Meta:
-    """Read a meta record.
+    """Decode a meta record.
 
     Raises:
-        FormatError: not such a record, another format version, or keys are missing.
+        FormatError: Not a meta record, another format version, or missing keys.
     """
     try:
         data: dict[str, Any] = json.loads(value)
@@ -357,7 +355,7 @@ def decode_meta(value: bytes) -> Meta:
         keys = frozenset(Meta._fields) if version == FORMAT_LANES else _META_KEYS
         if missing := keys - data.keys() - _OPTIONAL:
             raise FormatError(f"meta record is damaged: it lacks {', '.join(sorted(missing))}")
-        # A later version may add fields under the same format, which are left unread.
+        # A later version may add fields under the same format. They are ignored.
         known = {key: data[key] for key in data.keys() & keys}
         if known.get(_PROMISE):
             known[_PROMISE] = Promise(**known[_PROMISE])

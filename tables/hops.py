@@ -1,9 +1,9 @@
-"""The hop memory of a lane, ``BRIDGE.<address>``: the offsets of each bridge's source that have come already. Pure.
+"""Hop memory of a lane, ``BRIDGE.<address>``: the offsets of each bridge's source that have arrived. Pure.
 
 Each record states the offset below which the target had acknowledged its source partition. A floor and the few offsets above it therefore
-describe a :class:`tables.codec.Route` completely, and other traffic can push nothing out. An offset is known iff it lies below the floor of
+describe a :class:`tables.codec.Route` completely, and other traffic cannot evict them. An offset is known iff it lies below the floor of
 its own route, or came by any route and is still remembered. A floor holds for its route alone: records in another input partition may still
-be on their way home when a later record confirms them. At most ``capacity`` offsets a route are kept, the highest; capacity 0: off.
+be on their way home when a later record confirms them. At most ``capacity`` offsets per route are kept, the highest; capacity 0: off.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from tables import codec
 from tables.codec import Route
 
 OFFSETS_MAX: Final = 65_536
-"""Offsets of one route, whatever the capacity: at 10 bytes each they fit into a changelog record of 1 MiB."""
+"""Limit of offsets per route, whatever the capacity. At 10 bytes each they fit into a changelog record of 1 MiB."""
 
 
 class Arrival(NamedTuple):
@@ -25,9 +25,9 @@ class Arrival(NamedTuple):
 
     way: Route
     offset: int
-    """In its source."""
+    """Offset in its source."""
     confirmed: int
-    """The target had acknowledged what its source has below, when it was sent; at most ``offset``."""
+    """Offset below which the target had acknowledged the source at the time of the send; at most ``offset``."""
 
 
 class Held:
@@ -36,15 +36,15 @@ class Held:
     __slots__ = ("_above", "_begin", "floor")
 
     def __init__(self, floor: int = 0, above: Iterable[int] = ()) -> None:
-        """``above`` in rising order, none below the floor."""
+        """Create the memory. ``above``: offsets in ascending order, from the floor on."""
         self.floor = floor
         self._above = array("q", above)
         self._begin = 0
-        """Those before are forgotten, and still to be removed."""
+        """Index of the first remembered offset; earlier ones are removed later."""
 
     @classmethod
     def restored(cls, floor: int, runs: Sequence[Run], capacity: int) -> Self:
-        """From what was written down; the highest, where they are too many."""
+        """Restore the highest ``capacity`` offsets of a hops record."""
         above: list[range] = []
         left = capacity
         for start, stop in reversed(runs):
@@ -55,18 +55,18 @@ class Held:
         return cls(floor, (offset for run in reversed(above) for offset in run))
 
     def copy(self) -> "Held":
-        """Another one that knows the same."""
+        """Return an independent copy."""
         other = Held(self.floor)
         other._above = self._above[self._begin :]
         return other
 
     @property
     def above(self) -> Sequence[int]:
-        """The offsets, in rising order."""
+        """Remembered offsets above the floor, in ascending order."""
         return self._above[self._begin :] if self._begin else self._above
 
     def __contains__(self, offset: int) -> bool:
-        """Whether this very offset is remembered; the floor is not asked."""
+        """Return whether this offset is remembered, regardless of the floor."""
         above = self._above
         if not above or offset > above[-1]:
             return False
@@ -74,7 +74,7 @@ class Held:
         return place < len(above) and above[place] == offset
 
     def note(self, offset: int, confirmed: int, capacity: int) -> None:
-        """Note a record that has come."""
+        """Record an arrived record."""
         above = self._above
         if confirmed > self.floor:
             self.floor = confirmed
@@ -91,19 +91,19 @@ class Held:
             self._begin = len(above) - capacity
 
     def tidy(self) -> None:
-        """Remove what is forgotten."""
+        """Remove forgotten offsets."""
         if self._begin:
             del self._above[: self._begin]
             self._begin = 0
 
 
 class Judged(NamedTuple):
-    """Outcome of one batch against the hop memory, not yet part of it."""
+    """Outcome of one batch against the hop memory, not yet applied."""
 
     known: Sequence[bool]
-    """One an arrival, in order."""
+    """Whether each arrival is known, in order."""
     changed: Mapping[Route, Held]
-    """The ways that they came, as they are then."""
+    """New memory of each affected route."""
 
 
 NOTHING: Final = Judged((), {})
@@ -114,26 +114,26 @@ class HopMemory:
     """Hop memory of one lane."""
 
     def __init__(self, capacity: int) -> None:
-        """``capacity``: offsets above the floor, of each way; 0 = off."""
+        """Create an empty memory. ``capacity``: limit of offsets above the floor per route; 0 = off."""
         self.capacity = min(capacity, OFFSETS_MAX)
         self._sources: dict[Source, dict[int, Held]] = {}
 
     @classmethod
     def restored(cls, capacity: int, records: Iterable[tuple[bytes, bytes]]) -> Self:
-        """From hops records, key and value, one a way.
+        """Restore from hops records, key and value, one for each route.
 
         Raises:
-            FormatError: one is damaged.
+            FormatError: A record is damaged.
         """
         memory = cls(capacity)
         memory.follow(records)
         return memory
 
     def follow(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take over hops records, key and value: of each way the last that was written.
+        """Apply hops records, key and value: the last one of each route.
 
         Raises:
-            FormatError: one is damaged.
+            FormatError: A record is damaged.
         """
         for record in records:
             way, floor, runs = codec.decode_hops(*record)
@@ -142,7 +142,7 @@ class HopMemory:
 
     @property
     def ways(self) -> dict[Route, Held]:
-        """Return the remembered offsets, by route."""
+        """Remembered offsets by route."""
         return {
             Route(source, arrived): held
             for source, ways in self._sources.items()
@@ -150,9 +150,9 @@ class HopMemory:
         }
 
     def check(self, arrivals: Iterable[Arrival]) -> Judged:
-        """Which of these are known, each judged after those before it. Changes nothing.
+        """Return which arrivals are known, each judged after the previous ones. Changes nothing.
 
-        Every one is noted, whatever is then said of its own ID: what a bridge sends again was judged before.
+        Every arrival is recorded, whatever the verdict on its own ID: a bridge's duplicate send was judged before.
         """
         known: list[bool] = []
         changed: dict[Route, Held] = {}
@@ -181,13 +181,13 @@ class HopMemory:
         return Judged(known, changed)
 
     def apply(self, judged: Judged) -> None:
-        """Make the outcome part of the memory, after its transaction was committed."""
+        """Apply an outcome after the commit of its transaction."""
         for (source, arrived), held in judged.changed.items():
             self._sources.setdefault(source, {})[arrived] = held
 
 
 def changelog_records(judged: Judged) -> list[tuple[bytes, bytes]]:
-    """Return the changelog records of an outcome, key and value: one a way."""
+    """Return the changelog records of an outcome, key and value, one for each route."""
     return [
         (codec.hops_key(way), codec.hops_value(held.floor, held.above))
         for way, held in judged.changed.items()

@@ -1,4 +1,4 @@
-"""The memory of a lane's table: ring, hop memory, newest meta record and changelog position."""
+"""Memory of a lane's table: ring, hop memory, newest meta record and changelog position."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tables.ring import Ring
 
 @dataclass(slots=True, kw_only=True)
 class LaneMemory:
-    """Memory of a lane as last committed."""
+    """Memory of a lane, as last committed."""
 
     ring: Ring
     hops: HopMemory
@@ -30,15 +30,15 @@ class LaneMemory:
     """Earlier capacities; see :attr:`tables.codec.Meta.older`."""
     stored_index: StoredIndex | None = None
     volatile: dict[int, Slot] = field(default_factory=dict)
-    """Sequence → slot, where nothing is persisted."""
+    """Slots by sequence, if nothing is persisted."""
 
     @classmethod
     def empty(cls, capacity: int) -> Self:
-        """Return that of a lane which was never open."""
+        """Return the memory of a lane that was never open."""
         return cls(ring=Ring(capacity), hops=HopMemory(capacity))
 
     def following(self, restore: Restore) -> Steps[bool]:
-        """Take over what came behind it; whether that was possible."""
+        """Apply newer records of the changelog; return whether that was possible."""
         if self.meta is None:
             return False
         if not (yield from following_ring(self.ring, self.meta, restore)):
@@ -49,13 +49,13 @@ class LaneMemory:
         return True
 
     def commit(self, change: Change, position: int) -> None:
-        """Take over a committed change."""
+        """Apply a committed change."""
         self.ring.apply(change.checked, (change.meta.floor, change.meta.promise))
         self.hops.apply(change.judged)
         self.meta, self.position, self.older = change.meta, position, change.meta.older
 
     def remember(self, slots: Iterable[tuple[bytes, bytes]]) -> None:
-        """Keep slots that are persisted nowhere."""
+        """Keep slots that are not persisted."""
         for key, value in slots:
             slot = codec.decode_ring(key, value)
             self.volatile[slot.sequence] = slot

@@ -1,4 +1,4 @@
-"""A changelog as the core reads it: records stay in the bytes of a fetch, and only those that are looked at become objects.
+"""Reads a changelog with the native core. Records stay in the bytes of a fetch, and only requested ones become objects.
 
 Positions move as in aiokafka's ``Fetcher.fetched_records``.
 """
@@ -21,18 +21,18 @@ log: Final = logging.getLogger("ringfence.table")
 
 RECORDS_AT_ONCE: Final = 200_000
 BYTES_AT_ONCE: Final = 16 * 2**20
-"""A fetch is smaller, mostly: then the next one is on its way while this one is gone through. To read one takes some milliseconds."""
+"""Mostly more than a fetch, so that the next fetch runs while this one is processed. Parsing takes some milliseconds."""
 
 
 def below(records: Sequence[Any], offset: int) -> Sequence[Any]:
-    """Those with smaller offsets; ``records`` are in order, the core's or not."""
+    """Return the records with smaller offsets. ``records`` are ordered, the core's or aiokafka's."""
     if not records or records[-1].offset < offset:
         return records
     return records[: bisect.bisect_left(records, offset, key=lambda each: each.offset)]
 
 
 class _Unread:
-    """How reading a fetch goes on."""
+    """Reading position within a fetch."""
 
     __slots__ = ("aborted", "begin", "end", "large", "more")
 
@@ -41,15 +41,15 @@ class _Unread:
         self.aborted = parsed.aborted
         self.more = True
         self.large: LargeBatch | None = None
-        """A batch that is read in parts, and has others."""
+        """A batch that is read in parts, and has more parts."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory that reading on takes, beside the fetch."""
+        """Memory of the remaining reading beside the fetch, in bytes."""
         return 0 if self.large is None else self.large.size
 
     def next(self, data: bytes) -> Any:
-        """Return the next of the core's records; None = they are for aiokafka to read."""
+        """Return the core's next records; None = aiokafka must read them."""
         core = native.core
         if core is None:
             return None
@@ -75,10 +75,10 @@ class _Unread:
 
 
 def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
-    """Return the next records of what was fetched of a partition, committed ones only; there may be none in them.
+    """Return the next committed records of a partition's fetch; they may be empty.
 
     Returns:
-        None = nothing is there, or it is for aiokafka to read.
+        None = no fetch, or aiokafka must read it.
     """
     there = None if native.core is None else fetch_buffer.readable(fetcher, tp)
     if native.core is None or there is None:
@@ -97,10 +97,10 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     if core is None:
         if unread.end == unread.begin:
             parsed.raw = False
-        else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
+        else:  # aiokafka reads a fetch from its start, so the remaining records are fetched again
             fetch_buffer.drop(fetcher, tp)
         return None
-    parsed.release()  # nobody runs it to its end
+    parsed.release()  # no reader runs it to its end
     parsed.next_fetch_offset = unread.end
     fetch_buffer.advance(result)
     if not unread.more:

@@ -1,4 +1,4 @@
-"""The index in memory, kept by the core: a fifth of the memory of Python's, and no object an ID."""
+"""Index in memory, kept by the native core: a fifth of the memory of Python's, and no object for each ID."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from native._core import Ids
 
 _FREED_AT_ONCE: Final = 16
-"""Blocks of a quarter of a megabyte."""
+"""Number of blocks of a quarter of a megabyte."""
 
 
 class NativeIndex:
-    """As :class:`tables.ring.ResidentIndex`, which is the reference; for rings whose IDs have no maximum age."""
+    """Does the same as :class:`tables.ring.ResidentIndex`, the reference, for rings whose IDs have no maximum age."""
 
     def __init__(self, ids: "Ids") -> None:
         self.ids = ids
@@ -32,8 +32,8 @@ class NativeIndex:
         *,
         timed: bool,
     ) -> "Steps[NativeIndex]":
-        """From (sequence, ID, timestamp, digest) in any order; those outside ``low <= sequence < head`` are dead."""
-        assert native.core is not None  # noqa: S101 - who chooses this index has looked
+        """Rebuild from (sequence, ID, timestamp, digest) in any order. Entries outside ``low <= sequence < head`` are dead."""
+        assert native.core is not None  # noqa: S101 - the caller has checked
         index = cls(native.core.Ids(capacity, low, timed))
         order: list[tuple[bytes, int, int] | None] = [None] * (head - low)
         entries = iter(entries)
@@ -50,19 +50,19 @@ class NativeIndex:
         return index
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """Return the latest sequence known for each ID."""
+        """Return the latest known sequence of each ID."""
         return self.ids.lookup(ids)
 
     def time(self, id_: bytes, sequence: int) -> int:
-        """Record timestamp of a known ID; for rings with a promise."""
+        """Return the record timestamp of a known ID, in milliseconds, for rings with a promise."""
         return self.ids.time(id_)
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """As :func:`tables.promise.leaving`; for rings with a promise."""
+        """Do the same as :func:`tables.promise.leaving`, for rings with a promise."""
         return self.ids.leaving(low, gone, until, before)
 
     def add(self, checked: Checked, low: int) -> None:
-        """Note new IDs and forget what lies below ``low``. The core's own digests are bytes already."""
+        """Add new IDs, and delete sequences below ``low``. The core's own digests are packed already."""
         first, ids, digests = checked.first_sequence, checked.new_ids, checked.new_digests
         packed = digests if isinstance(digests, bytes) else _packed(digests or [0] * len(ids))
         if self.ids.timed:
@@ -71,7 +71,7 @@ class NativeIndex:
             self.ids.note(first, ids, packed, low)
 
     def emptying(self) -> Steps[None]:
-        """Let go of all of it, when nobody uses it any more."""
+        """Free the memory in steps after the last use."""
         while self.ids.let_go(_FREED_AT_ONCE):
             yield
 
@@ -101,7 +101,7 @@ def rebuilding_index(
     aged: bool,
     promised: bool = False,
 ) -> Steps[ResidentIndex | NativeIndex]:
-    """As ``rebuilding`` of either."""
+    """Rebuild an index with the class that suits the ring."""
     if native.core is None or aged:
         times = capacity if aged or promised else 0
         resident = yield from ResidentIndex.rebuilding(entries, low, head, times)

@@ -1,6 +1,6 @@
-"""Restores a ring by the core: records go from the log into the index and into chunks, without an object for each.
+"""Restore of a ring by the native core: records go from the log into index and chunks without an object for each.
 
-It needs each sequence to follow the one before; else :class:`IrregularError` has Python, the reference, do it all again.
+Sequences must follow one another. Otherwise :class:`IrregularError` makes Python, the reference, repeat the restore.
 """
 
 import sys
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 from tables.rocksdb.writes import Writes
 
 CHUNK_RECORDS: Final = 1_000
-"""Records of a chunk, approximately. A search for one record steps over those before it."""
+"""Approximate number of records in a chunk. A search for one record skips the earlier ones."""
 
 
 class IrregularError(Exception):
-    """The records are not in the order of their sequences, or not all there."""
+    """The records are not in the order of their sequences, or incomplete."""
 
 
 def dead_below(meta: Meta, capacity: int) -> int:
@@ -36,26 +36,26 @@ class NativeRestore:
     """Restore of the table of one lane by the native core."""
 
     def __init__(self, capacity: int, store: "Store", known: Meta | None, *, timed: bool = False) -> None:
-        """``known``: what the store says of itself; ``timed``: timestamps are kept, for a promise."""
-        assert native.core is not None  # noqa: S101 - who begins it has looked
+        """Prepare a restore. ``known``: meta record of the store; ``timed``: timestamps are kept, for a promise."""
+        assert native.core is not None  # noqa: S101 - the caller has checked
         self.ids: Ids = native.core.Ids(capacity, dead_below(known, capacity) if known else 0, timed)
         self.pending = 0
-        """Records that are to be written."""
+        """Number of records to write."""
         self._store = store
         self._known = known
         self._loaded = -1
-        """Up to here it is the store's records that count."""
+        """Last sequence from the store. Records of the log up to it are ignored."""
         self._parts: list[bytes] = []
-        """Records of the chunk that is being filled."""
+        """Records of the unfinished chunk."""
         self._capacity = self._last = self._count = 0
-        """Capacity in the keys of that chunk, its last sequence, its number of records."""
+        """Capacity in the keys of that chunk, its last sequence, and its number of records."""
         self._full: list[tuple[bytes, Chunk]] = []
 
     def load(self) -> Steps[None]:
         """Load the content of the store.
 
         Raises:
-            IrregularError: it cannot be read.
+            IrregularError: It is unreadable.
         """
         slots, chunks_there = self._slots(), self._store.chunks_rising()
         try:
@@ -69,7 +69,7 @@ class NativeRestore:
                 yield
             yield from self._load_before(slots, ahead, sys.maxsize)
         finally:
-            slots.close()  # an error keeps what was read from RocksDB open, and with it RocksDB
+            slots.close()  # an error keeps the iteration open, and with it RocksDB
             if isinstance(chunks_there, Generator):
                 chunks_there.close()
         self._loaded = self.ids.last
@@ -77,7 +77,7 @@ class NativeRestore:
     def _load_before(
         self, slots: Iterator[bytes | None], ahead: bytes | None, first: int | None
     ) -> Steps[bytes | None]:
-        """Slots with sequences below that of the next chunk, ``ahead`` first; returns the first that is not. ``first`` = None: none is."""
+        """Load slots with sequences below ``first``, starting with ``ahead``; return the first one that is not. ``first`` = None: load none."""
         some: list[bytes] = []
         while True:
             if ahead is not None:
@@ -109,7 +109,7 @@ class NativeRestore:
             raise IrregularError("the ring in RocksDB cannot be read")
 
     def _slots(self) -> Generator[bytes | None, None, None]:
-        """Values of slots with keys of their own, in the order of sequences if all is usual; None = others may run."""
+        """Yield values of single slots, normally in the order of their sequences. None = other tasks may run."""
         if self._known is None:
             return
         low, capacity = self.ids.low, self._known.capacity
@@ -133,7 +133,7 @@ class NativeRestore:
         yield from reversed(older)
 
     def take(self, records: "Records", begin: int, most: int) -> int:
-        """Ring records from one on, as far as they are usual; returns which comes next."""
+        """Take regular ring records from ``begin`` on; return the index of the next record."""
         end, count, capacity, encoded = self.ids.gather(records, begin, most, self._loaded)
         if count:
             self._note(capacity, count, encoded)
@@ -143,8 +143,8 @@ class NativeRestore:
         """Take a ring record that Python has read.
 
         Raises:
-            FormatError: it cannot be read.
-            IrregularError: its sequence is not above the last.
+            FormatError: It is unreadable.
+            IrregularError: Its sequence is not above the last one.
         """
         slot = codec.decode_ring(key, value)
         if slot.sequence <= self._loaded:
@@ -158,7 +158,7 @@ class NativeRestore:
         self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)
 
     def _note(self, capacity: int, count: int, encoded: bytes) -> None:
-        """To be written: what ends with the last sequence."""
+        """Add records that end with the last sequence to the unfinished chunk."""
         if self._parts and (self._capacity, self._last) != (capacity, self.ids.last - count):
             self._close()
         self._parts.append(encoded)
@@ -174,7 +174,7 @@ class NativeRestore:
         self._parts, self._count = [], 0
 
     def fill(self, writes: "Writes", meta: Meta | None) -> None:
-        """Write what is pending, and remove chunks in which nothing is alive."""
+        """Write the pending records, and delete dead chunks."""
         if self._parts:
             self._close()
         known = self._store.chunk_keys()
@@ -186,10 +186,10 @@ class NativeRestore:
             writes.delete_chunk(key)
 
     def require_whole(self, low: int, head: int) -> None:
-        """Make sure that each sequence of the ring is there, and none above.
+        """Check that exactly the sequences of the ring are present.
 
         Raises:
-            IrregularError: it is not so.
+            IrregularError: They are not.
         """
         if not self.ids.settle(low, head):
             raise IrregularError(f"not all sequences from {low} to before {head} are there, and no others")

@@ -1,44 +1,44 @@
-"""The promise of ``id_min_age``: a ring keeps younger IDs beyond ``id_cache_size``, up to ``id_cache_size_max``. Pure."""
+"""Promise of ``id_min_age``: a ring keeps younger IDs beyond ``id_cache_size``, up to ``id_cache_size_max``. Pure."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 AGED_AT_ONCE: Final = 10_000
-"""IDs that one transaction lets go of for their age, besides as many as it adds: more would hold up others."""
+"""Limit of IDs that one transaction removes for their age, beside as many as it adds. More would block the event loop."""
 
 BURST_MS: Final = 1_000
-"""A ring that reaches back less than this holds a burst: its rate is not that of an hour."""
+"""A ring that reaches back less, in milliseconds, contains a burst. Its rate is not that of an hour."""
 
 
 class Promise(NamedTuple):
     """The promise of a ring, and its outcome so far."""
 
     size: int
-    """``id_cache_size``: so many IDs are kept whatever their age."""
+    """``id_cache_size``: number of IDs that are kept whatever their age."""
     min_age_ms: int
     newest_ms: int = 0
-    """The newest record timestamp of all accepted IDs; ages count from it."""
+    """Newest record timestamp of all accepted IDs, in milliseconds. Ages are relative to it."""
     broken: int = 0
-    """IDs that left through ``id_cache_size_max`` while they were younger."""
+    """Number of IDs that left through ``id_cache_size_max`` while they were younger."""
 
 
 class Coverage(NamedTuple):
-    """A promise, and whether a ring holds it now."""
+    """A promise, and whether a ring keeps it now."""
 
     promise: Promise
     covered_ms: int
-    """Age of the oldest live ID."""
+    """Age of the oldest live ID, in milliseconds."""
     enough: int
-    """Size that would be enough at the present rate; 0 = the promise holds."""
+    """Sufficient size at the present rate; 0 = the promise is kept."""
 
     @property
     def holds(self) -> bool:
-        """Whether no younger ID had to leave lately."""
+        """Whether no younger ID had to leave recently."""
         return not self.enough
 
     def report(self) -> dict[str, Any]:
-        """Return it for a page or a document; seconds, and IDs."""
+        """Return the values for a page or a document, in seconds and IDs."""
         return {
             "id_min_age": self.promise.min_age_ms / 1000,
             "id_cache_size": self.promise.size,
@@ -49,9 +49,9 @@ class Coverage(NamedTuple):
 
 
 def coverage(promise: Promise, capacity: int, head: int, floor: int, oldest_ms: int | None) -> Coverage:
-    """Return whether a ring of this head and floor holds its promise; ``oldest_ms``: record timestamp of its oldest live ID.
+    """Return whether a ring of this head and floor keeps its promise; ``oldest_ms``: record timestamp of its oldest live ID.
 
-    IDs that leave for their age raise the floor. A ring whose oldest ID is above the floor had to let go of a younger one.
+    IDs that leave for their age raise the floor. A ring whose oldest ID is above the floor had to remove a younger one.
     """
     covered = 0 if oldest_ms is None else max(0, promise.newest_ms - oldest_ms)
     if head - capacity <= floor or covered > promise.min_age_ms:
@@ -60,7 +60,7 @@ def coverage(promise: Promise, capacity: int, head: int, floor: int, oldest_ms: 
 
 
 def rounded_up(size: float) -> int:
-    """Return the next number with two digits that count."""
+    """Return the next number with two significant digits."""
     step = int(10 ** max(0, math.floor(math.log10(max(size, 1))) - 1))
     return math.floor(size / step) * step + step
 
@@ -68,15 +68,15 @@ def rounded_up(size: float) -> int:
 def leaving(
     times: Callable[[Sequence[int]], Sequence[int]], low: int, gone: int, until: int, before: int, step: int
 ) -> tuple[int, int]:
-    """Return how many IDs below ``gone`` are younger, and the first such ID from there on, ``until`` at most.
+    """Return the number of younger IDs below ``gone``, and the first younger ID from ``gone`` up to ``until``.
 
     Args:
-        times: Record timestamps of sequences, ms.
+        times: Returns record timestamps of sequences, in milliseconds.
         low: The lowest live sequence.
-        gone: IDs below leave whatever their age.
+        gone: Lower IDs leave whatever their age.
         until: IDs from here on stay whatever their age.
-        before: Record timestamps from here on are younger than the promise, ms.
-        step: IDs that are looked up at once.
+        before: Record timestamp from which IDs are younger than the promise, in milliseconds.
+        step: Number of IDs per lookup.
     """
     broken = sum(time >= before for time in times(range(low, gone)))
     while gone < until:

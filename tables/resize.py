@@ -1,6 +1,6 @@
 """Changes of a ring's capacity, decided when a lane opens.
 
-Slots of an earlier capacity stay under keys of their own until nothing in them is alive. Then each transaction removes a few.
+Slots of an earlier capacity keep their own keys until all of them are dead. Then each transaction removes a few.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tables.restore import Restore
 from tables.ring import STEP, Checked, Index, Ring
 
 TOMBSTONES_MAX: Final = 1_000
-"""With one transaction."""
+"""Limit of tombstones in one transaction."""
 
 
 def making_ring(
@@ -28,13 +28,13 @@ def making_ring(
     promise: Promise | None = None,
     persistent: bool = True,
 ) -> Steps[Ring]:
-    """Return the ring of the changelog, at the configured capacity.
+    """Return the ring of the changelog at the configured capacity.
 
-    A change of capacity moves the floor: shrinking keeps the newest N, and what was evicted under the smaller size
-    stays evicted when the ring grows again. A ring that is in memory only, or was, knows nothing from before.
+    A change of capacity moves the floor. A smaller ring keeps the newest N IDs, and IDs that it evicted stay evicted when the ring grows
+    again. A ring that is in memory only, or was, has no earlier IDs.
 
     Raises:
-        IrregularError: the core has not gathered all of it.
+        IrregularError: The native core has not collected all sequences.
     """
     meta, aged, promised = restore.meta, max_age_ms > 0, promise is not None
     if meta is None:
@@ -58,13 +58,13 @@ def making_ring(
 
 
 def resumed(promise: Promise, meta: Meta) -> Promise:
-    """Return a configured promise, as the lane's last transaction left it."""
+    """Return a configured promise with the outcome of the lane's last transaction."""
     before = meta.promise
     return promise if before is None else promise._replace(newest_ms=before.newest_ms, broken=before.broken)
 
 
 def floor_of(meta: Meta, capacity: int, *, persistent: bool, promised: bool) -> int:
-    """Return the floor of a ring that opens with this capacity: sequences below it are dead.
+    """Return the floor of a ring that opens with this capacity: lower sequences are dead.
 
     A smaller ring with a promise keeps its floor. Its oldest ID then lies above the floor, which shows that younger IDs had to leave.
     """
@@ -76,11 +76,12 @@ def floor_of(meta: Meta, capacity: int, *, persistent: bool, promised: bool) -> 
 
 
 def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
-    """Bring a ring in memory up to date with the changelog, by the records behind ``known``.
+    """Bring a ring in memory up to date with the changelog records after ``known``.
 
     Returns:
-        Whether that was possible: size and floor are as before, and each newer ID is still there. Else nothing is changed. A promise
-        raises the floor.
+        Whether that was possible: size and floor are unchanged, and each newer ID is present. A promise may raise the floor. Otherwise the
+            ring is
+        unchanged.
     """
     meta = restore.meta
     if (
@@ -111,9 +112,9 @@ def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
 
 
 def older_capacities(capacity: int, meta: Meta | None) -> list[list[int]]:
-    """Earlier capacities whose slots may still be there, newest first; see :attr:`tables.codec.Meta.older`.
+    """Return earlier capacities with remaining slots, newest first; see :attr:`tables.codec.Meta.older`.
 
-    A capacity that comes back needs no removal: its old slots are overwritten as its new ones come.
+    A capacity that returns needs no removal: new slots overwrite its old ones.
     """
     if meta is None:
         return []

@@ -1,4 +1,4 @@
-"""Restore of a lane's state from its changelog, and from RocksDB as far as it can be trusted."""
+"""Restore of a lane's state from its changelog, and from RocksDB as far as it is trusted."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,18 +17,18 @@ from tables.rocksdb.store import Store, StoredState
 from tables.rocksdb.writes import Writes
 
 FLUSH_RECORDS: Final = 5_000
-"""RocksDB is written in WriteBatches of about so many records, ..."""
+"""Approximate number of records in a WriteBatch."""
 MARKER: Final = 1
-"""Offsets of the marker that ends a transaction. Nothing else lies right behind a meta record."""
+"""Offsets of the marker that ends a transaction. Nothing else directly follows a meta record."""
 FLUSH_INDEXED: Final = 1_000
-"""... and of so many where it has the index: each of them is looked up, and nobody else runs meanwhile."""
+"""Number of records in a WriteBatch if RocksDB has the index. Each record is looked up, and the event loop waits meanwhile."""
 
 
 def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
-    """Make sure that a meta record is this address's.
+    """Check that a meta record belongs to this address.
 
     Raises:
-        ForeignChangelogError: it is not.
+        ForeignChangelogError: It belongs to another one.
     """
     theirs = (meta.app, meta.address)
     if theirs != (app, address):
@@ -36,7 +36,7 @@ def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
 
 
 class ChangelogBounds(NamedTuple):
-    """Bounds of the lane's changelog partition, asked of the cluster after the fence."""
+    """Bounds of the lane's changelog partition, read from the cluster after the fence."""
 
     start: int
     high_watermark: int
@@ -44,11 +44,11 @@ class ChangelogBounds(NamedTuple):
 
 
 def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed: bool) -> int:
-    """Return the changelog offset from which records are missing in RocksDB.
+    """Return the changelog offset from which RocksDB lacks records.
 
-    One record before the position is read again, unless it is deleted: it is the meta record that the position follows. A changelog that
-    lost its tail and grew again does not hold the same one there. If compaction has removed it, a newer one exists in a later segment,
-    RocksDB is far behind, and rebuilding it costs little more than catching up.
+    The record before the position, a meta record, is read again if it still exists. A changelog that lost its tail and grew again has
+    another record there. If compaction has removed the record, a newer one exists in a later segment and RocksDB is far behind. Then a
+    rebuild costs little more than catching up.
 
     Raises:
         UntrustedError: RocksDB must be rebuilt.
@@ -72,10 +72,10 @@ def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed
 
 
 class Restore:
-    """Applies changelog records in order, to memory and (with a store) to RocksDB.
+    """Applies changelog records in order, to memory and, with a store, to RocksDB.
 
-    A ring record applies only if its sequence is newer than what its slot holds, whatever compaction left out; of hops records the
-    last counts.
+    A ring record applies only if its sequence is newer than that of its slot's occupant, whatever compaction removed. The last hops record
+    of a route counts.
     """
 
     def __init__(
@@ -89,11 +89,16 @@ class Restore:
         gathering: NativeRestore | None = None,
         start: int = 0,
     ) -> None:
-        """Begin a restore; without a store nothing is written, as when rings are shown.
+        """Prepare a restore. Without a store nothing is written, as in displays of rings.
 
-        ``check`` gets each meta record that is read, and raises an error to end this restore. ``behind``: the content of the store is in
-        memory elsewhere, and only later records are gathered here. ``gathering``: takes the ring records, so that :attr:`occupants` stays
-        empty. ``start``: the first offset that is read.
+        Args:
+            store: RocksDB of the lane.
+            epoch: Epoch of the store.
+            resident: The index is in memory.
+            check: Called with each meta record. It raises an error to end the restore.
+            behind: Memory already has the content of the store, so only later records are collected.
+            gathering: Takes the ring records; :attr:`occupants` stays empty.
+            start: The first offset to read.
         """
         self.store = store
         self.gathering = gathering
@@ -102,28 +107,27 @@ class Restore:
         state = store.state() if store else None
         self.meta: Meta | None = state.meta if state else None
         self.position = state.position if state else 0
-        """Behind the last meta record that was applied: slots behind it are applied again by the next restore."""
+        """Offset after the last applied meta record. The next restore applies later slots again."""
         self._known = state
-        # If the record before the position is deleted, the meta records that follow are still compared.
+        # If the record before the position is deleted, the following meta records are still compared.
         self._verified = state is None or start >= state.position
         self._epoch = epoch
         self._resident = resident
         self._behind = behind
         self.cleared = False
-        """Something was removed."""
+        """Whether a record was removed."""
         self.occupants: dict[bytes, bytes] = {}
-        """Ring key → ring value, not decoded: most are needed once. Filled only when the index is resident."""
+        """Encoded ring values by key, because most are needed once. Used only with the index in memory."""
         self.hops: dict[bytes, bytes] = {}
-        """The hops records, key → value; not decoded: of each way only the last is needed."""
+        """Encoded hops records by key, because only the last one of each route is needed."""
         self._pending_hops: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, bytes | None] = {}
-        """Records that are still to be written to RocksDB; None = tombstone."""
+        """Records to write to RocksDB; None = tombstone."""
         self._newest = cast("dict[bytes, bytes | None]", self.occupants) if resident else self._pending
-        """By this it is decided whether a record applies; without the resident slots RocksDB's own decide when the rest
-        is written."""
+        """Decides whether a record applies. Without the slots in memory, RocksDB's own slots decide at the write."""
 
     def load(self) -> Steps[None]:
-        """Load the content of the store, before the first record."""
+        """Load the content of the store before the first record."""
         if self.store is None:
             return
         if self.gathering is not None:
@@ -143,15 +147,15 @@ class Restore:
         self.hops.update(self.store.hops())
 
     def slots(self) -> list[Slot]:
-        """Return the occupants, decoded."""
+        """Return the decoded occupants."""
         return [codec.decode_ring(*item) for item in self.occupants.items()]
 
     def consume(self, records: Sequence[Any]) -> None:
         """Apply fetched changelog records.
 
         Raises:
-            UntrustedError: what RocksDB holds is not what the changelog held at its position.
-            FormatError: a record of a later version.
+            UntrustedError: RocksDB's content differs from the changelog at its position.
+            FormatError: A record has the format of a later version.
         """
         for record in records:
             key, value = record.key, record.value
@@ -201,7 +205,7 @@ class Restore:
             yield
 
     def _verify(self, record: Any) -> None:
-        """Require that the first record is the one that RocksDB's position follows."""
+        """Require that the first record is the one before RocksDB's position."""
         known = self._known
         if known is None:
             return
@@ -255,13 +259,13 @@ class Restore:
         self._pending_hops[key] = value
 
     def finish(self) -> None:
-        """Write what is still pending.
+        """Write the pending records.
 
-        The position stays right behind the last record, which is a meta record, and not behind the marker of its
-        transaction: the next opening finds that record again and knows that the changelog is still the same.
+        The position stays directly after the last record, a meta record, and before the marker of its transaction. The next opening finds
+        that record again, and knows that the changelog is the same.
 
         Raises:
-            UntrustedError: the changelog did not hold what RocksDB's position follows.
+            UntrustedError: The changelog did not contain the record before RocksDB's position.
         """
         if not self._verified:
             raise UntrustedError("the changelog no longer holds its last record")
@@ -272,7 +276,7 @@ class Restore:
             self._pending.clear()
             self._pending_hops.clear()
             return
-        # Compaction leaves one meta record, the last: until it comes, slots are written without one, a few at a time.
+        # Compaction leaves only the last meta record. Until it comes, slots are written in small batches without one.
         state = self.meta and StoredState(self.meta, self.position, time.time(), indexed=not self._resident)
         self.store.write(self._epoch, state, self._fill)
         self._pending.clear()
@@ -297,7 +301,7 @@ class Restore:
                 writes.put_hops([(key, value)])
 
     def _fill_index(self, writes: Writes, slots: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """Index entries of the newer slots; returns those that are newer than what the store holds."""
+        """Write index entries of newer slots; return the slots that are newer than those of the store."""
         assert self.store is not None  # noqa: S101 - called by _flush only
         occupants = dict(zip(slots, self.store.slots_of(list(slots)), strict=True))
         newer = {

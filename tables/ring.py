@@ -1,18 +1,17 @@
 """The ring: a lane's bounded circular cache of the last N duplicate IDs. Pure.
 
-HornetQ 37.2: "a circular fixed size cache. If the cache has a maximum size of n elements, then the n + 1th id
-stored will overwrite the 0th element". FIFO by acceptance: a lookup never refreshes, and a known ID is never
-added twice. Each accepted ID gets the next sequence number; an ID is live iff
+HornetQ 37.2: "a circular fixed size cache. If the cache has a maximum size of n elements, then the n + 1th id stored will overwrite the 0th
+element". IDs leave in the order of acceptance: a lookup never refreshes an ID, and a known ID is never added twice. Each accepted ID gets
+the next sequence number; an ID is live iff
 
     sequence >= max(floor, head - capacity)
 
-which is decided message by message with the running head, also within a batch. Only this comparison counts: it makes slots and index
-entries dead that compaction left behind or that an earlier capacity wrote. A ring with a promise (``id_min_age``) has room for
-``id_cache_size_max`` IDs; beyond ``id_cache_size`` of them, only an ID that is young enough for the message counts. IDs that are too old for
-the newest record raise the floor when a batch is applied.
+with the running head of each message, also within a batch. Only this comparison counts. It makes slots and index entries dead that
+compaction or an earlier capacity left behind. A ring with a promise (``id_min_age``) has room for ``id_cache_size_max`` IDs. Beyond
+``id_cache_size`` of them, an ID counts only while it is young enough for the message. When a batch is applied, IDs that are too old for the
+newest record raise the floor.
 
-Checking and applying are apart because state follows the commit: :meth:`Ring.check` changes nothing, and
-:meth:`Ring.apply` is called once the transaction that carries the outcome has been committed.
+State follows the commit: :meth:`Ring.check` changes nothing, and the lane calls :meth:`Ring.apply` after the commit of the transaction.
 """
 
 from array import array
@@ -27,7 +26,7 @@ from ringfence_kafka.errors import require
 from tables.promise import AGED_AT_ONCE, Promise, leaving
 
 STEP: Final = 1_000
-"""IDs that are worked on at once where a million of them would hold up others."""
+"""Number of IDs per step. Work on a million IDs at once would block the event loop."""
 
 
 class Verdict(IntEnum):
@@ -36,56 +35,56 @@ class Verdict(IntEnum):
     ACCEPTED = 0
     DUPLICATE = 1
     UNCHECKED = 2
-    """No ID, or detection is off: it passes and burns no slot."""
+    """No ID, or detection is off: the message passes and uses no slot."""
     CONFLICT = 3
     """A duplicate whose value differs from its original's: :mod:`agents.decision.conflicts`."""
 
 
 class Checked(NamedTuple):
-    """Outcome of one batch against the ring, not yet part of it."""
+    """Outcome of one batch against the ring, not yet applied."""
 
     verdicts: list[Verdict]
-    """One a message, in order."""
+    """One verdict for each message, in order."""
     originals: list[int | None]
-    """For each duplicate the sequence of its original, else None."""
+    """Sequence of each duplicate's original; None for other messages."""
     first_sequence: int
     new_ids: list[bytes]
-    """IDs to add; the i-th gets ``first_sequence + i``."""
+    """New IDs; the i-th gets ``first_sequence + i``."""
     new_times: list[int]
-    """Their record timestamps, milliseconds."""
+    """Record timestamps of the new IDs, in milliseconds."""
     owners: list[int] | None = None
-    """For each new ID the index of the message that it came with; None = each accepted message has one."""
+    """Index of each new ID's message; None = each accepted message has one ID."""
     new_digests: Sequence[int] = ()
-    """For each new ID the digest of its message's value, 0 = none; empty = of none. The core's are bytes."""
+    """Digest of the value for each new ID, 0 = unknown; empty = all are unknown. The native core's are packed bytes."""
     conflicts_accepted: int = 0
-    """Messages that were accepted although their IDs were known, with other values."""
+    """Number of messages with known IDs that were accepted because of other values."""
 
 
 class Index(Protocol):
-    """ID → sequence. Two of them: resident in memory, or in RocksDB for very large rings."""
+    """Sequence by ID. Implemented in memory, and in RocksDB for very large rings."""
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """Return the latest sequence known for each ID, dead or alive; None = unknown."""
+        """Return the latest known sequence of each ID, live or dead; None = unknown."""
         ...
 
     def time(self, id_: bytes, sequence: int) -> int:
-        """Record timestamp of a known ID with its sequence, milliseconds; asked for only where ages count."""
+        """Return the record timestamp of a known ID with its sequence, in milliseconds. Used only by rings with ages."""
         ...
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """Return the younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
+        """Return the number of younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
         ...
 
     def add(self, checked: Checked, low: int) -> None:
-        """Note the new IDs of an outcome, and forget what lies below ``low``."""
+        """Add the new IDs of an outcome, and delete sequences below ``low``."""
         ...
 
 
 class ResidentIndex:
-    """Index in memory: a dict, and the IDs in order of sequence to find what to forget."""
+    """Index in memory: a dict, and the IDs in the order of their sequences."""
 
     def __init__(self, low: int = 0, capacity: int = 0) -> None:
-        """With a capacity the timestamps of that many sequences are kept too, 8 bytes each."""
+        """Create an empty index. ``capacity``: number of sequences whose timestamps are kept, 8 bytes each."""
         self._sequences: dict[bytes, int] = {}
         self._order: deque[bytes | None] = deque()
         self._low = low
@@ -95,7 +94,7 @@ class ResidentIndex:
     def rebuilding(
         cls, entries: Iterable[tuple[int, bytes, int, int]], low: int, head: int, capacity: int = 0
     ) -> "Steps[ResidentIndex]":
-        """From (sequence, ID, timestamp, digest) in any order; those outside ``low <= sequence < head`` are dead."""
+        """Rebuild from (sequence, ID, timestamp, digest) in any order. Entries outside ``low <= sequence < head`` are dead."""
         index = cls(low, capacity)
         order: list[bytes | None] = [None] * (head - low)
         entries = iter(entries)
@@ -107,7 +106,7 @@ class ResidentIndex:
                         index._times[sequence % capacity] = time
             yield
         sequences = cast("dict[bytes | None, int]", index._sequences)
-        # In order of sequence, so that of two entries of one ID the later stands.
+        # The order of sequences lets the later of two entries of one ID win.
         for begin in range(low, head, STEP):
             some_ids = order[begin - low : begin - low + STEP]
             index._order.extend(some_ids)
@@ -118,27 +117,27 @@ class ResidentIndex:
 
     @property
     def known(self) -> dict[bytes, int]:
-        """ID → the latest sequence, for who only looks."""
+        """Latest sequence by ID, for read access."""
         return self._sequences
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
-        """Return the latest sequence known for each ID."""
+        """Return the latest known sequence of each ID."""
         get = self._sequences.get
         return [get(id_) for id_ in ids]
 
     def time(self, id_: bytes, sequence: int) -> int:
-        """Record timestamp of a live sequence."""
+        """Return the record timestamp of a live sequence, in milliseconds."""
         return self._times[sequence % len(self._times)]
 
     def leaving(self, low: int, gone: int, until: int, before: int) -> tuple[int, int]:
-        """Return the younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
+        """Return the number of younger IDs that leave, and the first that stays; see :func:`tables.promise.leaving`."""
         times = self._times
         return leaving(
             lambda some: [times[sequence % len(times)] for sequence in some], low, gone, until, before, STEP
         )
 
     def add(self, checked: Checked, low: int) -> None:
-        """Note new IDs and forget what lies below ``low``. Digests are not kept: the slots have them."""
+        """Add new IDs, and delete sequences below ``low``. Digests are not kept, because the slots have them."""
         first_sequence, times = checked.first_sequence, checked.new_times
         sequences, order = self._sequences, self._order
         for sequence, id_ in enumerate(checked.new_ids, first_sequence):
@@ -149,14 +148,14 @@ class ResidentIndex:
                 self._times[sequence % len(self._times)] = time
         while self._low < low and order:
             oldest = order.popleft()
-            # An ID that was evicted and accepted again is known under its newer sequence: keep that.
+            # An ID that was evicted and accepted again has a newer sequence, which stays.
             if oldest is not None and sequences.get(oldest) == self._low:
                 del sequences[oldest]
             self._low += 1
         self._low = max(self._low, low)
 
     def emptying(self) -> Steps[None]:
-        """Let go of all of it, when nobody uses it any more."""
+        """Free the memory in steps after the last use."""
         return emptying(self._sequences, self._order)
 
     def __len__(self) -> int:
@@ -164,7 +163,7 @@ class ResidentIndex:
 
 
 class Ring:
-    """Verdicts for one lane."""
+    """IDs and verdicts of one lane."""
 
     def __init__(
         self,
@@ -175,10 +174,10 @@ class Ring:
         max_age_ms: int = 0,
         promise: Promise | None = None,
     ) -> None:
-        """Capacity in IDs, 0 = off; ``index`` must know all live IDs of the given head and floor.
+        """Create a ring with a capacity in IDs, 0 = off. ``index`` must contain all live IDs of the given head and floor.
 
-        An ID older than ``max_age_ms``, by the timestamps of the two records, no longer counts; 0 = no limit. With a promise, ``capacity``
-        is ``id_cache_size_max``.
+        ``max_age_ms``: largest difference of the two record timestamps at which an ID counts; 0 = no limit. With a promise, ``capacity`` is
+        ``id_cache_size_max``.
         """
         self.capacity = capacity
         self.head = head
@@ -196,13 +195,13 @@ class Ring:
         return max(self.floor, self.head - self.capacity, 0)
 
     def __len__(self) -> int:
-        """How many IDs are live."""
+        """Return the number of live IDs."""
         return self.head - self.low
 
     def check(self, ids: Sequence[bytes | None], times: Iterable[int] = repeat(0)) -> Checked:
-        """Verdicts for messages with these encoded IDs (None = no ID), in order. Changes nothing.
+        """Return verdicts for messages with these encoded IDs (None = no ID), in order. Changes nothing.
 
-        ``times`` are the messages' record timestamps, milliseconds; they matter where IDs have a maximum age.
+        ``times``: record timestamps of the messages, in milliseconds. Only rings with a maximum age or a promise use them.
         """
         capacity, floor, head = self.capacity, self.floor, self.head
         if capacity == 0:
@@ -239,10 +238,10 @@ class Ring:
         return Checked(verdicts, originals, self.head, new_ids, new_times)
 
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        """Return verdicts for messages that may have several IDs: transactions. Changes nothing.
+        """Return verdicts for transactions, which may have several IDs. Changes nothing.
 
-        HornetQ 37.1: if one message of a transaction is a duplicate, all of it is ignored, and what is new in it is not added. The head before
-        a message judges all of its IDs; an ID that it has twice counts once. ``times``: record timestamps, ms.
+        HornetQ 37.1: if one message of a transaction is a duplicate, the whole transaction is ignored, and its new IDs are not added. All
+        IDs of a transaction are judged at the same head; a repeated ID counts once. ``times``: record timestamps, in milliseconds.
         """
         if self.capacity == 0:
             return Checked([Verdict.UNCHECKED] * len(units), [None] * len(units), self.head, [], [], [])
@@ -271,7 +270,7 @@ class Ring:
         return checked
 
     def is_live(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
-        """Whether a known ID still counts for a message of this time."""
+        """Return whether a known ID still counts for a message of this time."""
         return (
             sequence >= head - self.capacity
             and sequence >= self.floor
@@ -279,7 +278,7 @@ class Ring:
         )
 
     def _too_old(self, id_: bytes, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
-        """Whether the original of a live sequence lies further back than IDs count."""
+        """Return whether the original of a live sequence is too old for the message."""
         fresh = sequence - self.head
         age = time - (new_times[fresh] if fresh >= 0 else self.index.time(id_, sequence))
         if self.max_age_ms and age > self.max_age_ms:
@@ -288,7 +287,7 @@ class Ring:
         return promise is not None and sequence < head - promise.size and age > promise.min_age_ms
 
     def aged(self, new_times: Sequence[int]) -> tuple[int, Promise | None]:
-        """Return floor and promise as new IDs with these record timestamps leave them. Changes nothing."""
+        """Return the floor and the promise after new IDs with these record timestamps. Changes nothing."""
         promise = self.promise
         if promise is None:
             return self.floor, None
@@ -302,16 +301,16 @@ class Ring:
         broken, floor = self.index.leaving(low, gone, until, before)
         broken += sum(time >= before for time in new_times[: max(0, full - self.head)])
         if floor == gone and (broken or gone == low):
-            floor = self.floor  # it shows that the oldest ID is young; duplicates change nothing
+            floor = self.floor  # this shows that the oldest ID is young; duplicates change nothing
         return max(self.floor, floor), promise._replace(newest_ms=newest, broken=promise.broken + broken)
 
     def apply(self, checked: Checked, aged: tuple[int, Promise | None] | None = None) -> None:
-        """Make the outcome part of the ring, after its transaction was committed.
+        """Apply an outcome after the commit of its transaction.
 
-        ``aged``: the result of :meth:`aged` for it, if it is there already.
+        ``aged``: the result of :meth:`aged` for it, if already computed.
 
         Raises:
-            InvariantError: the ring moved since the check, though a lane is serial.
+            InvariantError: The ring moved since the check, although a lane is serial.
         """
         require(
             checked.first_sequence == self.head,

@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from native._core import Ids
 
 IN_PYTHON_MAX: Final = 1_000_000
-"""IDs of a ring that Python keeps in memory at most, also if the settings allow more; larger rings stay in RocksDB. An ID takes 188 bytes
-and more in Python, and 64 in the native core."""
+"""Limit of IDs that Python keeps in memory, even if the settings allow more. Larger rings stay in RocksDB.
+
+An ID takes at least 188 bytes in Python, and 64 in the native core.
+"""
 
 
 class LaneTable:
     """Ring and store of one lane. Not safe for concurrent use: a lane is serial."""
 
     def __init__(self, path: Path, options: TableOptions, slices: TimeSlices | None = None) -> None:
-        """``path`` is the lane's RocksDB folder; ``slices`` are those of the process, for what takes long."""
+        """Create a closed table. ``path``: the lane's RocksDB folder; ``slices``: time slices of the process for long work."""
         most = options.resident_ids_max
         if native.core is None or options.max_age_ms:
             most = min(most, IN_PYTHON_MAX)
@@ -89,31 +91,31 @@ class LaneTable:
         return self._store.broken
 
     def keep_in_memory(self, wanted: bool) -> None:
-        """Have the next opening keep RocksDB's files in memory, or in the folder again. The changelog has all that they hold."""
+        """Choose whether the next opening keeps RocksDB's files in memory or in the folder. The changelog contains all data."""
         self._store.keep_in_memory(wanted)
 
     async def open(
         self, reader: LogReader, topic: str, partition: int, bounds: ChangelogBounds
     ) -> tuple[int, Restored]:
-        """Bring ring and store to the changelog's high watermark. May be called again, after a failure.
+        """Bring ring and store to the changelog's high watermark. May be called again after a failure.
 
         Returns:
-            The epoch that :meth:`apply` must be given from now on, and what it took.
+            The epoch for later calls of :meth:`apply`, and the cost of the opening.
 
         Raises:
-            PrerequisiteError: the folder cannot be used.
-            FormatError: the changelog holds records of a later version.
-            ForeignChangelogError: the changelog is another address's.
-            LogStalledError: the changelog's end cannot be reached.
+            PrerequisiteError: The folder is unusable.
+            FormatError: The changelog contains records of a later version.
+            ForeignChangelogError: The changelog belongs to another address.
+            LogStalledError: The changelog's end cannot be reached.
         """
         restored = await self._restore.restore(ChangelogPartition(reader, topic, partition, bounds))
         return self._store.opened().epoch, restored
 
     def stored(self) -> StoredState | None:
-        """Return what RocksDB reflects; None = it is empty, or cannot be read.
+        """Return the state that RocksDB reflects; None = empty or unreadable.
 
         Raises:
-            PrerequisiteError: the folder cannot be used.
+            PrerequisiteError: The folder is unusable.
         """
         return self._store.stored()
 
@@ -126,28 +128,28 @@ class LaneTable:
         return self._store.opened().hops()
 
     def begin_afresh(self) -> None:
-        """Empty RocksDB: the next opening restores everything from the changelog."""
+        """Empty RocksDB. The next opening restores everything from the changelog."""
         self._store.renew()
 
     def plain_index(self) -> "Ids | None":
-        """Return the native core's index, if it and the ring's head decide about an ID alone; None = they do not, or slots are to be removed."""
+        """Return the native core's index if it and the ring's head alone decide about IDs and no old slots remain; otherwise None."""
         index = self.ring.index
         return index.ids if isinstance(index, NativeIndex) and not self._restore.memory.older else None
 
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
-        """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
+        """Return verdicts for a batch of encoded IDs with record timestamps, in milliseconds. Changes nothing."""
         return self.ring.check(ids, times)
 
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
-        """Check messages that may have several IDs."""
+        """Return verdicts for messages that may have several IDs. Changes nothing."""
         return self.ring.check_units(units, times)
 
     def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
-        """Which of these records came over their bridge before. Changes nothing."""
+        """Return which of these records came over their bridge before. Changes nothing."""
         return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
-        """Return the slots of these sequences, as far as they are committed; None = not there."""
+        """Return the committed slots of these sequences; None = not found."""
         if not self.options.persistent:
             return [self._restore.memory.volatile.get(sequence) for sequence in sequences]
         found: dict[int, Slot] = {}
@@ -179,7 +181,7 @@ class LaneTable:
         return None if oldest is None or newest is None else max(0, newest - oldest) / 1000
 
     def coverage(self) -> Coverage | None:
-        """Return whether the ring holds its promise; None = it has none, or RocksDB is unreadable."""
+        """Return whether the ring keeps its promise; None = no promise, or RocksDB is unreadable."""
         ring = self.ring
         if ring.promise is None:
             return None
@@ -204,7 +206,7 @@ class LaneTable:
         topic_ids: Mapping[str, str],
         judged: Judged = NOTHING,
     ) -> Change:
-        """Return the changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
+        """Return the change of an outcome; ``origins``: origins of the new IDs, in order. Changes nothing."""
         ring = self.ring
         slots = [
             (codec.ring_key(ring.capacity, sequence), codec.ring_value(sequence, each, origin, digest))
@@ -226,7 +228,7 @@ class LaneTable:
         topic_ids: Mapping[str, str],
         judged: Judged = NOTHING,
     ) -> Change:
-        """Record ring records that are there already."""
+        """Return the change of an outcome with encoded ring records. Changes nothing."""
         ring, memory, options = self.ring, self._restore.memory, self.options
         head = ring.head + len(checked.new_ids)
         floor, promise = ring.aged(checked.new_times)
@@ -254,28 +256,28 @@ class LaneTable:
         )
 
     def persisted(self, change: Change) -> list[tuple[bytes, bytes | None]]:
-        """Return the records of a change that go into the changelog before its meta record; None = tombstone."""
+        """Return the changelog records of a change that precede its meta record. A value of None is a tombstone."""
         tombstones: list[tuple[bytes, bytes | None]] = [(key, None) for key in change.removed]
         return [*tombstones, *change.slots, *change.hops] if self.options.persistent else tombstones
 
     def apply(self, epoch: int, change: Change, position: int) -> None:
-        """Make a committed change part of store and ring.
+        """Apply a committed change to store and ring.
 
         Args:
-            epoch: As returned by :meth:`open`.
-            change: From :meth:`record`.
-            position: Changelog offset after the change's last record; 0 = the broker did not say, and the next
-                opening will find RocksDB and changelog apart and rebuild.
+            epoch: Epoch from :meth:`open`.
+            change: Change from :meth:`record`.
+            position: Changelog offset after the change's last record; 0 = the broker did not return it. Then the next opening finds that
+                RocksDB and changelog differ, and rebuilds.
 
         Raises:
-            StaleEpochError: the lane has been opened again since; nothing is written.
+            StaleEpochError: The lane has been opened again since; nothing is written.
         """
         memory = self._restore.memory
         stored_index = memory.stored_index
 
         def fill(writes: Writes) -> None:
             checked, meta, head = change.checked, change.meta, self.ring.head
-            # Before anything is written: each new ID has the sequence that the head was when it came.
+            # Checked before any write: the first new ID gets the sequence at the head.
             require(
                 checked.first_sequence == head, "checked at head", checked.first_sequence, "the head is", head
             )
@@ -318,7 +320,7 @@ class LaneTable:
             writes.delete_chunk(key)
 
     async def dispose(self) -> None:
-        """Close RocksDB and let go of what is in memory, without holding up others. The table is not to be used any more."""
+        """Close RocksDB and free the memory in time slices. The table is unusable afterwards."""
         self.close()
         await self._restore.dispose()
 

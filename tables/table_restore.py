@@ -1,4 +1,4 @@
-"""Brings memory and RocksDB of a lane to the end of its changelog: by what came since, or from the whole of it."""
+"""Brings memory and RocksDB of a lane to the end of its changelog, from newer records or from the whole changelog."""
 
 import logging
 import secrets
@@ -29,7 +29,7 @@ log: Final = logging.getLogger("ringfence.table")
 
 
 class ChangelogPartition(NamedTuple):
-    """The changelog partition of a lane, and how it is read."""
+    """The changelog partition of a lane, and its reader."""
 
     reader: LogReader
     topic: str
@@ -38,7 +38,7 @@ class ChangelogPartition(NamedTuple):
 
 
 class TableRestore:
-    """Owns the memory of a lane's table."""
+    """Owner of the memory of a lane's table."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TableRestore:
         *,
         resident: bool,
     ) -> None:
-        """``resident``: the index is in memory; else in RocksDB, and ``find`` looks up slots."""
+        """Prepare a restore. ``resident``: the index is in memory; otherwise it is in RocksDB, and ``find`` looks up slots."""
         self.memory = LaneMemory.empty(options.capacity)
         self._options = options
         self._store = store
@@ -63,7 +63,7 @@ class TableRestore:
         """Bring memory and store to the high watermark; see :meth:`tables.table.LaneTable.open`."""
         began, count, reused = time.monotonic(), 0, False
         in_python: bool | None = None
-        """How it is rebuilt; None = it is not."""
+        """Whether Python rebuilds the table; None = no rebuild."""
         try:
             store = self._store.sound()
             state = store.state()
@@ -84,14 +84,14 @@ class TableRestore:
             log.warning("%s is rebuilt from the changelog: %s", self._store.path, error)
             in_python = isinstance(error, IrregularError)
         if in_python is not None:
-            # Only here: an error keeps open what was being read of RocksDB, and with it its lock.
+            # Outside the handler: the error keeps RocksDB's iterator, and with it its lock.
             reused = False
             restore = await self._rebuild(changelog, in_python=in_python)
         self._whole = self._store.opened()
         return Restored(count + restore.count, time.monotonic() - began, reused)
 
     async def _rebuild(self, changelog: ChangelogPartition, *, in_python: bool) -> Restore:
-        """Read the whole changelog into an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
+        """Read the whole changelog into an empty RocksDB. ``in_python``: accept records in any order."""
         store = self._store.renew()
         try:
             restore = await self._read(store, changelog, changelog.bounds.start, in_python=in_python)
@@ -103,7 +103,7 @@ class TableRestore:
         return await self._rebuild(changelog, in_python=True)
 
     def _in_memory(self, store: Store, state: StoredState | None) -> bool:
-        """Whether memory has all that RocksDB holds, so only newer records of the changelog are read."""
+        """Return whether memory has all content of RocksDB, so that only newer records of the changelog are read."""
         return (
             self._whole is store
             and self._resident
@@ -139,7 +139,7 @@ class TableRestore:
         )
 
         async def consume(records: Sequence[Any]) -> None:
-            # A transaction ends there. Records beyond may end in the midst of a transaction, if somebody else has the lane.
+            # A transaction ends at the high watermark. Later records may be part of one, if another worker has the lane.
             within = native_changelog.below(records, high_watermark)
             if within:
                 await self._slices.run(restore.consuming(within))
@@ -154,7 +154,7 @@ class TableRestore:
         return restore
 
     def _native_restore(self, store: Store) -> NativeRestore | None:
-        """Return what restores the ring without an object for each ID; None = Python does it."""
+        """Return the restore by the native core; None = Python restores."""
         options = self._options
         if native.core is None or not self._resident or not options.persistent or options.max_age_ms:
             return None
@@ -163,7 +163,7 @@ class TableRestore:
         return NativeRestore(options.capacity, store, known, timed=options.promise is not None)
 
     async def _take_over(self, store: Store, restore: Restore) -> None:
-        """Make what was restored the memory, at the configured capacity."""
+        """Turn the restored content into the memory, at the configured capacity."""
         options, meta = self._options, restore.meta
         stored_index = None if self._resident else StoredIndex(store, options.capacity, self._find)
         ring = await self._slices.run(
@@ -179,7 +179,7 @@ class TableRestore:
         former = self.memory.ring
         self.memory = LaneMemory(
             ring=ring,
-            # In memory only: forgotten at every opening, as the ring is.
+            # Hops in memory only are forgotten at every opening, like the ring.
             hops=HopMemory.restored(options.capacity, restore.hops.items() if options.persistent else ()),
             meta=meta,
             position=restore.position,
@@ -195,5 +195,5 @@ class TableRestore:
             await self._slices.run(ring.index.emptying())
 
     async def dispose(self) -> None:
-        """Let go of the memory, without holding up others."""
+        """Free the memory in time slices."""
         await self._forget(self.memory.ring)

@@ -1,1 +1,1 @@
-"""RocksDB of a lane: a cache of its changelog. The only folder that touches rocksdict."""
+"""RocksDB of a lane: a cache of its changelog. Only this folder imports rocksdict."""

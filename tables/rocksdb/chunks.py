@@ -1,6 +1,6 @@
-"""Chunks in a lane's RocksDB: ring records that follow one another, under one key: ``c`` capacity:u32 last sequence:u64.
+"""Chunks in a lane's RocksDB: consecutive ring records under one key: ``c`` capacity:u32 last sequence:u64.
 
-A chunk is written once and removed when nothing in it is alive. Python writes ring records with keys of their own: the higher sequence
+A chunk is written once, and deleted when all its records are dead. Python writes ring records with keys of their own; the higher sequence
 counts.
 """
 
@@ -14,29 +14,29 @@ from tables.codec import Chunk, Slot
 
 PREFIX: Final = b"c"
 END: Final = b"d"
-"""Behind all their keys, and before any other's."""
+"""Key after all chunk keys, and before any other key."""
 REMOVED_MAX: Final = 1_000
-"""With one transaction: where a ring was made smaller, many die at once, and others on the loop would wait."""
+"""Limit of chunks that one transaction deletes. After a ring became smaller, many die at once, and would block the event loop."""
 _KEY: Final = struct.Struct(">cIQ")
 
 
 def key_of(capacity: int, last: int) -> bytes:
-    """Return the key of the chunk that ends with this sequence. The first key from here on belongs to the chunk which holds it."""
+    """Return the key of the chunk that ends with this sequence. A seek to it finds the chunk that contains the sequence."""
     return _KEY.pack(PREFIX, capacity, last)
 
 
 def capacity_of(key: bytes) -> int:
-    """Return the ring's size, by a chunk's key."""
+    """Return the ring size in a chunk's key."""
     return int(_KEY.unpack(key)[1])
 
 
 def last_of(key: bytes) -> int:
-    """Return the last sequence, by a chunk's key."""
+    """Return the last sequence in a chunk's key."""
     return int(_KEY.unpack(key)[2])
 
 
 class ChunkKeys:
-    """Which chunks there are, by sequence: to know what to remove without asking RocksDB for it."""
+    """Keys of all chunks by sequence, so that dead chunks are found without RocksDB."""
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = deque(sorted(keys, key=last_of))
@@ -53,7 +53,7 @@ class ChunkKeys:
         self._keys.append(key)
 
     def dead(self, low: int) -> list[bytes]:
-        """Those that hold nothing from ``low`` on, the oldest first: no more than one transaction removes."""
+        """Remove and return keys of chunks below ``low``, the oldest first, up to the limit of one transaction."""
         found: list[bytes] = []
         while self._keys and len(found) < REMOVED_MAX and last_of(self._keys[0]) < low:
             found.append(self._keys.popleft())
@@ -64,16 +64,16 @@ def entries(key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
     """Return a chunk's ring records, key and value.
 
     Raises:
-        FormatError: damaged, or of a later version.
+        FormatError: The chunk is damaged, or has a later version.
     """
     return Chunk(capacity_of(key), value)
 
 
 def find(iterator: Any, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
-    """Slots of these sequences, as far as they are in chunks; ``iterator`` is RocksDB's.
+    """Return the slots of these sequences that are in chunks; ``iterator``: RocksDB's iterator.
 
     Raises:
-        FormatError: a chunk is damaged.
+        FormatError: A chunk is damaged.
     """
     found: dict[int, Slot] = {}
     wanted = sorted(sequences)

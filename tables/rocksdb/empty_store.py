@@ -1,6 +1,6 @@
-"""The files of an empty RocksDB: a new store begins as a copy, since making one waits ten times for the disk.
+"""Files of an empty RocksDB. A new store starts as a copy, because creating one waits ten times for the disk.
 
-Nothing waits for the copy. If the machine loses it, the store cannot be opened and is built again from the changelog.
+The copy is not flushed. If the machine loses it, the store does not open, and is rebuilt from the changelog.
 """
 
 import tempfile
@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Final
 
 _LAST: Final = "CURRENT"
-"""File that names the manifest: without it a folder holds no RocksDB yet."""
+"""File that names the manifest. A folder without it does not contain a RocksDB yet."""
 _LEFT_OUT: Final = ("LOG", "LOCK", "OPTIONS-")
-"""Files that RocksDB makes when it opens."""
+"""Files that RocksDB creates when it opens."""
 
 
 class EmptyStore:
-    """Made once for a process, when the first copy is wanted."""
+    """Template of an empty store, created once for a process at the first copy."""
 
     def __init__(self, make: Callable[[Path], None]) -> None:
-        """``make`` makes a RocksDB in a folder that is there, and closes it."""
+        """Prepare the template. ``make`` creates a RocksDB in an existing folder, and closes it."""
         self._make = make
         self._files: Mapping[str, bytes] = {}
-        """Name and content, in the order in which they are to be written."""
+        """Contents by name, in the order of writing."""
 
     def _made(self, beside: Path) -> Mapping[str, bytes]:
         with tempfile.TemporaryDirectory(prefix=".empty-", dir=beside) as name:
@@ -37,17 +37,17 @@ class EmptyStore:
         return kept
 
     def copy_to(self, folder: Path) -> None:
-        """Copy it into an existing folder; do nothing if that is not empty, or if the first copy cannot be made beside it.
+        """Copy the template into an existing empty folder. Does nothing if the folder has files, or the template cannot be created beside it.
 
         Raises:
-            OSError: it cannot be written.
-            Exception: of RocksDB's, which makes the first one beside it.
+            OSError: The folder cannot be written.
+            Exception: RocksDB fails to create the template.
         """
         if any(folder.iterdir()):
             return
         try:
             self._files = self._files or self._made(folder.parent)
         except OSError:
-            return  # such as where the folder is a mount point of its own
+            return  # for example, the folder is a mount point
         for name, data in self._files.items():
             (folder / name).write_bytes(data)

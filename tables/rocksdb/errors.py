@@ -1,4 +1,4 @@
-"""Errors of the RocksDB of a lane: deleting the folder fixes a damaged store, and not a full disk or missing rights."""
+"""Errors of the RocksDB of a lane. Deleting the folder fixes a damaged store, but not a full disk or missing permissions."""
 
 from pathlib import Path
 from typing import Final
@@ -12,30 +12,30 @@ _ENVIRONMENT: Final = (
 
 
 class StateFolderError(PrerequisiteError):
-    """The folder of a lane's state cannot be used: a full or read-only disk, missing rights, no more open files."""
+    """The folder of a lane's state is unusable: a full or read-only disk, missing permissions, too many open files."""
 
     def __init__(self, folder: Path, fault: str, way_out: str) -> None:
-        """``fault``: what RocksDB or the system says of it."""
+        """Create the error. ``fault``: text of RocksDB or the system."""
         super().__init__(f"{folder} cannot be written: {fault}: {way_out}")
         said = fault.replace(str(folder), "").lower()
         self.cause = next((item for item in _ENVIRONMENT if item in said), fault)
-        """The same for all lanes on one disk."""
+        """Cause without the path. All lanes on one disk have the same."""
 
 
 class StaleEpochError(Exception):
-    """A write of an older opening of the lane: refused."""
+    """A refused write of an older opening of the lane."""
 
 
 class UntrustedError(Exception):
-    """RocksDB does not fit the changelog; the text says where."""
+    """RocksDB does not fit the changelog; the text names the difference."""
 
 
 class DamagedStoreError(Exception):
-    """The files are damaged: delete and rebuild from the changelog."""
+    """The files are damaged: delete them, and rebuild from the changelog."""
 
 
 def fault_of(path: Path, fault: str) -> Exception:
-    """Tell apart what deleting the folder would fix and what it would not. A path in the text does not count."""
+    """Return the error for a fault: a damaged store, which a rebuild fixes, or an unusable folder. Paths in the text do not count."""
     said = fault.replace(str(path), "").lower()
     if "lock hold by" in said or "while lock file" in said:
         return PrerequisiteError(
@@ -47,7 +47,7 @@ def fault_of(path: Path, fault: str) -> Exception:
 
 
 def unwritable(path: Path, fault: str) -> StateFolderError:
-    """Return the error of a folder that cannot be written, with the way out."""
+    """Return the error of a folder that cannot be written, with the remedy."""
     way_out = "free space or allow writing, or point app.data_dir to another folder"
     if "too many open files" in fault.lower():
         way_out = "raise the limit of open files of this process (ulimit -n)"

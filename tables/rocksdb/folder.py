@@ -1,4 +1,4 @@
-"""A folder with a RocksDB: opening it, reading ranges of keys, and telling its errors apart."""
+"""A folder with a RocksDB: opening, reading ranges of keys, and classifying errors."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a folder with a random name i
 
 
 class RocksFolder:
-    """Open in one process only."""
+    """A RocksDB that one process has open."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
@@ -30,21 +30,21 @@ class RocksFolder:
         Args:
             path: The folder.
             read_only: Another process may have it open.
-            indexed: Keys are looked up that mostly are not there.
-            in_memory: Files are in memory and gone when the store is closed; the folder is not touched. rocksdict needs a folder for a file of
-                its own, of some hundred bytes.
+            indexed: Most lookups are for missing keys.
+            in_memory: The files are in memory, and lost when the store is closed. ``path`` is not touched. rocksdict still needs a folder
+                for a small file, of some hundred bytes.
 
         Raises:
-            StateFolderError: the folder cannot be written.
-            PrerequisiteError: another process has it open.
-            DamagedStoreError: RocksDB refuses what it finds there.
+            StateFolderError: The folder cannot be written.
+            PrerequisiteError: Another process has it open.
+            DamagedStoreError: RocksDB refuses the files.
         """
         self.path = path
         self.in_memory = in_memory
         self.damaged = False
-        """Damage was met, which opening alone might not meet again."""
+        """Damage was found, which opening alone may not find again."""
         self.broken = False
-        """A write failed: RocksDB refuses all later ones until it is opened again."""
+        """A write failed. RocksDB refuses all later ones until it is opened again."""
         self._open = False
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         try:
@@ -67,19 +67,19 @@ class RocksFolder:
 
     @classmethod
     def create_afresh(cls, path: Path, *, indexed: bool = False) -> Self:
-        """Delete what is there and open an empty store. Raises as opening does."""
+        """Delete the folder and open an empty store. Raises as opening does."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
             pass
         except OSError as error:
-            # A mount point stays; what is in it must go.
+            # A mount point stays, but its content must be deleted.
             if not path.is_dir() or any(path.iterdir()):
                 raise unwritable(path, str(error.strerror)) from error
         return cls(path, indexed=indexed)
 
     def _entries(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """All of a prefix, without it; from one on."""
+        """Yield entries of a prefix, without it, from ``first`` on."""
         iterator = self._db.iter()
         try:
             iterator.seek(prefix + first)
@@ -107,7 +107,7 @@ class RocksFolder:
         return fault
 
     def close(self) -> None:
-        """Close the files; a second call does nothing. The changelog holds data that cannot be flushed."""
+        """Close the files; a second call does nothing. Data that cannot be flushed is in the changelog."""
         if self._open:
             self._open = False
             try:
@@ -115,13 +115,13 @@ class RocksFolder:
                     self._db.close()
             except Exception as error:
                 log.warning("%s could not be closed properly: %s", self.path, error)
-            del self._db  # lets go of its lock, whatever closing said
+            del self._db  # releases the lock, whatever close() raised
             if self._scratch is not None:
                 self._scratch.cleanup()
 
 
 def _memory_folder() -> str | None:
-    """Return a folder of the system that is in memory; None = where temporary files go."""
+    """Return a system folder that is in memory; None = the default folder of temporary files."""
     return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 

@@ -1,4 +1,4 @@
-"""The RocksDB of a lane over all its openings: on disk or in memory, open or closed."""
+"""RocksDB of a lane over all its openings: on disk or in memory, open or closed."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ class LaneStore:
     """Opens and closes the RocksDB of one lane."""
 
     def __init__(self, path: Path, *, indexed: bool) -> None:
-        """``indexed``: the index ID → sequence is kept here too."""
+        """Create a closed store. ``indexed``: it contains the index ID → sequence too."""
         self.path = path
         self.in_memory = False
         """Whether its files are in memory, because the folder cannot be written."""
@@ -25,7 +25,7 @@ class LaneStore:
         return self.current is not None and self.current.broken
 
     def keep_in_memory(self, wanted: bool) -> None:
-        """Have the next opening keep the files in memory, or in the folder again."""
+        """Choose whether the next opening keeps the files in memory or in the folder."""
         if wanted != self.in_memory:
             self.close()
             self.in_memory = wanted
@@ -34,8 +34,8 @@ class LaneStore:
         """Return the open store, or the one on disk if a write to the open one failed.
 
         Raises:
-            DamagedStoreError: damage was met, now or while it was in use.
-            UntrustedError: it was not built completely.
+            DamagedStoreError: The files are damaged, or a read found damage before.
+            UntrustedError: Its build did not finish.
         """
         if self.current is not None and self.current.damaged:
             raise DamagedStoreError(f"{self.path}: damage was found while it was in use")
@@ -48,10 +48,10 @@ class LaneStore:
         return self.current
 
     def stored(self) -> StoredState | None:
-        """Return what RocksDB reflects; None = it is empty, or cannot be read.
+        """Return the state that RocksDB reflects; None = empty or unreadable.
 
         Raises:
-            PrerequisiteError: the folder cannot be used.
+            PrerequisiteError: The folder is unusable.
         """
         try:
             return self.sound().state()
@@ -59,7 +59,7 @@ class LaneStore:
             return None
 
     def renew(self) -> Store:
-        """Return an empty store; one that is in memory leaves what is in the folder."""
+        """Return an empty store. A store in memory keeps the folder's content."""
         self.close()
         if self.in_memory:
             self.current = Store(self.path, indexed=self._indexed, in_memory=True)
@@ -74,7 +74,7 @@ class LaneStore:
         return self.current
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the store; a second call does nothing."""
         if self.current is not None:
             self.current.close()
             self.current = None

@@ -1,4 +1,4 @@
-"""How a lane's RocksDB is set, and what all of a process share."""
+"""Options of a lane's RocksDB, and memory that all stores of a process share."""
 
 import functools
 from typing import Final
@@ -7,13 +7,13 @@ from rocksdict import BlockBasedOptions, Cache, Env, Options, WriteBufferManager
 
 _BUFFER_BYTES: Final = 8 * 2**20
 _ARENA_BYTES: Final = 2**16
-"""By which such a buffer grows: with RocksDB's own eighth of it, 64 lanes have 64 MiB before much is in them."""
+"""Growth step of a write buffer, in bytes. With RocksDB's default of 1/8 of the buffer, 64 nearly empty lanes take 64 MiB."""
 BUFFERS_BYTES_MAX: Final = 32 * 2**20
-"""Bytes that all stores of the process have in memory and not in files yet, approximately."""
+"""Approximate limit of data that all stores of the process keep in memory before it is flushed, in bytes."""
 CACHE_BYTES_MAX: Final = 32 * 2**20
-"""And what they keep of files, but for those with an index: ..."""
+"""Limit of the shared cache of file blocks, in bytes, for stores without an index."""
 INDEXED_CACHE_MIB: Final = 16
-"""... each of these has its own."""
+"""Cache of each store with an index, in MiB."""
 
 
 class _Shared:
@@ -26,15 +26,15 @@ class _Shared:
 
 @functools.cache
 def shared() -> _Shared:
-    """Made when the first store is opened."""
+    """Return the shared memory, created at the first call."""
     return _Shared()
 
 
 def options(*, indexed: bool) -> Options:
-    """Small: a lane holds some MiB, and a worker has many lanes. ``indexed``: by ID, too."""
+    """Return options for a small store: a lane has some MiB, and a worker has many lanes. ``indexed``: lookups by ID are frequent."""
     found = Options(raw_mode=True)
     if indexed:
-        # Bloom filters: those of set_bloom_filter() are written and never asked. Setting the block factory afterwards undoes this.
+        # Bloom filters. RocksDB writes those of set_bloom_filter(), but never uses them. A later set of the block factory undoes this.
         found.optimize_for_point_lookup(INDEXED_CACHE_MIB)
     else:
         blocks = BlockBasedOptions()
@@ -46,7 +46,7 @@ def options(*, indexed: bool) -> Options:
     found.set_arena_block_size(_ARENA_BYTES)
     found.set_max_write_buffer_number(2)
     found.set_max_background_jobs(2)
-    # RocksDB's own 16 threads would be made for each store, for a handful of files, and statistics written down by each.
+    # By default each store would start 16 threads for a handful of files, and write statistics.
     found.set_max_file_opening_threads(1)
     found.set_stats_dump_period_sec(0)
     found.set_stats_persist_period_sec(0)
@@ -56,7 +56,7 @@ def options(*, indexed: bool) -> Options:
 
 
 def in_memory(*, indexed: bool) -> Options:
-    """Return the options of a store whose files are in a memory file system of its own."""
+    """Return the options of a store whose files are in a private memory file system."""
     found = options(indexed=indexed)
     found.set_env(Env.mem_env())
     return found

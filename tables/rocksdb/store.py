@@ -1,6 +1,6 @@
-"""The records of a lane in RocksDB: slots, hops, chunks, and for very large rings the index.
+"""Records of a lane in RocksDB: slots, hops, chunks, and for very large rings the index.
 
-One WriteBatch after each commit holds the changelog position too, so RocksDB is always a prefix of the changelog. Keys: ``m`` →
+The WriteBatch after each commit contains the changelog position too, so RocksDB is always a prefix of the changelog. Keys: ``m`` →
 :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64; ``h`` arrived:u32 source → hops value.
 """
 
@@ -23,10 +23,10 @@ from tables.rocksdb.writes import HOPS_PREFIX, INDEX_PREFIX, SEQUENCE, SLOT_PREF
 
 _POSITION: Final = "position"
 _POSITION_CHUNKED: Final = "chunked_position"
-"""The same, where there are chunks."""
+"""Name of the position in a store with chunks."""
 _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
-"""Chunks; their values come with their keys."""
+"""Number of chunks per step. Their values are read with their keys."""
 
 
 class StoredState(NamedTuple):
@@ -34,11 +34,11 @@ class StoredState(NamedTuple):
 
     meta: Meta
     position: int
-    """Changelog offset after the last record that is reflected here."""
+    """Changelog offset after the last record in this store."""
     written_at: float
     """Seconds since the epoch."""
     indexed: bool
-    """The index ID → sequence is kept here too and complete."""
+    """Whether this store has a complete index ID → sequence."""
 
 
 class Store(RocksFolder):
@@ -47,25 +47,25 @@ class Store(RocksFolder):
     def __init__(
         self, path: Path, *, read_only: bool = False, indexed: bool = False, in_memory: bool = False
     ) -> None:
-        """Open or create; as :class:`RocksFolder`."""
+        """Open or create the store; see :class:`RocksFolder`."""
         super().__init__(path, read_only=read_only, indexed=indexed, in_memory=in_memory)
         self.epoch = 0
         self._chunk_keys: ChunkKeys | None = None
-        """None = not looked for yet."""
+        """None = not read yet."""
 
     def begin_epoch(self) -> int:
-        """Start a new opening of the lane: writes of all earlier ones are refused from now on.
+        """Start a new opening of the lane. Writes of all earlier openings are refused from now on.
 
-        Epochs are those of the process, so that a store made afresh does not begin with one that was used before.
+        Epochs are unique in the process, so a recreated store does not reuse one.
         """
         self.epoch = next(_epochs)
         return self.epoch
 
     def state(self) -> StoredState | None:
-        """Return the state that the store reflects; None when it is empty.
+        """Return the state that the store reflects; None = empty.
 
         Raises:
-            FormatError: written by a later version, or damaged.
+            FormatError: It was written by a later version, or is damaged.
         """
         raw = self._many([STATE_KEY])[0]
         if raw is None:
@@ -83,7 +83,7 @@ class Store(RocksFolder):
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is something in it and no state: it was being built from a changelog, nobody knows which."""
+        """Whether the store has records without a state: a build from an unknown changelog did not finish."""
         if self.state() is not None:
             return False
         iterator = self._db.iter()
@@ -94,12 +94,12 @@ class Store(RocksFolder):
             del iterator
 
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
-        """All slots, as ring key and value, of all capacities, in no particular order; live or not. The highest sequence of a key counts.
+        """Yield all slots of all capacities as ring key and value, unordered, live or dead. The highest sequence of a key counts.
 
-        Checked and not decoded: a lane with a million of them waits for this when it opens.
+        They are checked and not decoded: a lane with a million slots waits for this when it opens.
 
         Raises:
-            FormatError: written by a later version, or damaged.
+            FormatError: A slot was written by a later version, or is damaged.
         """
         for key, value in self._entries(SLOT_PREFIX):
             ring_key = codec.KIND_RING + key
@@ -109,10 +109,10 @@ class Store(RocksFolder):
             yield from chunks.entries(chunks.PREFIX + key, value)
 
     def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
-        """Values of slots of one capacity with keys of their own, from a slot on and round.
+        """Yield the values of one capacity's single slots, from a slot on and around the ring.
 
         Raises:
-            FormatError: written by a later version, or damaged.
+            FormatError: A slot was written by a later version, or is damaged.
         """
         ring_key = codec.ring_key(capacity, first)
         prefix, turn = SLOT_PREFIX + ring_key[1:5], ring_key[5:]
@@ -126,7 +126,7 @@ class Store(RocksFolder):
             yield value
 
     def slot_values_beside(self, capacity: int) -> Iterator[bytes]:
-        """Return the slot values of all other capacities, in no particular order."""
+        """Yield the slot values of all other capacities, unordered."""
         own, behind = (number.to_bytes(4, "big") for number in (capacity, min(capacity + 1, 2**32 - 1)))
         for first in (b"", behind):
             for key, value in self._entries(SLOT_PREFIX, first):
@@ -136,7 +136,7 @@ class Store(RocksFolder):
                 yield value
 
     def chunks_rising(self) -> Iterator[bytes] | None:
-        """All chunks in the order of their sequences, read once; None = there are some of several capacities."""
+        """Return all chunks in the order of their sequences, read once; None = they have several capacities."""
         iterator = self._db.iter()
         try:
             iterator.seek(chunks.PREFIX)
@@ -146,7 +146,7 @@ class Store(RocksFolder):
         finally:
             del iterator
         if first is None or last is None or first[:1] != chunks.PREFIX or last[:1] != chunks.PREFIX:
-            return iter(())  # none; damage is met by who looks for them
+            return iter(())  # no chunks; later readers meet any damage
         return self._chunks_rising() if chunks.capacity_of(first) == chunks.capacity_of(last) else None
 
     def _chunks_rising(self) -> Iterator[bytes]:
@@ -157,10 +157,10 @@ class Store(RocksFolder):
         self._chunk_keys = ChunkKeys(found)
 
     def chunk_at(self, key: bytes) -> bytes:
-        """Return a chunk as it was written.
+        """Return an encoded chunk.
 
         Raises:
-            DamagedStoreError: it is not there, or cannot be read.
+            DamagedStoreError: It is missing or unreadable.
         """
         value = self._many([key])[0]
         if value is None:
@@ -169,10 +169,10 @@ class Store(RocksFolder):
         return value
 
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
-        """Slots of these sequences, as far as they are in chunks.
+        """Return the slots of these sequences that are in chunks.
 
         Raises:
-            FormatError: a chunk is damaged.
+            FormatError: A chunk is damaged.
         """
         iterator = self._db.iter()
         try:
@@ -181,7 +181,7 @@ class Store(RocksFolder):
             del iterator
 
     def finding_chunks(self) -> Steps[None]:
-        """Ask which chunks there are, before anybody waits for :meth:`chunk_keys`."""
+        """Read the keys of all chunks in steps, before the first call of :meth:`chunk_keys`."""
         if self._chunk_keys is not None:
             return
         found: list[bytes] = []
@@ -192,17 +192,17 @@ class Store(RocksFolder):
         self._chunk_keys = ChunkKeys(found)
 
     def chunk_keys(self) -> ChunkKeys:
-        """Which chunks there are: asked of RocksDB once."""
+        """Return the keys of all chunks, read from RocksDB once."""
         if self._chunk_keys is None:
             keys = (chunks.PREFIX + key for key, _ in self._entries(chunks.PREFIX))
             self._chunk_keys = ChunkKeys(keys)
         return self._chunk_keys
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the hops records, key and value as they stand in the changelog, in no particular order.
+        """Yield the hops records, key and value as in the changelog, unordered.
 
         Raises:
-            FormatError: written by a later version, or damaged.
+            FormatError: A record was written by a later version, or is damaged.
         """
         for key, value in self._entries(HOPS_PREFIX):
             codec.check_hops(codec.KIND_HOPS + key, value)
@@ -219,10 +219,10 @@ class Store(RocksFolder):
         ]
 
     def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
-        """Return the occupants of the slots of a run of sequences, no more than the ring has.
+        """Return the occupants of the slots of consecutive sequences, at most one round of the ring.
 
         Raises:
-            FormatError: one is damaged, or of a later version.
+            FormatError: A slot is damaged, or has a later version.
         """
         begin = first_sequence % capacity
         runs = [(begin, min(begin + count, capacity))]
@@ -239,7 +239,7 @@ class Store(RocksFolder):
         return found
 
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
-        """Index entries; None = not there."""
+        """Return index entries; None = not found."""
         if not ids:
             return []
         return [
@@ -248,14 +248,14 @@ class Store(RocksFolder):
         ]
 
     def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Writes], None]") -> None:
-        """Write slots, index entries and the state that they bring about, all or nothing.
+        """Write slots, index entries and their state, all or nothing.
 
-        Without a state it is the beginning of what is built: see :attr:`unfinished`.
+        A write without a state starts a build: see :attr:`unfinished`.
 
         Raises:
-            StaleEpochError: the lane has been opened again since ``epoch``.
-            StateFolderError: the folder cannot be written (any more).
-            DamagedStoreError: files are missing or damaged.
+            StaleEpochError: The lane has been opened again since ``epoch``.
+            StateFolderError: The folder cannot be written (any more).
+            DamagedStoreError: Files are missing or damaged.
         """
         if epoch != self.epoch:
             raise StaleEpochError(f"write of opening {epoch}, the lane is at opening {self.epoch}")

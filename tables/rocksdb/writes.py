@@ -22,17 +22,17 @@ class Writes:
         self._batch = batch
 
     def put_slots(self, slots: Iterable[tuple[bytes, bytes]]) -> None:
-        """Ring records, key and value, as they stand in the changelog."""
+        """Put ring records, key and value as in the changelog."""
         put = self._batch.put
         for ring_key, ring_value in slots:
             put(SLOT_PREFIX + ring_key[1:], ring_value)
 
     def put_chunk(self, key: bytes, chunk: Chunk) -> None:
-        """Ring records that follow one another."""
+        """Put a chunk of consecutive ring records."""
         self._batch.put(key, chunk.encoded)
 
     def delete_chunk(self, key: bytes) -> None:
-        """One that holds nothing alive any more."""
+        """Delete a dead chunk."""
         self._batch.delete(key)
 
     def delete_slot(self, ring_key: bytes) -> None:
@@ -40,7 +40,7 @@ class Writes:
         self._batch.delete(SLOT_PREFIX + ring_key[1:])
 
     def put_hops(self, records: Iterable[tuple[bytes, bytes]]) -> None:
-        """Hops records, key and value, as they stand in the changelog."""
+        """Put hops records, key and value as in the changelog."""
         for key, value in records:
             self._batch.put(HOPS_PREFIX + key[1:], value)
 
@@ -53,5 +53,5 @@ class Writes:
         self._batch.put(INDEX_PREFIX + encoded_id, SEQUENCE.pack(sequence))
 
     def delete_index(self, encoded_id: bytes) -> None:
-        """Forget an index entry."""
+        """Delete an index entry."""
         self._batch.delete(INDEX_PREFIX + encoded_id)
