@@ -1,8 +1,7 @@
 """The consumers of one group must have one ``app.id``.
 
-A partition's lease, fencing token and transactional ID depend on it, and Kafka's group does not. Two consumers with shared partitions
-and separate leases would run one message at once under one token. Members state it when they join. A newcomer looks at the members first.
-If
+A partition's lease, fencing token and transactional ID depend on it, and Kafka's group does not. Two consumers with shared partitions and
+separate leases would run one message at once under one token. Members state it when they join. A newcomer looks at the members first. If
 two look at the same moment, the assigning member refuses one of them.
 """
 

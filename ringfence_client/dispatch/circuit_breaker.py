@@ -25,10 +25,8 @@ class CircuitBreaker:
     """Slows all handlers down while all attempts fail.
 
     It opens when the usual failing share does not explain a row of failed first attempts: 25 if nearly all succeed, 132 if nine of ten
-    fail.
-    While it is open, attempts run one at a time with growing pauses, and no message may be given up. The first success closes it.
-    Concurrency
-    then doubles with each further success.
+    fail. While it is open, attempts run one at a time with growing pauses, and no message may be given up. The first success closes it.
+    Concurrency then doubles with each further success.
     """
 
     def __init__(self, concurrency: int, *, enabled: bool = True) -> None:

@@ -36,8 +36,7 @@ class Dispatcher:
     """Runs the handlers of one consumer, over all partitions that it holds.
 
     A slot is a task that runs one prepared turn after the other, and ends when no turn is left. A turn that has to wait does so without a
-    slot, in
-    :class:`RestingTurns`.
+    slot, in :class:`RestingTurns`.
     """
 
     def __init__(

@@ -32,14 +32,12 @@ class PoisonMessages:
 
     This includes suspects with fewer known deaths: their first death may have preceded the write of the attempt. Isolation ends after
     :data:`ISOLATION_S`, because a hang is not a crash. A last attempt that starts beside one that outlived its isolation counts when it
-    ends: if
-    the process dies, the other one is to blame.
+    ends: if the process dies, the other one is to blame.
 
     An attempt counts when it starts, so the number of started suspects is at most that of the handlers. A death would otherwise count for
     messages that never ran. There may be many suspects without a known attempt, and each needs a write before it runs. While handlers are
-    fast,
-    as many of these start as handlers finish in a moment. After each last attempt, as many others as there are handlers start before the
-    next one.
+    fast, as many of these start as handlers finish in a moment. After each last attempt, as many others as there are handlers start before
+    the next one.
     """
 
     def __init__(self, concurrency: int, soon: Callable[[], int] = lambda: 0) -> None:

@@ -68,8 +68,7 @@ class RestingTurns:
         """Take a turn that is due for a retry, with the partitions in turn.
 
         ``preparing_max``: limit of retries that wait for one partition. At the limit, it offers none: thousands of failing messages, whose
-        records
-        must be read again, would keep others from being prepared.
+        records must be read again, would keep others from being prepared.
         """
         for held in self._retries:
             if self._preparing_retries[held] < preparing_max:

@@ -46,8 +46,7 @@ class TurnChoice:
         """Return a turn to prepare; None = no turn is available.
 
         Retries come first in up to half of the slots. A message that never failed gets any slot. While the breaker is open, messages that
-        never
-        failed come first, because retries may be those that always fail.
+        never failed come first, because retries may be those that always fail.
 
         Args:
             name: Name of a new turn.

@@ -24,8 +24,7 @@ class RetryPolicy:
     """Number and times of a message's attempts.
 
     A message has at most ``max_attempts`` attempts. Delays between them grow, so that a short fault costs little. The last attempt is not
-    earlier
-    than ``retry_time`` after the first failure.
+    earlier than ``retry_time`` after the first failure.
     """
 
     def __init__(self, max_attempts: int, retry_time: float, options: DelayOptions | None = None) -> None:

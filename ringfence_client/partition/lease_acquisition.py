@@ -228,8 +228,7 @@ class LeaseAcquisition:
         """Check membership, fence the partition, check membership again, and read the lease after the fence.
 
         ``look`` reads the lease, and raises if it is not free. It is called before the fence if the look at ``looked_at`` is too old. It is
-        also called
-        after the fence: acknowledgements of the former holder count up to the fence, and cannot follow it.
+        also called after the fence: acknowledgements of the former holder count up to the fence, and cannot follow it.
         """
         async with self._clients.turns:
             if clock.now() > looked_at + FRESH_S:
@@ -291,10 +290,8 @@ class LeaseAcquisition:
 
         The failure may be a fence. Then the record names the new holder, because a holder writes the lease before anything else. A draining
         holder is not assigned the partition any more. It continues until another consumer takes the lease: its handlers' finished work must
-        be
-        written, and the next holder waits for that. The same holds for a holder that begins to drain during the call. A consumer that was
-        removed
-        from the group fences no holder, even before its client learns of the removal by the next heartbeat.
+        be written, and the next holder waits for that. The same holds for a holder that begins to drain during the call. A consumer that
+        was removed from the group fences no holder, even before its client learns of the removal by the next heartbeat.
 
         The record is also read before the fence. If a living holder caused the failure with its fence, that holder is left alone. An open
         transaction of this consumer delays that reading until the fence, so the reading has a short time limit.

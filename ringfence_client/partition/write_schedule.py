@@ -64,8 +64,7 @@ class WriteSchedule:
         """Return whether a message may start without a new record, because no consumer may take the lease yet.
 
         A newcomer takes a lease that has not changed for the time-out. It measures by its own clock, and starts later than the holder. Both
-        clocks
-        continue while their machines sleep.
+        clocks continue while their machines sleep.
         """
         return clock.now() < self._covered_until
 

@@ -1,9 +1,8 @@
 """Progress record: the position of a consumer group in one partition, and its lease. Pure.
 
 The compacted topic ``<app id>-progress`` has one record for each consumer group, topic and partition; docs/formats.md describes it for
-other
-programs. A large record has parts beside it (:mod:`ringfence_client.progress.record_parts`). Records are JSON, so that any console consumer
-shows them. Only the finished offsets are packed.
+other programs. A large record has parts beside it (:mod:`ringfence_client.progress.record_parts`). Records are JSON, so that any console
+consumer shows them. Only the finished offsets are packed.
 """
 
 import base64

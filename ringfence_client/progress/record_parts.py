@@ -1,9 +1,8 @@
 """A large progress record in parts: a head, and a record for each range of offsets. Pure.
 
 A hundred thousand messages that failed, wait or are blocked do not fit a record. Beyond :data:`WHOLE_MAX` entries, parts in the same
-partition
-contain the facts by offset. A write contains the head and the changed parts, in one transaction. The head has the checksum of each part,
-so a reader notices parts of another write.
+partition contain the facts by offset. A write contains the head and the changed parts, in one transaction. The head has the checksum of
+each part, so a reader notices parts of another write.
 """
 
 import base64

@@ -43,8 +43,7 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
     """Return the position at which reading continues, from a record and the present log.
 
     One transaction writes record and offset, so they differ only if another program has set the offset. Then the offset counts, also in a
-    new
-    topic. An offset beyond the end of the log names no message. It is ignored if the record lies within the log.
+    new topic. An offset beyond the end of the log names no message. It is ignored if the record lies within the log.
     """
     recreated = moved = beyond = lost_tail = False
     gap = 0

@@ -19,8 +19,7 @@ async def begin_at_end(cluster: Cluster, progress: ProgressTopic, group: str, to
     """Set the offsets of a new consumer group to the present end of its topic; return whether they were set.
 
     All partitions get an offset at once, before the first consumer joins. A partition that is assigned later therefore starts at the same
-    moment.
-    A group that has consumed the topic, or has a member, continues at its position.
+    moment. A group that has consumed the topic, or has a member, continues at its position.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -1,10 +1,8 @@
 """Watermark of a partition: its finished offsets, and the offset below which all are finished. Pure.
 
 Messages of different groups finish in any order. The progress is a floor, ``next``, below which everything is finished, and ranges of
-finished
-offsets above it. A restart repeats nothing that was finished. Offsets have gaps (control records, compaction, retention). Offsets between
-two
-delivered ones do not exist and count as finished, so there are few ranges. A delivery, a finish and the floor cost O(1).
+finished offsets above it. A restart repeats nothing that was finished. Offsets have gaps (control records, compaction, retention). Offsets
+between two delivered ones do not exist and count as finished, so there are few ranges. A delivery, a finish and the floor cost O(1).
 """
 
 import copy

@@ -1,8 +1,7 @@
 """Outbox: sends messages of one address, and returns the verdict on each.
 
 It needs only what workers write anyway. The producer returns a message's place in the input. The lane's changelog shows the lane's
-position,
-and the message that was accepted with an ID.
+position, and the message that was accepted with an ID.
 """
 
 import asyncio

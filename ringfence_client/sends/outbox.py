@@ -18,8 +18,7 @@ class Outbox:
     """Outbox of one held partition.
 
     The writer takes the whole content together with its snapshot of the progress. A transaction contains the sends of a message exactly if
-    it
-    counts the message as finished.
+    it counts the message as finished.
     """
 
     def __init__(self) -> None:

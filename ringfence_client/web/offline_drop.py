@@ -59,8 +59,7 @@ async def change(
     """Change and write the progress of a partition. Takes its lease for a moment.
 
     ``topic_id``: ID of the topic that the change is for. ``waiting`` is called once with a description of the holder, if the lease is not
-    free: a
-    dead holder keeps it until the time-out.
+    free: a dead holder keeps it until the time-out.
 
     Raises:
         NotOwnerError: The consumer group has members.

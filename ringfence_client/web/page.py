@@ -1,8 +1,7 @@
 """Page of a consumer: present runs, state of its partitions, and last failures.
 
 It is one HTML document in the style of the worker's page (:mod:`ringfence_kafka.page`). Groups and reasons are untrusted text, so
-everything
-is escaped.
+everything is escaped.
 """
 
 import shlex

@@ -2,8 +2,7 @@
 
 A *parked* message keeps only its offset in memory. The consumer reads it again from the log before its turn. Groups share the memory by
 dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998): a group may keep as
-much
-as is free. A group that grows without end gets half, and two such groups get a third each. Other groups always have room. A lone group
+much as is free. A group that grows without end gets half, and two such groups get a third each. Other groups always have room. A lone group
 has no further limit.
 
 A partition has only a part of the memory of the process (:mod:`ringfence_client.window.memory_budget`).

@@ -1,8 +1,7 @@
 """Fetched, unfinished messages of one partition. No I/O.
 
 The ledger contains all of them. :mod:`ringfence_client.window.record_cache` keeps a bounded number of records. The consumer reads the
-others
-again before their turn. One stuck group does not fill the window.
+others again before their turn. One stuck group does not fill the window.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -148,9 +147,8 @@ class Window:
         """Return whether to fetch more records.
 
         Half of the cache is always filled. Beyond it, a fetch only searches for work for idle handlers: the consumer reads parked records
-        twice.
-        After a fetch without new groups, the next one waits. It waits until a quarter of the kept records is used up, or few messages
-        finish.
+        twice. After a fetch without new groups, the next one waits. It waits until a quarter of the kept records is used up, or few
+        messages finish.
 
         Args:
             idle: Number of handlers without work.
