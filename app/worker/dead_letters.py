@@ -1,4 +1,4 @@
-"""Open dead letters, as the worker's page shows them."""
+"""Open dead letters for the worker's page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ SHOWN_MAX: Final = 200
 
 
 async def read_open(settings: Settings, address: str, consumer_group: str) -> list[Refused]:
-    """Return the first open dead letters of a consumer group, the oldest first, without their values.
+    """Return the oldest open dead letters of a consumer group, without values.
 
     Raises:
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     found = await _read(settings, address, _wanted(Selection(consumer_group=consumer_group)))
     return sorted(found, key=lambda letter: (letter.timestamp, letter.place))
@@ -26,7 +26,7 @@ async def read_open(settings: Settings, address: str, consumer_group: str) -> li
 async def read_one(
     settings: Settings, address: str, consumer_group: str, at: tuple[int, int]
 ) -> Refused | None:
-    """Return one dead letter, open or not; None = there is none. Raises as :func:`read_open`."""
+    """Return one dead letter, open or settled; None = it does not exist. Raises as :func:`read_open`."""
     wanted = _wanted(Selection(consumer_group=consumer_group, at=[at]), settled_too=True)
     return next(iter(await _read(settings, address, wanted, whole=settings.app.page_values)), None)
 

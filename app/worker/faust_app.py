@@ -1,4 +1,4 @@
-"""The Faust app of a worker: it feeds the lanes with batches, and starts and stops the worker's parts."""
+"""The Faust app of a worker: feeds the lanes with batches, starts and stops the worker's parts."""
 
 import asyncio
 import contextlib
@@ -34,28 +34,31 @@ from ringfence_kafka.process import signals
 log: Final = logging.getLogger("ringfence.worker")
 
 HEARTBEAT_S: Final = 0.25
-"""A worker learns of a rebalance by its next heartbeat. The heartbeats of all members are in step, since they got their partitions at one
-moment. Therefore the heartbeat before the end of a crashed worker's session tends to come just too early."""
+"""Heartbeat interval in seconds, short because a worker learns of a rebalance by its next heartbeat.
+
+All members got their partitions at the same moment, so their heartbeats are in step. The heartbeat before the
+end of a crashed worker's session therefore tends to come just too early.
+"""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
-"""A worker whose lanes all wait polls nothing, and stays a member."""
+"""Maximum poll interval in seconds. A worker whose lanes all wait does not poll, but must remain a member."""
 METADATA_AGE_S: Final = 10.0
-"""How soon a topic that was missing is seen; the default is five minutes."""
+"""Metadata age in seconds after which a missing topic is looked up again; the default is five minutes."""
 LAG_EVERY_S: Final = 5.0
 TOPICS_EVERY_S: Final = 10.0
 STREAM_BUFFER_BATCHES: Final = 2
 
 
 class RingfenceApp(faust.App):  # type: ignore[misc]
-    """The app of one worker.
+    """Faust app of one worker.
 
-    It subscribes to all addresses, also those with a fault. Workers that subscribe to different topics would get halves of
-    lanes, and a fault that is repaired needs no restart.
+    It subscribes to all addresses, also those with a problem. If workers subscribed to different topics, they
+    would get parts of lanes. A problem that is fixed later then needs no restart.
     """
 
     def __init__(self, parts: WorkerParts) -> None:
         self.parts: Final = parts
         self.fault = ""
-        """Why the worker ended by itself."""
+        """Reason why the worker stopped itself; empty = it did not."""
         urls = [
             URL(f"kafka://{server.strip()}") for server in parts.settings.kafka.bootstrap_servers.split(",")
         ]
@@ -71,19 +74,19 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         )
         self.web = StatusWeb(self)
         self.web.register(parts)
-        for address in parts.settings.addresses:  # autodiscovery only warns when an import fails
+        for address in parts.settings.addresses:  # Faust's autodiscovery would only warn of a failed import
             faust_agent.register(self, parts.settings.app.id, address, parts.lanes)
         self.on_partitions_assigned.connect(self._open_lanes, weak=False)
         self.on_partitions_revoked.connect(self._pause_lanes, weak=False)
 
     def end(self, fault: str) -> None:
-        """Stop in order, because the worker cannot go on; ``fault`` says what to do. In any thread."""
+        """Stop in order because of a problem. ``fault`` says what to do. Thread-safe."""
         if not self.fault:
             self.fault = fault
             os.kill(os.getpid(), signal.SIGTERM)
 
     async def on_start(self) -> None:
-        """Connect before anything is assigned."""
+        """Connect to the cluster before partitions are assigned."""
         parts, lanes = self.parts, self.parts.lanes
         if not await connected(self, parts.cluster.start):
             return
@@ -114,7 +117,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             log.info("%s", line.next(self.parts.lanes, time.monotonic() - began))
 
     async def on_stop(self) -> None:
-        """Finish the lanes' transactions while this worker still is a member of the group, then leave it."""
+        """Finish the lanes' transactions while this worker is still a member of the group, then leave it."""
         log.info("stopping: finishing the transactions under way")
         await self.parts.lanes.stop()
         await super().on_stop()
@@ -130,7 +133,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
 
 
 async def repeat(look: Callable[[], Awaitable[None]], every_s: float) -> None:
-    """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster client stops."""
+    """Call ``look`` periodically until the cluster client stops, to keep ``/metrics`` and ``/health`` current."""
     with contextlib.suppress(StoppedError):
         while True:
             await look()
@@ -167,10 +170,10 @@ class _Hooks:
 
 
 class SignalledWorker(faust_parts.Worker):
-    """Faust's worker with signals of its own: a hang-up ends it in order, and none of them stops it in a debugger."""
+    """Faust's worker with other signal handlers: SIGHUP stops it in order, no signal starts a debugger."""
 
     def add_signal_handlers(self) -> None:
-        """Handle a hang-up."""
+        """Handle SIGHUP."""
         if signals.ends_at_hang_up():
             self.loop.add_signal_handler(signal.SIGHUP, self.terminate)
 
@@ -187,7 +190,8 @@ def _faust_settings(parts: WorkerParts) -> dict[str, Any]:
         "broker_credentials": _credentials(kafka),
         "broker_heartbeat_interval": HEARTBEAT_S,
         "broker_max_poll_interval": POLL_INTERVAL_MAX_S,
-        # The group's members state it: `ringfence status` finds them so. Faust's own pages do not use it.
+        # Members announce this URL to the group, where `ringfence status` finds it. Faust's own pages do not
+        # use it.
         "canonical_url": advertised(app.web_host, app.web_port, name=app.web_name, auth=parts.auth)
         if app.web_port
         else "",

@@ -1,4 +1,4 @@
-"""Private parts of Faust: its consumer, its assignor and its worker, with public names for what is private there.
+"""Private parts of Faust's consumer, assignor and worker, under public names.
 
 Only workers import this module: consumers and bridges run without Faust.
 """
@@ -20,19 +20,19 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     @property
     def made_consumer(self) -> AIOKafkaConsumer | None:
-        """The consumer; None = it is not made yet."""
+        """The consumer; None = not created yet."""
         return self._consumer
 
     @property
     def connected_consumer(self) -> AIOKafkaConsumer:
-        """The consumer, which is made."""
+        """The consumer. It must exist."""
         return self._ensure_consumer()
 
     def prepare(self, consumer: AIOKafkaConsumer) -> None:
         """Change a consumer before it connects."""
 
     async def fetch_batches(self, limit_s: float) -> Any:
-        """Return what was fetched, by partition; wait so many seconds for something."""
+        """Return the fetched batches by partition, after waiting up to ``limit_s`` seconds for the first."""
         raise NotImplementedError
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -47,7 +47,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         timeout: float | None = None,  # noqa: ASYNC109 - Faust's signature
         max_records: int | None = None,
     ) -> Any:
-        return await self.fetch_batches(timeout or 0.0)  # Faust's partitions are those of before the wait
+        return await self.fetch_batches(timeout or 0.0)  # Faust's partitions are from before the wait
 
 
 class Consumer(driver.Consumer):  # type: ignore[misc]
@@ -57,23 +57,23 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
 
     @property
     def owned_thread(self) -> Any:
-        """The thread that owns the aiokafka consumer."""
+        """Thread that owns the aiokafka consumer."""
         return self._thread
 
     @property
     def active_partitions(self) -> set[TP]:
-        """Partitions that Faust wants records of."""
+        """Partitions whose records Faust wants."""
         partitions: set[TP] = self._active_partitions
         return partitions
 
     @property
     def buffered_partitions(self) -> set[TP]:
-        """Partitions whose buffer is full."""
+        """Partitions whose stream buffer is full."""
         partitions: set[TP] = self._buffered_partitions
         return partitions
 
     async def fetch(self, limit_s: float) -> Any:
-        """Return what the thread fetched of the active partitions; wait so many seconds for something."""
+        """Return batches of the active partitions from the thread; wait up to ``limit_s`` seconds."""
         return await self._getmany(self._active_partitions, limit_s)
 
     def _new_consumer_thread(self) -> ConsumerThread:
@@ -81,22 +81,22 @@ class Consumer(driver.Consumer):  # type: ignore[misc]
 
 
 class _Stated(Protocol):
-    """The statement of a member when it joined."""
+    """Metadata that a member announced when it joined."""
 
     url: Any
     assignment: ClientAssignment
 
 
 class Assignor(PartitionAssignor):  # type: ignore[misc]
-    """Faust's assignor, without its rules of who gets what."""
+    """Faust's assignor without its assignment strategy."""
 
     @property
     def own_url(self) -> str:
-        """The URL of this worker."""
+        """URL of this worker."""
         return str(self._url)
 
     def stated(self, metadata: ConsumerProtocolMemberMetadata) -> _Stated:
-        """Return what a member stated when it joined."""
+        """Return the metadata that a member announced when it joined."""
         said: _Stated = self._get_client_metadata(metadata)
         return said
 
@@ -127,9 +127,10 @@ class Assignor(PartitionAssignor):  # type: ignore[misc]
         )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take over what the group gave this member.
+        """Take over the assignment from the group.
 
-        A static member is given what its predecessor was, under the URL that this had: Faust refuses that.
+        A static member may get the metadata of its predecessor with the predecessor's URL, which Faust's own
+        method refuses.
         """
         metadata = ClientMetadata.loads(self._decompress(assignment.user_data))
         self._assignment = metadata.assignment
@@ -141,13 +142,13 @@ class Assignor(PartitionAssignor):  # type: ignore[misc]
 
 
 class Worker(faust.Worker):  # type: ignore[misc]
-    """Faust's worker, whose signals can be changed."""
+    """Faust's worker with replaceable signal handlers."""
 
     def add_signal_handlers(self) -> None:
-        """Handle more signals than Faust does."""
+        """Install additional signal handlers."""
 
     def terminate(self) -> None:
-        """End in order, as after SIGTERM."""
+        """Stop in order, as after SIGTERM."""
         self._on_sigterm()
 
     def on_sigusr2(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures of a worker for the charts of the page, read from its lanes once in ten seconds."""
+"""Figures of a worker for the charts of the page, read from its lanes every ten seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -11,11 +11,11 @@ from ringfence_kafka.page.history import Subject, rss
 
 _JUDGED: Final = ("accepted", "duplicates", "unchecked", "quarantined")
 TURNS: Final = 6
-"""Samples in which each lane is asked once how far its ring reaches back: that may read RocksDB."""
+"""Number of samples in which each lane's covered time is read once, because the read may go to RocksDB."""
 
 
 class WorkerFigures:
-    """The figures of one worker, of its own lanes alone."""
+    """Figures of one worker, of its own lanes only."""
 
     def __init__(self, name: str, lanes: Lanes, buffers: Buffers) -> None:
         self._name = name
@@ -46,7 +46,7 @@ class WorkerFigures:
         return found
 
     def _look_back(self, lanes: list[Lane]) -> None:
-        """Ask new lanes, and a part of the others in turn."""
+        """Read the covered time of new lanes, and of a part of the other lanes in turn."""
         self._turn += 1
         self._covered = {
             lane.key: lane.seconds_covered()

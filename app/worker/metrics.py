@@ -1,4 +1,4 @@
-"""``GET /metrics`` of a worker: read from its lanes when asked."""
+"""``GET /metrics`` of a worker: values are read from its lanes at each request."""
 
 import math
 from collections import Counter
@@ -33,11 +33,11 @@ _COUNTERS: Final = {
 _VERDICTS: Final = ("accepted", "duplicates", "unchecked")
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PARTS: Final = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
-"""An envelope has 10,000 at most."""
+"""Bucket bounds; an envelope has at most 10,000 parts."""
 
 
 class BatchMetrics(Collector):
-    """How long batches took, and how many parts their transactions had."""
+    """Durations of batches, and numbers of parts in transactions."""
 
     def __init__(self) -> None:
         self._seconds = Histogram(
@@ -48,16 +48,16 @@ class BatchMetrics(Collector):
             buckets=_SECONDS,
         )
         self._sizes: dict[str, Counter[int]] = {}
-        """Address → parts of a transaction → number of transactions. Buckets are made when they are asked for."""
+        """Address → parts of a transaction → number of transactions. Buckets are computed at each request."""
 
     def observe(self, address: str, seconds: float, parts: Sequence[int] = ()) -> None:
-        """Count a batch of an address: its time, and the ``parts`` of each accepted envelope."""
+        """Count a batch of an address: its duration, and the ``parts`` of each accepted envelope."""
         self._seconds.labels(address).observe(seconds)
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
     def collect(self) -> Iterator[Metric]:
-        """Read them."""
+        """Read the counts."""
         yield from self._seconds.collect()
         family = HistogramMetricFamily(
             "ringfence_transaction_parts",
@@ -75,7 +75,10 @@ class BatchMetrics(Collector):
 
 
 class LaneMetrics(Collector):
-    """Counts of a worker's lanes. They survive a lane's departure: Prometheus expects that they only grow."""
+    """Counts of a worker's lanes.
+
+    They outlast a lane's assignment, because Prometheus counters must not fall.
+    """
 
     def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, interval: FetchInterval) -> None:
         self._lanes = lanes
@@ -84,7 +87,7 @@ class LaneMetrics(Collector):
         self._interval = interval
 
     def collect(self) -> Iterator[Metric]:
-        """Read them."""
+        """Read the counts."""
         up = not self._watch.away
         for name, text, value in (
             ("brokers_up", "1 = brokers answer.", up),

@@ -10,7 +10,7 @@ from ringfence_kafka.config.settings import Settings
 log: Final = logging.getLogger("ringfence.worker")
 
 FILES_PER_LANE: Final = 12
-"""Open files of one lane: RocksDB's, with some tables, and its part of connections."""
+"""Open files of one lane: RocksDB's, with some tables, and its share of connections."""
 FILES_BESIDE_LANES: Final = 150
 
 
@@ -18,7 +18,7 @@ def raise_file_limit() -> None:
     """Raise this process's limit of open files from a shell's 1,024 to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft not in {hard, resource.RLIM_INFINITY}:
-        with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives
+        with contextlib.suppress(ValueError, OSError):  # some systems refuse the hard limit that they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

@@ -1,4 +1,4 @@
-"""The worker's pages and ``/status``: the state of the whole application, asked for at most every few seconds."""
+"""The worker's pages and ``/status``: the state of the whole application, read every few seconds at most."""
 
 import asyncio
 import time
@@ -24,17 +24,17 @@ from ringfence_kafka.http import auth
 from ringfence_kafka.page.history import Charts, Subject
 
 KEPT_S: Final = 3.0
-"""Interval of questions to the cluster, however many look."""
+"""Minimum interval between reads of the cluster, for any number of viewers, in seconds."""
 LIMIT_S: Final = 12.0
 
 
 class StatusPage:
-    """The last status. Requests during a question share its answer."""
+    """Last status of the application. Requests during a read share its result."""
 
     def __init__(
         self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] | None = None
     ) -> None:
-        """``ask``: asks the cluster and all processes."""
+        """Take ``ask``, a function that reads the status from the cluster and all processes."""
         self._settings = settings
         self._ask = ask or partial(read, counts=Counts(settings))
         self._lock = asyncio.Lock()
@@ -43,7 +43,7 @@ class StatusPage:
         self._seen_at = float("-inf")
 
     async def look(self) -> tuple[Status | None, str]:
-        """Return the status, or why there is none."""
+        """Return the status, or None and the reason."""
         async with self._lock:
             if time.monotonic() - self._seen_at > KEPT_S:
                 self._seen = await self._answered(self._ask(self._settings))
@@ -53,7 +53,7 @@ class StatusPage:
         return self._seen
 
     async def _answered(self, question: Awaitable[Any]) -> tuple[Any, str]:
-        """Return the answer to a question, or None and why there is none."""
+        """Return an answer, or None and the reason."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 return await question, ""
@@ -73,7 +73,7 @@ class StatusPage:
         return page.shown(template, app=app.id, worker=app.instance_name, title=title, **values)
 
     async def html(self, own: Mapping[str, Any]) -> str:
-        """Return the overview; ``own``: this worker's lanes."""
+        """Return the overview page. ``own``: state of this worker's lanes."""
         status, fault = await self.look()
         found = findings(status) if status is not None else ()
         app = self._settings.app
@@ -81,7 +81,7 @@ class StatusPage:
         return page.render(status, found, app.instance_name, own, fault, self._past, app.id, report)
 
     async def address(self, name: str) -> str | None:
-        """Return the page of an address; None = there is none, or brokers do not answer."""
+        """Return the page of an address; None = unknown address, or brokers do not answer."""
         status, _ = await self.look()
         if status is None or (found := _first(status.addresses, address=name)) is None:
             return None
@@ -90,7 +90,7 @@ class StatusPage:
         return self._shown("address", name, address=found, found=alone, hour=hour, day=day)
 
     async def consumers(self, group: str, address: str) -> str | None:
-        """Return the page of a consumer group; None as :meth:`address`."""
+        """Return the page of a consumer group; None as for :meth:`address`."""
         status, _ = await self.look()
         if status is None:
             return None
@@ -116,7 +116,7 @@ class StatusPage:
         return await asyncio.gather(hour, day)
 
     async def _waiting(self, group: Consumers) -> list[dict[str, Any]]:
-        """Ask the holders for the groups that wait, the oldest first."""
+        """Ask the lease holders for waiting groups, and return them with the oldest first."""
         async with auth.session(self._settings.app, ANSWER_LIMIT_S) as session:
             answers = await asyncio.gather(
                 *(ask(session, self._settings.app, web, "/groups") for web in group.webs)
@@ -125,7 +125,7 @@ class StatusPage:
         return sorted(rows, key=lambda row: -row["head_age_seconds"])
 
     async def letters(self, group: str, address: str) -> str | None:
-        """Return the page of the open dead letters of a consumer group; None = the address is unknown."""
+        """Return the page of a consumer group's open dead letters; None = unknown address."""
         if not self._knows(address):
             return None
         letters, fault = await self._answered(dead_letters.read_open(self._settings, address, group))
@@ -135,7 +135,7 @@ class StatusPage:
         )  # fmt: skip
 
     async def letter(self, group: str, address: str, at: tuple[int, int]) -> str | None:
-        """Return the page of a dead letter; None = there is none. ``at``: its partition and offset."""
+        """Return the page of a dead letter; None = it does not exist. ``at``: its partition and offset."""
         if not self._knows(address):
             return None
         letter, fault = await self._answered(dead_letters.read_one(self._settings, address, group, at))
@@ -151,7 +151,7 @@ class StatusPage:
         return any(each.name == address for each in self._settings.addresses)
 
     async def document(self) -> dict[str, Any]:
-        """As ``ringfence status --json`` has it."""
+        """Return the document of ``ringfence status --json``."""
         status, fault = await self.look()
         if status is None:
             return {"ok": False, "error": fault}
@@ -165,7 +165,7 @@ def _first(items: Any, **names: str) -> Any:
 
 
 def _without_others(status: Status, **kept: Any) -> Status:
-    """Return the status of one row of the overview, and of the workers."""
+    """Return the status reduced to one row of the overview, and the workers."""
     nothing: dict[str, Any] = {
         key: [] for key in ("addresses", "consumers", "bridges", "faults", "left_bridges", "deleted", "left_letters")
     }  # fmt: skip

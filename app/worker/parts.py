@@ -1,4 +1,4 @@
-"""Parts of a worker, built bottom-up. None of them knows Faust's app."""
+"""Parts of a worker, built bottom-up. None of them uses Faust's app."""
 
 import logging
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ log: Final = logging.getLogger("ringfence.worker")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """Everything of a worker beside Faust."""
+    """All parts of a worker except Faust."""
 
     settings: Settings
     auth: HttpAuth

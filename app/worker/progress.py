@@ -1,4 +1,4 @@
-"""A line a minute in the log: verdicts, lag, open lanes."""
+"""A log line each minute: verdicts, lag, open lanes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ class ProgressLine:
     """Formats the line, and remembers the counts of the last one."""
 
     def __init__(self, url: str) -> None:
-        """``url``: of the worker's page; empty if it has none."""
+        """Take the ``url`` of the worker's page; empty = no page."""
         self._url = url
         self._before: Counter[str] = Counter()
 
     def next(self, lanes: Lanes, seconds: float) -> str:
-        """Return the line after so many seconds."""
+        """Return the line. ``seconds``: time since the last one."""
         open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
         waiting = [lanes.lags.of(lane.key) for lane in lanes.lanes]
         waiting += [lanes.lags.of(half) for half in lanes.health.halves]
@@ -29,7 +29,10 @@ class ProgressLine:
     def line(
         self, totals: Mapping[str, int], seconds: float, lanes: tuple[int, int], waiting: list[int | None]
     ) -> str:
-        """``lanes``: open, all; ``waiting``: the lag of each."""
+        """Return the line.
+
+        ``lanes``: number of open lanes and of all lanes; ``waiting``: lag of each lane.
+        """
         done = {name: count - self._before[name] for name, count in totals.items()}
         self._before = Counter(totals)
         verdicts = [

@@ -1,4 +1,4 @@
-"""Quarantined records and the last reconciliation run, for ``/metrics`` of a worker."""
+"""Open quarantined records and the last reconciliation run, for ``/metrics`` of a worker."""
 
 import contextlib
 import math
@@ -24,23 +24,23 @@ _FAMILIES: Final = {
 
 
 class RepairWatch(Collector):
-    """The worker with the first lane of an address counts its quarantine: each address has one such worker."""
+    """Metrics of quarantines and runs. Only the worker with an address's first lane counts its quarantine."""
 
     def __init__(self, settings: Settings, cluster: Cluster, lanes: Callable[[], Iterable[Lane]]) -> None:
-        """``lanes``: returns those of this worker."""
+        """Take ``lanes``, a function that returns the lanes of this worker."""
         self._app_id = settings.app.id
         self._cluster = cluster
         self._lanes = lanes
         self._records = OpenRecordWatch(settings.app.id, cluster)
         self._run: RunResult | None = None
         self._asked = False
-        """Whether the cluster has answered for the last run."""
+        """Whether the cluster has answered the question for the last run."""
 
     async def look(self) -> None:
         """Ask the cluster."""
         await self._records.look(sorted({address.quarantine_topic for address in self._addresses()}))
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
-            # Brokers forget it after a week without a run; this worker does not.
+            # keep the last answer: brokers delete the group's offsets after a week without a run
             self._run = await self._last_run() or self._run
             self._asked = True
 
@@ -53,7 +53,7 @@ class RepairWatch(Collector):
         return [lane.opening.address for lane in self._lanes() if not lane.opening.number]
 
     def collect(self) -> Iterator[Metric]:
-        """Read what the last look found."""
+        """Return the result of the last look."""
         families = {
             name: GaugeMetricFamily(f"ringfence_{name}", text, labels=["address"])
             for name, text in _FAMILIES.items()

@@ -33,12 +33,12 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT.
 
     Raises:
-        RingfenceError: it cannot start; the text names the fault and the way out.
+        RingfenceError: The worker cannot start. The message has the problem and its fix.
     """
     log_setup.configure()
     if fault := native.fault():
         raise ConfigurationError(fault)
-    transaction_version.wanted()  # a variable that is neither on nor off is told now, not by each lane
+    transaction_version.wanted()  # report an invalid environment variable once here, not in each lane
     failpoints.install_from_environment()
     record_bytes_max = max(RECORD_BYTES_MAX, settings.app.buffer_bytes_max // COPIES)
     aiokafka_patches.install(whole_process=True, record_bytes_max=record_bytes_max)
@@ -72,7 +72,7 @@ def _say(findings: Findings) -> None:
 
 
 def _check_port(host: str, port: int) -> None:
-    """Report a port in use before anything has started; the web server itself would print a trace."""
+    """Report a used port before anything starts, because the web server itself would print a traceback."""
     if not port:
         return
     try:
@@ -103,7 +103,7 @@ def _execute(app: RingfenceApp) -> int:
 
 @contextlib.contextmanager
 def _own_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder of this worker's state for this process alone."""
+    """Lock the worker's state folder for this process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,4 +1,4 @@
-"""The page of a reconciliation run, where this worker reaches it: on the machine of the runs, or in a shared folder."""
+"""Page of a reconciliation run, if this worker reaches its file: on the same machine, or in a shared folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +15,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
 }
-"""A report has drawings and a style of its own, and no script."""
+"""Headers of a report, which has inline drawings and styles, but no script."""
 SKEW_MS: Final = 60_000
-"""Difference between the clocks of two machines, at most."""
+"""Maximum difference between the clocks of two machines, in milliseconds."""
 
 
 def place(settings: Settings, number: int) -> Path | None:
@@ -29,9 +29,9 @@ def place(settings: Settings, number: int) -> Path | None:
 
 
 def link(settings: Settings, run: RunResult | None) -> str:
-    """Return the path of the last run's page on this server; empty = it has none.
+    """Return the path of the last run's page on this server; empty = not available.
 
-    A page of another time is of another run with that number, as of a former folder.
+    A file from another time belongs to another run with that number, for example in a former folder.
     """
     found = place(settings, run.number) if run is not None and run.number else None
     if run is None or found is None:

@@ -1,4 +1,4 @@
-"""The web server of a worker: the page, ``/status``, and the probe routes, on Faust's server."""
+"""The web server of a worker: pages, ``/status`` and probe routes, on Faust's server."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from ringfence_kafka.page import HEADERS
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]
-    """Faust's web server without its own pages: they show and route more than an operator asked for."""
+    """Faust's web server without its own pages, which would expose more than the operator configured."""
 
     default_blueprints: ClassVar[list[Any]] = []
     production_blueprints: ClassVar[list[Any]] = []
@@ -65,7 +65,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
 
 
 def _page(text: str | None) -> web.Response:
-    """Return an answer with a page; without one the browser goes to the overview, which says what there is."""
+    """Return a response with a page, or a redirect to the overview if there is none."""
     if text is None:
         return web.Response(status=303, headers={"Location": "/"})
     return web.Response(text=text, content_type="text/html", headers=HEADERS)
@@ -76,7 +76,7 @@ def _group_at(request: web.Request) -> tuple[str, str]:
 
 
 def _health(parts: WorkerParts) -> dict[str, Any]:
-    """Ready when the first assignment is complete, every assigned lane is open and the broker answers."""
+    """Return the health: ready if the broker answers and all lanes of a first assignment are open."""
     lanes, away, buffers = parts.lanes, parts.broker_watch.away, parts.buffers
     report: dict[str, Any] = {
         "ready": lanes.health.ready and not away,

@@ -1,1 +1,1 @@
-"""How a worker fetches: transport, buffers, intervals."""
+"""Fetching of a worker: transport, buffers, intervals."""

@@ -1,11 +1,13 @@
-"""One bound for the fetched and unfinished messages of all lanes of a process.
+"""A common memory limit for fetched and unfinished messages of all lanes of a process.
 
-A batch counts from the fetch to the end of its transaction, with the outputs that will be built of it. Each lane that may begin must be
-able to end. Each batch has a :class:`Held`. It gives its bytes back when the lane has finished the batch or nobody refers to it, because a
-rebalance or a rewind just discards batches. Batches of the native core may share the bytes of a fetch, which count once.
+A batch counts from its fetch to the end of its transaction, including the outputs that it will produce. Each
+lane that may start a batch must be able to finish it. Each batch has a :class:`Held`. It frees its bytes when
+the lane has finished the batch, or when the batch is garbage, because a rebalance or a rewind simply discards
+batches. Batches of the native core may share the bytes of a fetch, which count once.
 
-:mod:`ringfence_client.window.memory_budget` divides the memory. A partition without room is not fetched, and its fetched records wait
-with the fetcher. A partition that holds nothing always goes on, however large its message is.
+:mod:`ringfence_client.window.memory_budget` divides the memory. A partition without room is not fetched, and
+its fetched records stay in the fetcher. A partition that holds no memory may always go on, however large its
+message is.
 """
 
 import time
@@ -27,46 +29,50 @@ from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 from ringfence_kafka.process import gc_settings
 
 RECORD_BYTES: Final = 900
-"""Cost of a record with its verdict, its slot and its outputs, beside its contents. Measured, with CPython 3.11."""
+"""Memory of a record beside its contents: verdict, slot and outputs, in bytes. Measured with CPython 3.11."""
 COPIES: Final = 4
-"""Copies of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow broker."""
+"""Copies of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow
+broker.
+"""
 RAW_RECORD_BYTES: Final = 600
-"""The same of a record in the bytes of its fetch, without an object. Measured with two copies."""
+"""Memory of a record that stays in the bytes of its fetch, beside its contents. Measured with two copies."""
 RAW_COPIES: Final = 3
-"""One less: the fetch counts its bytes itself."""
+"""Copies for such a record: one less, because the fetch counts its own bytes."""
 BATCH_BYTES_MAX: Final = 8 * 2**20
-"""Most bytes of one batch; one record comes in any case."""
+"""Size limit of one batch in bytes; a single larger record is allowed."""
 BATCH_BYTES_MIN: Final = 2**16
-"""Even if less room is left: a batch must be worth its transaction."""
+"""Minimum of that limit even if less room is left, so that a batch is worth its transaction."""
 LARGE_RECORD_BYTES: Final = 2**18
-"""Cost of a record whose memory is to go back to the system at once."""
+"""Memory of a record above which it is returned to the system at once, in bytes."""
 FIRST_RECORDS: Final = 50
 """Records of the first read of a partition, whose record size is unknown."""
 STEP_RECORDS: Final = 250
-"""Most records of one read: the next ones may be larger, and the size of a compressed fetch says nothing."""
+"""Limit of records in one read: later records may be larger, and the size of a compressed fetch shows
+nothing.
+"""
 AHEAD_PART: Final = 4
-"""A partition that nobody waits for is fetched only while less than this part of the fetch memory is used."""
+"""Divisor of the fetch memory. Above this part, partitions that no lane waits for are not fetched."""
 MOVING_S: Final = 1.0
 
 
 class _Share:
-    """The memory of one partition."""
+    """Memory of one partition."""
 
     __slots__ = ("batches", "bytes", "joined", "record_bytes", "unpacked")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.batches = 0
-        """Batches that hold some of it."""
+        """Number of unfinished batches with memory of the partition."""
         self.unpacked = False
-        """Records of the last batch of the core became objects after all."""
+        """Whether records of the core's last batch were converted into objects."""
         self.joined = True
         self.record_bytes = 0.0
-        """Cost of one of the last records."""
+        """Memory of a record, estimated from the last read, in bytes."""
 
 
 class Held:
-    """Counted bytes of one batch, or of the fetch that batches lie in."""
+    """Counted bytes of one batch, or of the fetch that contains batches."""
 
     __slots__ = ("_batches", "_buffers", "_left", "_objects", "_parts", "_share", "_unpacked", "bytes")
 
@@ -80,7 +86,16 @@ class Held:
         objects: int = 0,
         parts: Sequence[AnyHeld] = (),
     ) -> None:
-        """``objects``: additional cost when records become objects; ``parts``: the fetches that it lies in, counted already."""
+        """Count bytes.
+
+        Args:
+            buffers: Owner of the count.
+            share: Memory of the partition.
+            count: Bytes, already counted in ``buffers``.
+            batches: 1 for a batch, 0 for a fetch.
+            objects: Additional bytes if records become objects.
+            parts: Fetches that contain the batch, already counted.
+        """
         self._buffers = buffers
         self._share = share
         self._batches = batches
@@ -91,7 +106,7 @@ class Held:
         self.bytes: int = count + sum(part.bytes for part in parts)
 
     def free(self) -> None:
-        """Give the bytes back; in any thread, and any number of times."""
+        """Free the bytes. Thread-safe and idempotent."""
         count, self._left, self._objects, self._parts = self._left, 0, 0, ()
         if count:
             if self._batches:
@@ -99,7 +114,7 @@ class Held:
             self._buffers.note(self._share, -count, -self._batches)
 
     def unpack(self) -> None:
-        """Count records that become objects; in any thread, before :meth:`free`."""
+        """Count records that become objects. Thread-safe; must come before :meth:`free`."""
         more, self._objects, self._unpacked = self._objects, 0, True
         if more:
             self._left += more
@@ -110,7 +125,7 @@ class Held:
 
 
 class Buffers:
-    """The memory of one worker. Called in the consumer's thread if nothing else is stated."""
+    """Memory of one worker. Methods run in the consumer's thread unless they say otherwise."""
 
     def __init__(
         self,
@@ -118,7 +133,7 @@ class Buffers:
         clock: Callable[[], float] = time.monotonic,
         large: Callable[[], None] = gc_settings.give_back_large,
     ) -> None:
-        """``bytes_max``: the bound; ``large``: called, any number of times, for large records."""
+        """Take the limit ``bytes_max``, and ``large``, a function called after reads of large records."""
         self.bytes_max: Final = bytes_max
         self.memory = MemoryBudget(bytes_max)
         self._large = large
@@ -132,23 +147,27 @@ class Buffers:
 
     @property
     def used(self) -> int:
-        """About the bytes of fetched messages that nobody has read, and of those that lanes hold. In any thread."""
+        """Approximate bytes of fetched unread messages, and of messages that lanes hold. Thread-safe."""
         return self._used + self.memory.fetched
 
     @property
     def moving(self) -> bool:
-        """Whether lanes have just finished something."""
+        """Whether lanes have finished a batch within the last second."""
         return self._clock() - self._moved < MOVING_S
 
     def batch_bytes_max(self, tp: TopicPartition) -> int:
-        """Return the limit of the next batch: a quarter of the present limit of a partition, and at most the rest of this partition's."""
+        """Return the size limit of the partition's next batch, in bytes.
+
+        It is a quarter of the present limit of a partition, and at most the room that this partition has
+        left.
+        """
         share = self._shares.get(tp)
         used = 0 if share is None else share.bytes
         most = self.memory.limit(used)
         return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, min(most // 4, most - used)))
 
     def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Share the memory among these partitions from now on."""
+        """Divide the memory among these partitions from now on."""
         if self._shares.keys() == set(tps):
             return
         gone = [self._shares.pop(tp) for tp in self._shares.keys() - set(tps)]
@@ -160,31 +179,37 @@ class Buffers:
         self.memory.join(*new.values())
 
     def hold(self, tp: TopicPartition, count: int) -> Held:
-        """Count so many bytes of this partition, until they are given back."""
+        """Count bytes of a partition until the returned object is freed."""
         share = self._share(tp)
         self._use(share, count, 1)
         return Held(self, share, count)
 
     def note(self, share: _Share, more: int, batches: int) -> None:
-        """Note a change of bytes and batches, to be counted later; in any thread, also amid a garbage collection."""
+        """Record a change of bytes and batches, to be counted later.
+
+        Thread-safe, even during garbage collection.
+        """
         self._noted.append((share, more, batches))
         if more < 0 and self._awaited:
             self._awaited = False
             self._has_changed()
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call this, in any thread, whenever there is room again that somebody waits for."""
+        """Set a function to call, in any thread, when a partition that waits for room may continue."""
         self._has_changed = call
 
     def has_room(self, tp: TopicPartition) -> bool:
-        """Whether more of it may be read; if not, see :meth:`when_room`."""
+        """Return whether more of the partition may be read. If not, :meth:`when_room` reports the change."""
         if self._has_room(tp):
             return True
         self._awaited = True
-        return self._has_room(tp)  # bytes that were freed in between triggered no call
+        return self._has_room(tp)  # bytes freed between the two checks did not trigger a call
 
     def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
-        """Whether more of it may be asked for; ``wanted``: its fetched records are taken soon."""
+        """Return whether more of the partition may be fetched.
+
+        ``wanted``: a lane will read its fetched records soon.
+        """
         if not self.has_room(tp):
             return False
         share = self._shares.get(tp)
@@ -194,7 +219,10 @@ class Buffers:
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
     async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
-        """Return the next fetched records of a partition, at most a batch. Raises the error of a fetch or of its records."""
+        """Return the next fetched records of a partition, at most a batch.
+
+        Raises errors of the fetch or its records.
+        """
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
         if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
@@ -204,7 +232,7 @@ class Buffers:
     def _read_raw(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None] | None:
-        """Return records that the core can read; None = they are for aiokafka to read."""
+        """Read records with the native core; None = only aiokafka can read them."""
         records: Sequence[Record] | None = None
         count = content = headers = 0
         left = self.batch_bytes_max(tp)
@@ -239,7 +267,7 @@ class Buffers:
     async def _read_objects(
         self, fetcher: Any, tp: TopicPartition, share: _Share
     ) -> tuple[Sequence[Record], Held | None]:
-        """Return records as aiokafka reads them."""
+        """Read records with aiokafka."""
         records: list[Any] = []
         total, left = 0, self.batch_bytes_max(tp)
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
@@ -262,11 +290,11 @@ class Buffers:
         return records, self.hold(tp, total) if records else None
 
     def look_at(self, fetcher: Any) -> None:
-        """Count the fetched records that nobody has read."""
+        """Count the fetched records that are not read yet."""
         self.memory.note_fetched(sum(fetch_buffer.sizes(fetcher).values()))
 
     def settle(self) -> None:
-        """Count the noted changes."""
+        """Count the recorded changes."""
         while self._noted:
             share, more, batches = self._noted.popleft()
             self._use(share, more, batches)
@@ -295,7 +323,7 @@ class Buffers:
 
 
 def cost(records: Iterable[Any]) -> int:
-    """Bytes of these records from the fetch to the end of their transaction."""
+    """Return the memory of these records from the fetch to the end of their transaction, in bytes."""
     fixed = content = 0
     for record in records:
         fixed += RECORD_BYTES

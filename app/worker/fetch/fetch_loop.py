@@ -1,4 +1,7 @@
-"""Takes what aiokafka fetched, a batch a partition, and keeps it fetching. It knows nothing of Faust."""
+"""Takes fetched records from aiokafka, one batch for each partition, and keeps aiokafka fetching.
+
+Independent of Faust.
+"""
 
 import asyncio
 import math
@@ -25,18 +28,20 @@ from ringfence_kafka.aiokafka_patches import fetch_buffer, internals
 from ringfence_kafka.protocol.record_batch import OldFormatError
 
 FETCHED_WITHIN_S: Final = 1.0
-"""How long the consumer's thread waits for records before it reports none."""
+"""Time that the consumer's thread waits for records before it returns without any, in seconds."""
 REST_S: Final = 1.0
-"""Pause of a partition that cannot be read. The broker refuses each fetch of it at once."""
+"""Pause of a partition that cannot be read, in seconds. The broker refuses each of its fetches at once."""
 QUIET_S: Final = 1.0
-"""After so long without records, the markers and aborted records behind the last one travel by themselves."""
+"""Time after which an empty offset range travels alone, in seconds: markers and aborted records after the
+last record.
+"""
 QUIET_AGAIN_S: Final = 0.1
 FAILED_AGAIN_S: Final = 10.0
-"""If aiokafka's fetching ends sooner after a restart than this, the next restart waits."""
+"""Minimum time between restarts of aiokafka's fetching, in seconds; an earlier restart waits."""
 
 
 class FetchLoop:
-    """The batches of one connected consumer, on the loop of its thread."""
+    """Batches of one connected consumer, on the event loop of its thread."""
 
     def __init__(
         self,
@@ -47,13 +52,13 @@ class FetchLoop:
         is_active: Callable[[Any], bool],
         unreadable: Callable[[str, int, str], None],
     ) -> None:
-        """Take effect on aiokafka's fetcher at once.
+        """Create the loop. It changes aiokafka's fetcher at once.
 
         Args:
-            consumer: aiokafka's.
+            consumer: aiokafka's consumer.
             buffers: Memory of the process.
-            interval: How often brokers are asked.
-            is_flowing: Whether anything is wanted; a rebalance stops it.
+            interval: Pause between fetches.
+            is_flowing: Whether any records are wanted; a rebalance stops them.
             is_active: Whether batches of a partition are wanted now.
             unreadable: Called with topic, partition and reason for each fetch that is refused or damaged.
         """
@@ -65,17 +70,17 @@ class FetchLoop:
         self._unreadable = unreadable
         self._seeks: Counter[TopicPartition] = Counter()
         self._empty: dict[TopicPartition, tuple[int, int, float]] = {}
-        """Stretches without records: begin, end, and when they grew last, by the monotonic clock."""
+        """Empty offset ranges: begin, end, and monotonic time of the last growth."""
         self._resting: dict[TopicPartition, float] = {}
-        """When the rest of a partition that cannot be read ends, by the monotonic clock."""
+        """Monotonic time at which the pause of an unreadable partition ends."""
         self._restarted = -math.inf
         BoundedFetches(self._fetcher, buffers, self._may_read)
         self._pace = FetchScheduler(self._fetcher, self._is_wanted, interval)
 
     async def fetch(self, limit_s: float) -> dict[TopicPartition, FetchedBatch]:
-        """Return the fetched records of each active partition; wait up to ``limit_s`` seconds for some.
+        """Return the fetched records of each active partition; wait up to ``limit_s`` seconds for the first.
 
-        Which partitions are active may change during the wait, so each look asks again.
+        The active partitions may change during the wait, so each look asks again.
         """
         fetcher = self._fetcher
         deadline = time.monotonic() + limit_s
@@ -84,7 +89,7 @@ class FetchLoop:
                 if fetch_buffer.is_closed(self._consumer):
                     raise ConsumerStoppedError
                 await self._keep_fetching()
-                # Made before the look, so that nothing falls between the two.
+                # create the waiter before the look, so that no fetch is missed between the two
                 waiter = fetch_buffer.fetch_waiter(fetcher)
                 try:
                     batches = await self._drain()
@@ -105,26 +110,31 @@ class FetchLoop:
         return {}
 
     def wake(self) -> None:
-        """Have a fetch that waits look again.
+        """Wake a waiting fetch to look again.
 
-        aiokafka ends the wait for what it fetches, and not for what it fetched before and is wanted only now.
+        aiokafka ends the wait only for new fetches, not for records that were fetched before and are wanted
+        only now.
         """
         fetch_buffer.wake(self._fetcher)
 
     def use_room(self) -> None:
-        """Look again, and ask brokers for what had no room."""
+        """Look again, and fetch partitions that had no room."""
         self.wake()
         fetch_buffer.ask_anew(self._fetcher)
 
     def rewind(
         self, places: Iterable[tuple[TopicPartition, int]]
     ) -> dict[tuple[TopicPartition, int], int | Exception]:
-        """Fetch each partition from an offset again; returns the count of its rewinds. A failure stops no other."""
+        """Fetch each partition again from an offset. A failure does not stop the others.
+
+        Returns:
+            The partition's number of rewinds so far, or the error.
+        """
         rewinds: dict[tuple[TopicPartition, int], int | Exception] = {}
         for tp, offset in places:
             self._seeks[tp] += 1
             self._empty.pop(tp, None)
-            self._resting.pop(tp, None)  # what is read now need not be what was damaged
+            self._resting.pop(tp, None)  # the new offset may lie outside the damaged part
             try:
                 self._consumer.seek(tp, offset)
             except Exception as error:
@@ -149,7 +159,7 @@ class FetchLoop:
         return self._is_active(tp) and self._resting.get(tp, 0.0) <= time.monotonic()
 
     def _rest_left(self) -> float:
-        """Seconds until the next rest ends."""
+        """Return the seconds until the next pause of an unreadable partition ends."""
         now = time.monotonic()
         return min((end - now for end in self._resting.values() if end > now), default=math.inf)
 
@@ -158,10 +168,10 @@ class FetchLoop:
         batches = {}
         read: dict[TopicPartition, bool] = {}
         for tp in fetch_buffer.partitions(fetcher):
-            # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
+            # During an assignment, fetched_records would wait, and positions would move meanwhile.
             if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
                 break
-            # Records that are not wanted now stay with the fetcher, which does not fetch them again.
+            # Unwanted records stay in the fetcher, which does not fetch more of the partition.
             if not self._is_wanted(tp) or not subscriptions.is_assigned(tp):
                 continue
             state = subscriptions.subscription.assignment.state_value(tp)
@@ -172,7 +182,7 @@ class FetchLoop:
             try:
                 records, held = await self._buffers.read(fetcher, tp)
             except (TopicAuthorizationFailedError, CorruptRecordException) as error:
-                # It would end the worker.
+                # an error raised here would end the worker
                 self._resting[tp] = time.monotonic() + REST_S
                 self._unreadable(tp.topic, tp.partition, _reason(tp, begin, error))
                 continue
@@ -183,14 +193,14 @@ class FetchLoop:
             batch = self._batch(tp, begin, end, records, malformed, held)
             if batch is not None:
                 batches[tp] = batch
-        self._buffers.look_at(fetcher)  # what was read counts no longer as fetched
+        self._buffers.look_at(fetcher)  # records that were just read no longer count as fetched
         self._pace.read(read)
         return batches | self._quiet()
 
     def _quiet(self) -> dict[TopicPartition, FetchedBatch]:
-        """Stretches without records that nothing has followed for a while: the group's offset is to pass them too.
+        """Return empty offset ranges without a following record, so that the group's offset passes them.
 
-        Else a partition that was read to its end would show a lag for as long as it rests.
+        Otherwise a partition that was read to its end would show a lag while it is idle.
         """
         batches: dict[TopicPartition, FetchedBatch] = {}
         subscriptions = fetch_buffer.subscriptions(self._fetcher)
@@ -208,7 +218,7 @@ class FetchLoop:
         return batches
 
     def _quiet_left(self) -> float:
-        """Seconds until the next such stretch travels; never 0, because a rebalance may delay it."""
+        """Return the seconds until the next empty range is due; never 0, because a rebalance may delay it."""
         now = time.monotonic()
         due = (since + QUIET_S - now for tp, (_, _, since) in self._empty.items() if self._is_wanted(tp))
         return max(QUIET_AGAIN_S, min(due, default=math.inf))
@@ -222,7 +232,7 @@ class FetchLoop:
         malformed: Mapping[int, str],
         held: Held | None,
     ) -> FetchedBatch | None:
-        """Return the batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
+        """Return the batch. It begins with the empty range that earlier fetches found before it."""
         earlier = self._empty.pop(tp, None)
         if earlier is not None and earlier[1] == begin:
             begin = earlier[0]
@@ -239,7 +249,7 @@ class FetchLoop:
 def _reason(
     tp: TopicPartition, offset: int, error: TopicAuthorizationFailedError | CorruptRecordException
 ) -> str:
-    """Why a partition cannot be read, and what to do."""
+    """Return why a partition cannot be read, and what to do."""
     if isinstance(error, TopicAuthorizationFailedError):
         return lacking("topic", tp.topic, {"Read"})
     if isinstance(error, OldFormatError):

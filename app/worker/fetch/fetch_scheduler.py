@@ -1,8 +1,9 @@
-"""Schedule of fetches: each batch is worth its transaction, no lane waits for another, and memory is bounded.
+"""Schedules fetches: each batch is worth its transaction, no lane waits for another, and memory is limited.
 
-A transaction costs its lane some milliseconds of CPU, and some tens of milliseconds with the broker's answers, for one record as for a
-hundred. Therefore a broker that was read to its end has a pause; a partition that is behind never waits. A record for an idle partition
-does not wait either: a fetch lies with the broker by then. The pause is here and not in the lane: records in the broker cost nothing, while
+A transaction costs its lane some milliseconds of CPU, and some tens of milliseconds with the broker's
+answers, whether it has one record or a hundred. Therefore a broker that was read to its end gets a pause, but
+a partition that is behind never waits. A record for an idle partition does not wait either, because a fetch
+already waits at the broker. The pause is here and not in the lane: records in the broker cost nothing, while
 each fetched batch costs a turn of the consumer's thread and one of Faust.
 """
 
@@ -17,32 +18,41 @@ from app.worker.fetch.fetch_interval import FetchInterval
 from ringfence_kafka.aiokafka_patches import fetch_buffer
 
 FETCH_WAIT_MS: Final = 100
-"""Time that a broker holds an empty fetch; meanwhile nothing else is fetched from it."""
+"""Time that a broker holds an empty fetch, in ms. No other fetch runs on that broker meanwhile."""
 QUIET_WAIT_MS: Final = 500
-"""The same while no records come: each fetch names all partitions, and a thousand take milliseconds on both sides."""
+"""The same time while no records arrive. Each fetch names all partitions, and a thousand take milliseconds on
+both sides.
+"""
 QUIET_AFTER_S: Final = 5.0
 SILENT_AFTER_S: Final = 20.0
 SILENT_WAIT_MAX_MS: Final = 2_000
-"""The same after a longer silence, for a worker of very many partitions: a millisecond for each. A new partition or a seek waits
-at most so long for the end of that fetch."""
+"""Limit of this time after a longer silence, for a worker with very many partitions: 1 ms for each partition.
+
+A new partition or a seek waits up to this time for the end of the fetch.
+"""
 PARTIAL_WAIT_MS: Final = 10
-"""The same of a fetch without partitions whose records will soon be taken: they would wait for the end of this one."""
+"""The same time for a fetch that leaves out partitions whose records will be read soon: they wait for its
+end.
+"""
 PARTIAL_AFTER_S: Final = 0.02
-"""Time that the others wait for a partition with fetched records before a fetch leaves it out."""
+"""Time that other partitions wait for one with fetched records before a fetch leaves it out, in seconds."""
 
 
 class BoundedFetches:
-    """Has a fetcher of aiokafka ask only for partitions with room."""
+    """Restricts aiokafka's fetches to partitions with room."""
 
     def __init__(self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool]) -> None:
-        """Take effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
+        """Patch the fetcher permanently.
+
+        ``wanted``: whether a partition's fetched records will be read soon.
+        """
         self._fetcher = fetcher
         self._buffers = buffers
         self._wanted = wanted
         self._actions = fetch_buffer.choose_fetches(fetcher, self._bounded)
 
     def _bounded(self, assignment: Any) -> tuple[Any, ...]:
-        """Aiokafka's choice of requests without partitions that have no room."""
+        """Return aiokafka's requests without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
         buffers.look_at(self._fetcher)
@@ -52,7 +62,7 @@ class BoundedFetches:
         return allowed, *others
 
     def _allow(self, request: Any) -> bool:
-        """Remove partitions without room from a request; returns whether any is left."""
+        """Remove partitions without room from a request; return whether any remains."""
         topics: list[tuple[str, Sequence[Any]]] = []
         soon = False
         for topic, partitions in request.topics:
@@ -71,7 +81,7 @@ class BoundedFetches:
 
 
 class FetchScheduler:
-    """The pace of one fetcher of aiokafka; on its loop."""
+    """Pace of one aiokafka fetcher. Runs on its event loop."""
 
     def __init__(
         self,
@@ -81,35 +91,38 @@ class FetchScheduler:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        """Take effect at once, for good. ``wanted``: whether the records of a partition are taken soon."""
+        """Patch the fetcher permanently.
+
+        ``wanted``: whether a partition's fetched records will be read soon.
+        """
         self._fetcher = fetcher
         self._wanted = wanted
         self._interval = interval
         self._clock = clock
         self._cpu = cpu
         self._due: dict[int, float] = {}
-        """Node number → when the broker may be asked again."""
+        """Node number → time at which the broker may be asked again."""
         self._asked: dict[int, float] = {}
-        """The same → when the broker was asked last, after a pause."""
+        """Node number → time of the last request after a pause."""
         self._read_at = clock()
         self._actions = fetch_buffer.choose_fetches(fetcher, self._paced, PARTIAL_AFTER_S)
 
     def hurry(self) -> None:
-        """Partitions are read from elsewhere: their records are not to wait for the end of a long fetch."""
+        """Shorten the next fetches: partitions are read from other offsets, and must not wait long."""
         self._read_at = self._clock()
 
     def asked_at(self, tp: TopicPartition) -> float:
-        """When the broker was asked for the present records of a partition, by the clock.
+        """Return when the present records of a partition were requested, by the clock.
 
-        That is now, unless its broker had a pause, so that there was something to fetch. A fetch that lasted longer than a whole batch
-        takes lay with the broker until something came.
+        It is the current time, unless the broker had a pause, so that records were waiting. If the fetch took
+        longer than a typical batch, it waited at the broker for records, and the current time counts too.
         """
         now = self._clock()
         asked = self._asked.get(fetch_buffer.broker_of(self._fetcher, tp), now)
         return asked if now - asked < self._interval.took_s else now
 
     def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
-        """Note that records of these partitions were taken just now; True = the log has more of it."""
+        """Record which partitions were just read. True = the log has more records."""
         if partitions:
             self._read_at = self._clock()
         behind: dict[int, bool] = {}
@@ -122,7 +135,7 @@ class FetchScheduler:
             self._due[node] = 0.0 if more else self._clock() + self._interval.wait_s
 
     def _paced(self, assignment: Any) -> tuple[Any, ...]:
-        """Aiokafka's choice of requests without brokers that are not due; it chooses again when they are."""
+        """Return aiokafka's requests without brokers in a pause; aiokafka asks again when it ends."""
         now = self._clock()
         held = any(map(self._wanted, fetch_buffer.partitions(self._fetcher)))
         whole = _wait_ms(now - self._read_at, len(assignment.tps))

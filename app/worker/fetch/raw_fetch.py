@@ -1,6 +1,7 @@
 """Takes records out of the bytes that aiokafka fetched, if the native core can read them.
 
-Like :mod:`ringfence_kafka.aiokafka_patches.lenient_records` it relies on aiokafka's fetcher. Positions move as in ``Fetcher.fetched_records``.
+Like :mod:`ringfence_kafka.aiokafka_patches.lenient_records` it depends on aiokafka's fetcher. Positions move
+as in ``Fetcher.fetched_records``.
 """
 
 from collections.abc import Callable
@@ -20,15 +21,15 @@ from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
 
 
 class Limits(NamedTuple):
-    """Bounds of one batch."""
+    """Limits of one batch."""
 
     records_max: int
     bytes_max: int
-    """Limit of their cost; one record comes in any case."""
+    """Memory limit of the records; a single larger record is allowed."""
     record_bytes: int
-    """Cost of a record without its contents."""
+    """Memory of a record beside its contents, in bytes."""
     copies: int
-    """How often its contents count."""
+    """Number of copies by which contents count."""
 
 
 class Taken(NamedTuple):
@@ -39,11 +40,11 @@ class Taken(NamedTuple):
     """Bytes of keys, values and headers."""
     headers: int
     part: Held
-    """The memory of their bytes, which others may share."""
+    """Memory of the records' bytes, which other batches may share."""
 
 
 class _Unread:
-    """Records of a fetch that the core has read and nobody has taken."""
+    """Records of a fetch that the core has read but no batch has taken yet."""
 
     __slots__ = ("aborted", "begin", "held", "large", "part")
 
@@ -53,18 +54,19 @@ class _Unread:
         self.part: Part | None = None
         self.held: Held | None = None
         self.large: LargeBatch | None = None
-        """A batch that is read in parts, and has others."""
+        """Batch that is read in parts, if parts remain."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory that reading on takes, beside the fetch."""
+        """Bytes of memory for further parts, beside the fetch."""
         return 0 if self.large is None else self.large.size
 
 
 def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int], Held]) -> Taken | None:
-    """Return the next fetched records of a partition, without an object for each; None if there are none for the core.
+    """Return the next fetched records of a partition without creating objects; None = none for the core.
 
-    ``hold`` counts bytes. A fetch is read in parts of about one batch, because it may be large when it is decompressed.
+    ``hold`` counts bytes. A fetch is read in parts of about one batch, because it may be large when
+    decompressed.
     """
     readable = fetch_buffer.readable(fetcher, tp)
     if readable is None:
@@ -78,17 +80,17 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
         if unread.part is None:
             if part is None:
                 parsed.raw = False
-            else:  # aiokafka reads a fetch from its beginning: the rest is fetched again
+            else:  # aiokafka reads a fetch from its beginning, so the rest must be fetched again
                 fetch_buffer.advance(result)
                 fetch_buffer.drop(fetcher, tp)
             return None
-        parsed.release()  # nobody runs it to its end
+        parsed.release()  # aiokafka will not read this fetch to its end
         unread.held = hold(unread.part.records.core.size())
     return _taken(fetcher, tp, readable, unread, part, limits)
 
 
 def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | None:
-    """Return the part behind the taken one. No more is decompressed than there is room for, or one record."""
+    """Return the part after the taken one. It decompresses one record, or as much as there is room for."""
     start = unread.begin if unread.part is None else unread.part.end
     bytes_max = max(1, limits.bytes_max // limits.copies)
     if unread.large is not None:
@@ -113,7 +115,7 @@ def _next(parsed: LenientRecords, unread: _Unread, limits: Limits) -> Part | Non
 
 
 def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
-    """Return the batch that begins there, to be read in parts; None = it is for aiokafka to read."""
+    """Return the record batch at a position, for reading in parts; None = only aiokafka can read it."""
     if native.core is None:
         return None
     try:
@@ -123,7 +125,7 @@ def _large(parsed: LenientRecords, at: int) -> LargeBatch | None:
 
 
 def _of_large(unread: _Unread, start: int, records_max: int, bytes_max: int) -> Part | None:
-    """Return the next part of a batch that is too large to be one."""
+    """Return the next part of a batch that is too large to be read whole."""
     part = None if unread.large is None else unread.large.next(start, records_max, bytes_max)
     if part is None or unread.large is None or unread.large.ended:
         unread.large = None

@@ -1,4 +1,4 @@
-"""Waits for a broker that goes away while a worker starts."""
+"""Retries while a broker is away during the start of a worker."""
 
 import asyncio
 import logging
@@ -15,7 +15,10 @@ AGAIN_S: Final = 1.0
 
 
 async def connected(service: Any, connect: Callable[[], Awaitable[None]]) -> bool:
-    """Try until it succeeds; False if the service stops first. The first failure is logged."""
+    """Retry until ``connect`` succeeds; False if the service stops first.
+
+    Only the first failure is logged.
+    """
     logged = False
     while True:
         try:

@@ -1,20 +1,17 @@
-"""Faust's aiokafka transport, changed in twelve points.
+"""Faust's aiokafka transport with twelve changes.
 
-1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
+1. A fetch is one message. Faust moves single events with some 23 callbacks each. Here the records of
    one fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
-2. Each batch states where its fetch began: a lane sees a gap by that.
-3. Only committed data is read, whatever guarantee Faust is set to.
-4. Faust's own idea of what was read and of what is slow is off: lanes know better.
-5. No record ends the worker. Its batch names a malformed one; a damaged one holds up its partition alone.
-6. aiokafka's fetch task is started again after an error; nobody else would notice.
-7. No error of the consumer group ends the membership, or has it wait for somebody who takes the error.
-8. A change of the wanted partitions ends the wait for records.
-9. A rebalance stops fetching when the group assigns partitions, and not when it is announced.
-10. A static member's heartbeats have its name.
-11. No more is fetched and read than the process has room for.
-12. A broker that goes away while the worker starts is waited for.
+2. Each batch has the offset where its fetch began, so that a lane sees gaps. 3. Only committed data is read,
+whatever guarantee Faust is set to. 4. Faust's own tracking of read offsets and slow partitions is off,
+because lanes do it. 5. No record ends the worker. A batch names its malformed records; a damaged record stops
+only its partition. 6. aiokafka's fetch task is restarted after an error, which otherwise goes unnoticed. 7.
+No error of the consumer group ends the membership, or blocks it until the error is read. 8. A change of the
+wanted partitions ends the wait for records. 9. A rebalance stops fetching when the group assigns partitions,
+not when it is announced. 10. A static member's heartbeats have its name. 11. No more is fetched and read than
+the memory limit allows. 12. The worker waits for a broker that goes away while it starts.
 
-``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
+``tests/integration/test_transport.py`` fails if an upgrade breaks one of them.
 """
 
 import asyncio
@@ -47,16 +44,19 @@ from ringfence_kafka.protocol.lane_layout import lane_of
 log: Final = logging.getLogger("ringfence.worker")
 
 REFUSED_AGAIN_S: Final = 60.0
-"""How often the log repeats why the group refuses this worker."""
+"""Interval at which the log repeats why the group refuses this worker, in seconds."""
 KEPT_EVERY_S: Final = 1.0
-"""How often the membership in the group is checked."""
+"""Interval at which the membership in the group is checked, in seconds."""
 
 Place = tuple[TopicPartition, int]
-"""A partition and an offset."""
+"""Partition and offset."""
 
 
 class TransportHooks(Protocol):
-    """Reports of the transport to the worker, and its questions. Called in the consumer's thread, save ``before_joining``."""
+    """Reports and questions of the transport to the worker.
+
+    They are called in the consumer's thread, except ``before_joining``.
+    """
 
     def connected(self, thread: "BatchConsumerThread") -> None:
         """React to the connection of the consumer."""
@@ -68,17 +68,17 @@ class TransportHooks(Protocol):
         """React to the loss of the right to the consumer group. May be called again."""
 
     def replaced(self) -> None:
-        """Another worker has joined under the same instance name. Any number of times."""
+        """React to another worker with the same instance name. May be called again."""
 
     def foreign(self) -> Sequence[str]:
         """Return a line for each member of the group that is not a worker."""
 
     async def before_joining(self, topics: set[str]) -> None:
-        """Awaited with the topics of the subscription, before the worker joins."""
+        """Prepare for the topics of the subscription, before the worker joins."""
 
 
 class BatchConsumerThread(faust_parts.ConsumerThread):
-    """Runs the consumer in a thread of its own, as Faust does."""
+    """Runs the consumer in its own thread, as Faust does."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,7 +86,10 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
         self._keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Connect, however long that takes; called in the thread. After an error Faust might wait for the thread for ever."""
+        """Connect in the thread, however long that takes.
+
+        After an error Faust might wait for the thread forever.
+        """
         transport: BatchTransport = self.transport
         if not await connected(self, self._connect):
             return
@@ -114,7 +117,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
             raise
 
     async def _keep_member(self) -> None:
-        """Keep the membership alive, also while nothing is read: in a rebalance."""
+        """Keep the membership alive, also while nothing is read during a rebalance."""
         hooks: TransportHooks = self.transport.hooks
         logged, logged_at = "", -math.inf
         while True:
@@ -133,9 +136,10 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
                     log.warning("the consumer group refuses this worker, which retries: %s", refused)
 
     async def on_thread_stop(self) -> None:
-        """Disconnect; called in the thread.
+        """Disconnect in the thread.
 
-        While the broker is away, aiokafka's stop raises the cancellation of a fetch. Faust would wait for the thread for a minute.
+        While the broker is away, aiokafka's stop raises a fetch's cancellation. Faust would wait for the
+        thread for a minute.
         """
         if self._keeping is not None:
             self._keeping.cancel()
@@ -147,7 +151,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
             await internals.client_of(self.connected_consumer).close()
 
     def prepare(self, consumer: aiokafka.AIOKafkaConsumer) -> None:
-        """Have it read committed data, which Faust asks for under its own exactly_once only."""
+        """Make the consumer read committed data, which Faust does only with its own exactly_once."""
         internals.read_committed(consumer, FETCH_WAIT_MS)
         internals.pass_on(consumer, self.transport.client_options)
 
@@ -156,85 +160,93 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
         return {} if self._fetches is None else await self._fetches.fetch(limit_s)
 
     def wake(self) -> None:
-        """Have a fetch that waits look again, because other partitions are wanted, or none. In any thread."""
+        """Wake a waiting fetch, because the wanted partitions have changed. Thread-safe."""
         if self._fetches is not None:
             self._soon(self._fetches.wake)
 
     def join_again(self) -> None:
-        """Have the group assign its partitions again, if this worker leads it. In any thread, once connected."""
+        """Request a new assignment, if this worker leads the group. Thread-safe, once connected."""
         self._soon(lambda: membership.join_again(self.connected_consumer))
 
     @property
     def member_id(self) -> str:
-        """The ID that the group gave this worker; empty if it is not a member now. In any thread."""
+        """ID that the group gave this worker; empty = not a member now. Thread-safe."""
         return "" if self.made_consumer is None else membership.member_id(self.made_consumer)
 
     def _soon(self, call: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the thread has ended, and nothing waits
+        with contextlib.suppress(RuntimeError):  # the thread has ended, so there is nothing to wake
             self.thread_loop.call_soon_threadsafe(call)
 
     async def rewind_all(self, places: Collection[Place]) -> dict[Place, int | Exception]:
-        """See :meth:`FetchLoop.rewind`; runs in the consumer's thread."""
+        """Call :meth:`FetchLoop.rewind` in the consumer's thread."""
         assert self._fetches is not None  # noqa: S101 - lanes rewind what the group has assigned
         return self._fetches.rewind(places)
 
     async def is_member(self, generation: int) -> bool:
-        """Ask the group's coordinator whether this worker is a member of this generation; in the consumer's thread."""
+        """Ask the group's coordinator whether this worker is a member of a generation.
+
+        Runs in the consumer's thread.
+        """
         return await membership.is_member(self.connected_consumer, generation)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Lanes report for themselves; Faust's watch of each event does not fit batches."""
+        """Do nothing: lanes report their progress, and Faust's check of single events does not fit batches."""
 
 
 class BatchConsumer(faust_parts.Consumer):
-    """Hands Faust one message a fetch and lane."""
+    """Passes one message for each fetch and lane to Faust."""
 
     thread_class = BatchConsumerThread
 
     @property
     def thread(self) -> BatchConsumerThread:
-        """The thread that owns the aiokafka consumer."""
+        """Thread that owns the aiokafka consumer."""
         return cast("BatchConsumerThread", self.owned_thread)
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """Note that the buffer of a partition has room again."""
+        """Look again, because a partition's buffer has room."""
         super().on_buffer_drop(tp)
         self.thread.wake()
 
     def resume_partitions(self, tps: Iterable[TP]) -> None:
-        """Faust wants these partitions again."""
+        """Look again, because Faust wants these partitions again."""
         super().resume_partitions(tps)
         self.thread.wake()
 
     def stop_flow(self) -> None:
-        """Faust wants nothing until :meth:`resume_flow`."""
+        """End the wait, because Faust wants nothing until :meth:`resume_flow`."""
         super().stop_flow()
         self.thread.wake()
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Join the group, as soon as the worker is ready to."""
+        """Join the group as soon as the worker is ready."""
         topics = set(topics)
         await self.transport.hooks.before_joining(topics)
         await super().subscribe(topics)
 
     async def verify_all_partitions_active(self) -> None:
-        """Nothing: lanes report for themselves. Faust would take three turns of the loop for each partition, every few seconds."""
+        """Do nothing: lanes report their own progress.
+
+        Faust would take three loop turns for each partition every few seconds.
+        """
 
     async def perform_seek(self) -> None:
-        """Nothing: each lane seeks. Faust would first ask for the offset of one partition after the other."""
+        """Do nothing: each lane seeks. Faust would first ask for the offsets of all partitions one by one."""
 
     def is_active(self, tp: TP) -> bool:
-        """Whether batches of this partition are wanted now. In any thread.
+        """Return whether batches of this partition are wanted now. Thread-safe.
 
-        The batches of a lane travel by its first partition, so they are wanted only while its are.
+        Batches of a lane travel under its first partition, so they are wanted only if that partition is
+        active too.
         """
         active = self.active_partitions
         return tp in active and self.transport.first_of_lane(tp) in active
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Hand over fetched batches until ``fetcher``, which is Faust's, is stopped.
+        """Pass fetched batches on until Faust's ``fetcher`` is stopped.
 
-        Faust's own method takes several turns of the loop for each message, and the next fetch would wait for them.
+        Faust's own method takes several turns of the loop for each message, and the next fetch would wait for
+        them.
         """
         try:
             while not (self.should_stop or fetcher.should_stop):
@@ -246,17 +258,20 @@ class BatchConsumer(faust_parts.Consumer):
                 raise
 
     async def _hand_over(self, messages: Iterable[ConsumerMessage]) -> None:
-        """All at once. A coroutine: Python logs the cancellation of a bare ``gather`` in a rebalance."""
+        """Pass all messages concurrently.
+
+        It is a coroutine, as Python logs the cancellation of a bare ``gather``.
+        """
         await asyncio.gather(*map(self.callback, messages))
 
     async def _next_messages(self) -> list[ConsumerMessage]:
-        """Return the batches of one fetch. A rebalance drops them, and they are fetched again."""
+        """Return the batches of one fetch. A rebalance discards them, and they are fetched again."""
         if not self.flow_active:
             await self.wait(self.can_resume_flow)
         try:
             batches = await self.fetch(FETCHED_WITHIN_S)
         except GroupAuthorizationFailedError as error:
-            # aiokafka's coordinator has ended: the worker cannot go on, but it can stop in order.
+            # aiokafka's coordinator has ended, so the worker cannot continue, but it can stop in order
             self.transport.hooks.excluded(str(error))
             await asyncio.sleep(FETCHED_WITHIN_S)
             return []
@@ -279,7 +294,7 @@ class BatchConsumer(faust_parts.Consumer):
 
 
 class BatchTransport(driver.Transport):  # type: ignore[misc]
-    """The transport of a worker's app."""
+    """Transport of a worker's app."""
 
     Consumer = BatchConsumer
 
@@ -294,16 +309,16 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
         hooks: TransportHooks,
         lanes: Mapping[str, int],
     ) -> None:
-        """Make the transport.
+        """Create the transport.
 
         Args:
-            urls: Of the brokers.
-            app: The worker's.
-            buffers: Count what was fetched.
-            interval: How often brokers are asked.
+            urls: URLs of the brokers.
+            app: App of the worker.
+            buffers: Memory of fetched messages.
+            interval: Pause between fetches.
             client_options: Options of aiokafka for all clients.
             hooks: Questions and reports to the worker.
-            lanes: The key ``lanes`` of each address, by input topic.
+            lanes: Input topic → key ``lanes`` of its address.
         """
         super().__init__(urls, app)
         self.buffers: Final = buffers
@@ -313,6 +328,9 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
         self._lanes = lanes
 
     def first_of_lane(self, tp: TP) -> TP:
-        """Return the first partition of the lane of an input partition. A forward topic has one partition a lane."""
+        """Return the first partition of an input partition's lane.
+
+        A forward topic has one partition for each lane.
+        """
         lanes = self._lanes.get(tp.topic, 0)
         return TP(tp.topic, lane_of(tp.partition, lanes)) if lanes else tp

@@ -1,1 +1,1 @@
-"""The worker's place in its consumer group, and the lanes that it is assigned."""
+"""The worker's membership in its consumer group, and its assigned lanes."""

@@ -1,7 +1,7 @@
 """Faust's assignor of partitions, with :mod:`app.worker.membership.lane_assignment`.
 
-Members exchange what Faust's members do, because workers of other versions may be in the group. Each also states its rules
-(:mod:`agents.rules.member_statements`), which Faust ignores.
+Members exchange the same data as Faust's, because workers of other versions may be in the group. Each also
+announces its rules (:mod:`agents.rules.member_statements`), which Faust ignores.
 """
 
 import json
@@ -16,14 +16,14 @@ from app.worker.membership.lane_assignment import Joined, Partition, deal
 from ringfence_kafka.groups.static_members import Member
 
 _NEWCOMER: Final = ""
-"""Stands for a member ID that the group is still to give."""
+"""Stands for the member ID that the group has not given yet."""
 
 
 class LaneAssignor(faust_parts.Assignor):
-    """The assignor of :class:`app.worker.faust_app.RingfenceApp`; Faust creates it."""
+    """Assignor of :class:`app.worker.faust_app.RingfenceApp`; Faust creates it."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
-        """Return what this member states when it joins."""
+        """Return the metadata that this member announces when it joins."""
         metadata = super().metadata(topics)
         stated = json.loads(metadata.user_data) | {KEY: dict(self.app.parts.group.statement)}
         return ConsumerProtocolMemberMetadata(
@@ -33,7 +33,7 @@ class LaneAssignor(faust_parts.Assignor):
     def assign_members(
         self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata], stated: Mapping[str, Any]
     ) -> Mapping[str, Mapping[str, list[int]]]:
-        """Return the partitions of each member by topic, as the leader of the group."""
+        """Return the partitions of each member by topic. Called in the leader of the group."""
         joined = {
             member: (stated[member].url, metadata.subscription, stated[member].assignment.active_tps)
             for member, metadata in members.items()
@@ -48,9 +48,10 @@ class LaneAssignor(faust_parts.Assignor):
     def foresee(
         self, members: Collection[Member], topics: Collection[str], counts: Mapping[str, int]
     ) -> set[Partition]:
-        """Return the assignment of this worker as one more member.
+        """Predict the assignment of this worker if it joined now.
 
-        Nothing is foreseen while the group rebalances and does not report its members, or with a foreign member.
+        The prediction is empty if the group rebalances and does not report its members, or has a foreign
+        member.
         """
         joined: dict[str, Joined] = {_NEWCOMER: (self.own_url, topics, ())}
         for member in members:

@@ -1,4 +1,4 @@
-"""The worker's consumer group: what the worker states there, and what its lanes ask. The consumer's thread answers."""
+"""The worker's consumer group: metadata of the worker, and requests of its lanes to the consumer's thread."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -20,19 +20,19 @@ class GroupMembership:
 
     def __init__(self, settings: Settings) -> None:
         self.lane_topics: Final[Sequence[LaneTopics]] = static_membership.lane_topics(settings)
-        """The topics of each address, whose partitions make up its lanes."""
+        """Topics of each address, whose partitions make up its lanes."""
         self._rules = encode(own_statement(settings))
         self._unusable = False
         self._thread: BatchConsumerThread | None = None
 
     @property
     def statement(self) -> Mapping[str, Any]:
-        """The statement of this worker when it joins: see :mod:`agents.rules.member_statements`."""
+        """Metadata that this worker announces when it joins: see :mod:`agents.rules.member_statements`."""
         return self._rules | ({UNUSABLE: True} if self._unusable else {})
 
     @property
     def member_id(self) -> str:
-        """The ID that the group gave this worker; empty if it is not a member now. In any thread."""
+        """ID that the group gave this worker; empty = not a member now. Thread-safe."""
         return "" if self._thread is None else self._thread.member_id
 
     def connect(self, thread: BatchConsumerThread) -> None:
@@ -40,17 +40,17 @@ class GroupMembership:
         self._thread = thread
 
     def state_unusable(self, unusable: bool) -> None:
-        """State whether this worker cannot hold lanes, and have the group assign them again."""
+        """Announce whether this worker is unable to hold lanes, and request a new assignment."""
         self._unusable = unusable
         self.join_again()
 
     def join_again(self) -> None:
-        """Have the group assign its partitions again, if this worker leads it."""
+        """Request a new assignment, if this worker leads the group."""
         if self._thread is not None:
             self._thread.join_again()
 
     def ownership(self, generation: int) -> "GroupOwnership":
-        """Return the view of lanes for the assignment of a generation."""
+        """Return the lanes' view of the group for the assignment of a generation."""
         assert self._thread is not None  # noqa: S101 - it was given an assignment
         return GroupOwnership(self._thread, generation)
 
@@ -61,12 +61,13 @@ class GroupOwnership:
     def __init__(self, thread: BatchConsumerThread, generation: int) -> None:
         self._thread = thread
         self._generation = generation
-        # All lanes ask at once, when the group has assigned them: the consumer's thread wakes up once for many.
+        # All lanes ask at once after an assignment. Coalescing wakes the consumer's thread once for many
+        # lanes.
         self._confirmations: RequestCoalescer[int, bool] = RequestCoalescer(self._confirm)
         self._rewinds: RequestCoalescer[Place, int] = RequestCoalescer(self._rewind)
 
     async def confirm(self) -> bool:
-        """Whether the broker confirms our membership in the generation of the assignment."""
+        """Return whether the broker confirms this worker's membership in the generation of the assignment."""
         return await self._confirmations.ask(self._generation)
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:

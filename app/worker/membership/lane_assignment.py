@@ -1,9 +1,9 @@
 """Balanced, sticky assignment of lanes to workers.
 
-A lane owns partitions of its input topic and one of its forward topic, if there is one. It counts by its partitions. Faust's own assignor
-goes by topics of one partition count: it gives partition 0 of all of them to one worker. With ten addresses of four partitions each, a
-fifth worker gets nothing. It also depends on
-the order in which members are named, so nobody can predict it.
+A lane owns partitions of its input topic, and one of its forward topic if there is one. Its weight is its
+number of partitions. Faust's own assignor groups topics by partition count, and gives partition 0 of all
+topics in a group to one worker. With ten addresses of four partitions each, a fifth worker gets nothing.
+Faust's result also depends on the order in which members are listed, so it cannot be predicted.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,13 +22,13 @@ class LaneTopics(NamedTuple):
 
     input: str
     forward: str = ""
-    """Its partition p is lane p's; empty = the address has none."""
+    """Its partition p belongs to lane p; empty = no forward topic."""
     lanes: int = 0
-    """Partition p of the input is lane p modulo this; 0 = each partition is a lane."""
+    """Partition p of the input belongs to lane p modulo this; 0 = each partition is a lane."""
 
     @property
     def names(self) -> list[str]:
-        """The topics that there are."""
+        """Names of the existing topics."""
         return [self.input, self.forward] if self.forward else [self.input]
 
     def lane_of(self, topic: str, partition: int) -> int:
@@ -36,12 +36,12 @@ class LaneTopics(NamedTuple):
         return lane_of(partition, self.lanes) if topic == self.input else partition
 
     def partitions_of(self, topic: str, lane: int, count: int) -> list[int]:
-        """Return the partitions of a topic with so many that a lane owns."""
+        """Return the partitions that a lane owns in a topic with ``count`` partitions."""
         lanes = self.lanes if topic == self.input else 0
         return list(LaneLayout.of(lanes, count).partitions_of(lane))
 
     def lane_count(self, counts: Mapping[str, int], there: Iterable[str]) -> int:
-        """Return how many lanes the topics that are there have."""
+        """Return the number of lanes, from the partition counts of existing topics."""
         return self.lanes or max(counts[topic] for topic in there)
 
 
@@ -51,13 +51,16 @@ def deal(
     counts: Mapping[str, int],
     unusable: Collection[str] = (),
 ) -> dict[str, dict[str, list[int]]]:
-    """Partitions by topic for each member. Their URLs order the members, since IDs are new at each join.
+    """Assign partitions to members, by topic.
+
+    Members are ordered by URL, because their IDs change at each join.
 
     Args:
         joined: Members.
-        addresses: The topics of each address.
-        counts: Partitions of each topic.
-        unusable: Members that cannot write their state: they get nothing if the others subscribe to all topics.
+        addresses: Topics of each address.
+        counts: Topic → number of partitions.
+        unusable: Members that cannot write their state. They get nothing if the others subscribe to all
+            topics.
     """
     able = {member: item for member, item in joined.items() if member not in unusable}
     subscribed, wanted = (
@@ -92,25 +95,26 @@ def deal(
 
 
 class TopicGroup(NamedTuple):
-    """Topics that go together."""
+    """Topics whose partitions are assigned together."""
 
     topics: LaneTopics
     there: list[str]
-    """Those that exist and that somebody subscribes to."""
+    """Existing topics with a subscriber."""
 
 
 def units_of(
     subscribed: Mapping[str, Collection[str]], addresses: Iterable[LaneTopics], counts: Mapping[str, int]
 ) -> tuple[dict[str, Unit], dict[str, TopicGroup]]:
-    """Units, and the topics of each.
+    """Return the units to assign, and the topics of each unit.
 
-    Other topics go together if the same members subscribe to them and they have as many partitions. They may be an address of a member with
-    more addresses than this worker. The topics of an address without a subscriber to all of them are treated alike.
+    Other topics form a unit if they have the same subscribers and the same number of partitions. They may be
+    an address that only other members configure. Topics of an address are treated so too if no member
+    subscribes to all of them.
 
     Args:
-        subscribed: Topics of each member.
-        addresses: Topics that are known to go together.
-        counts: Partitions of each topic. A topic without partitions is left out.
+        subscribed: Member → its topics.
+        addresses: Topics that are known to belong together.
+        counts: Topic → number of partitions. A topic without partitions is left out.
     """
     takers: dict[str, tuple[str, ...]] = {
         topic: tuple(member for member in subscribed if topic in subscribed[member])

@@ -1,9 +1,10 @@
-"""Lanes without a worker although workers run.
+"""Finds lanes without a worker while workers run.
 
-The leader of the group watches its topics: it asks for a new assignment when some appear or grow. A static member that led the group and
-comes back within its session leads it again without learning it. This is because aiokafka joins by JoinGroup 5: its answer names the former
-member (KIP-814 closes that gap in version 9). Then nobody watches. Therefore each worker looks at the group's assignment. A static
-member joins again if a lane stays without a worker. The broker knows the leader, and starts a rebalance when the leader joins again.
+The leader of the group watches its topics, and requests a new assignment when some appear or grow. If the
+leader is a static member and returns within its session, it leads again without knowing it, because aiokafka
+joins by JoinGroup 5, whose answer names the former member (version 9, KIP-814, closes that gap). Then no
+member watches. Therefore each worker looks at the group's assignment, and a static member joins again if a
+lane stays without a worker. The broker knows the leader, and starts a rebalance when the leader joins again.
 """
 
 import asyncio
@@ -22,15 +23,17 @@ from ringfence_kafka.errors import RingfenceError
 log: Final = logging.getLogger("ringfence.worker")
 
 STANDS_S: Final = 15.0
-"""The leader sees new partitions within ten seconds, and the group assigns them in another."""
+"""Time after which an unassigned partition is reported: ten seconds for the leader to see it, and more to
+assign it.
+"""
 AGAIN_MOST_S: Final = 600.0
-"""The pause between two attempts starts at :data:`STANDS_S` and doubles up to this."""
+"""Maximum pause between two joins, in seconds. The pause starts at :data:`STANDS_S` and doubles."""
 
 Partition = tuple[str, int]
 
 
 class OrphanLanes:
-    """Looks at the assignment whenever :meth:`look` is called."""
+    """Checks the assignment at each call of :meth:`look`."""
 
     def __init__(
         self,
@@ -40,14 +43,14 @@ class OrphanLanes:
         rejoin: Callable[[], None] | None,
         now: Callable[[], float] = clock.now,
     ) -> None:
-        """Nothing is asked yet.
+        """Create the check without asking the cluster.
 
         Args:
-            cluster: With the workers' group.
-            topics: That every worker of this configuration reads.
+            cluster: Cluster with the workers' group.
+            topics: Topics that every worker with this configuration reads.
             tell: Called after each look with the partitions that stay unassigned.
-            rejoin: Has this worker join the group again; None = the leader surely watches.
-            now: Seconds.
+            rejoin: Makes this worker join the group again; None = the leader certainly watches.
+            now: Function that returns the time in seconds.
         """
         self._cluster = cluster
         self._topics = sorted(topics)
@@ -55,13 +58,13 @@ class OrphanLanes:
         self._rejoin = rejoin
         self._now = now
         self._since: dict[Partition, float] = {}
-        """When each was first seen without a worker."""
+        """Time at which each partition was first seen without a worker."""
         self._wait_s = STANDS_S
         self._next = 0.0
-        """When joining again may help."""
+        """Time from which joining again may help."""
 
     async def look(self) -> None:
-        """Ask the group; without an answer the last one stands."""
+        """Ask the group. Without an answer, the last result stays valid."""
         with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError, NotImplementedError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 orphans = await self._orphans()
@@ -69,7 +72,7 @@ class OrphanLanes:
                 self._judge(orphans)
 
     async def _orphans(self) -> set[Partition] | None:
-        """None while the group rebalances."""
+        """Return unassigned partitions; None while the group rebalances."""
         members = await self._cluster.groups.static_members()
         if not members or any(member.metadata is None for member in members):
             return None

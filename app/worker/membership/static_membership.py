@@ -1,4 +1,4 @@
-"""A worker as a static member of its group, by the name of its instance."""
+"""A worker as a static member of its group, under the name of its instance."""
 
 import logging
 from typing import Final
@@ -16,12 +16,12 @@ log: Final = logging.getLogger("ringfence.worker")
 
 
 def group_instance(settings: Settings) -> str | None:
-    """Return the worker's name in its consumer group, if it is a static member."""
+    """Return the worker's name in its consumer group; None = not a static member."""
     return settings.app.instance if settings.app.static_membership else None
 
 
 def subscribed(settings: Settings) -> set[str]:
-    """All topics that a worker reads as a member of its group."""
+    """Return all topics that a worker reads as a member of its group."""
     return {topic for address in lane_topics(settings) for topic in address.names}
 
 
@@ -38,7 +38,7 @@ def lane_topics(settings: Settings) -> list[LaneTopics]:
 
 
 def replaced(settings: Settings) -> str:
-    """Return the error of a worker that another one of the same name replaced."""
+    """Return the error of a worker that another worker with the same name replaced."""
     return (
         f"another worker has joined the group {settings.app.id} as app.instance = {settings.app.instance}, and has its lanes: if it "
         "is this one's replacement, leave this one ended; else give each its own app.instance (RINGFENCE_APP__INSTANCE), then start "
@@ -47,10 +47,10 @@ def replaced(settings: Settings) -> str:
 
 
 async def renew(settings: Settings) -> None:
-    """Before the worker joins: have the group assign its lanes again if its predecessor read other topics, or unknown ones.
+    """Request a new assignment before joining, if the predecessor read other topics, or unknown ones.
 
     Raises:
-        BrokerUnavailableError: the group cannot be asked.
+        BrokerUnavailableError: The group does not answer.
     """
     instance = settings.app.instance
     async with Cluster(settings.kafka, settings.app.id) as cluster:
@@ -59,7 +59,7 @@ async def renew(settings: Settings) -> None:
             outdated = await static_members.forget_outdated(
                 cluster.connection.admin, cluster.group_id, instance, subscribed(settings)
             )
-        except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4 are not asked so
+        except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4
             raise BrokerUnavailableError(
                 f"the consumer group {settings.app.id} does not report what {instance} read in its last run "
                 f"({error!r}): start this worker again; if that does not help, set app.static_membership = "

@@ -1,4 +1,4 @@
-"""Restores the lanes that a worker will get, before it joins; until then they go on where they are."""
+"""Restores the lanes that a worker will get before it joins. Meanwhile their present workers go on."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from ringfence_kafka.admin.cluster import Cluster
 log: Final = logging.getLogger("ringfence.worker")
 
 LIMIT_S: Final = 120.0
-"""Then the worker joins with what it has."""
+"""Time after which the worker joins with the lanes restored so far, in seconds."""
 
 
 async def restore_before_joining(
@@ -22,8 +22,8 @@ async def restore_before_joining(
 ) -> None:
     """Restore the lanes that the present group would assign to one more member. Never raises; logs errors.
 
-    In an empty group lanes wait until this worker joins, and so do those of a static member that returns as ``instance``: then there is
-    nothing to restore before.
+    In an empty group, lanes wait until this worker joins, so there is nothing to gain. The same is true for a
+    static member that returns as ``instance``.
     """
     began = time.monotonic()
     try:
