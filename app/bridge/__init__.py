@@ -1,1 +1,1 @@
-"""``ringfence bridge``: a process of bridges, and its pages."""
+"""``ringfence bridge``: a process with bridges, its probes and metrics."""

@@ -1,4 +1,4 @@
-"""The bridges of a process. A bridge of a strict connection needs a permit."""
+"""Selects the bridges of a process. A bridge of a strict connection needs a permit."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,13 @@ Permitted = tuple[Plan, Permit | None]
 
 
 async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
-    """Return the bridges to run, each with its permit, which asks again where it was not given.
+    """Return the bridges to run, each with its permit.
+
+    A permit that was not granted is requested again later.
 
     Raises:
-        ConfigurationError: none may run.
-        BrokerUnavailableError: a drain has no source.
+        ConfigurationError: No bridge may run.
+        BrokerUnavailableError: With ``drain``, a source does not answer.
     """
     running: list[Permitted] = [(plan, None) for plan in plans if plan.share is None]
     strict: dict[tuple[str, str], list[Plan]] = {}
@@ -46,7 +48,7 @@ async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
 def _with_members(
     plans: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit
 ) -> Iterator[Permitted]:
-    """Yield the plans of these members; None = as configured, because the members are not known yet."""
+    """Yield the plans of these members. None = the members are not known yet, so all configured plans."""
     for plan in plans:
         if members is None:
             yield plan, permit

@@ -1,4 +1,4 @@
-"""``ringfence bridge --drain``: all run up to the ends of the start, and stop there."""
+"""``ringfence bridge --drain``: bridges run up to the end offsets at their start, and stop there."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ Ends = Mapping[int, int]
 
 
 async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:
-    """Return end offsets by bridge; bridges of one source topic have the same.
+    """Return end offsets by bridge. Bridges with the same source topic have the same ends.
 
     Raises:
-        MissingTopicError: a source topic is not there.
-        BrokerUnavailableError: a source does not answer: nobody knows where its end is.
+        MissingTopicError: A source topic does not exist.
+        BrokerUnavailableError: A source does not answer, so its end is unknown.
     """
     asked: dict[tuple[str, str], Ends] = {}
     found = {}
@@ -54,7 +54,7 @@ async def _ends(plan: Plan) -> Ends:
 
 
 async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
-    """Whether all have committed as far as they were to go: also partitions that other processes drain at the same time."""
+    """Return whether all partitions are committed up to their ends, also those that other processes drain."""
     try:
         stood = [await _committed(plan, ends[plan.name]) for plan in plans]
     except (KafkaError, OSError, TimeoutError) as error:
@@ -73,17 +73,18 @@ async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
             *(cluster.groups.committed(plan.source_topic, number) for number in numbers)
         )
     return {
-        # A commit of a bridge has a note. One without is an operator's, or a foreign consumer's: it says nothing of what was forwarded.
+        # A bridge's commit has metadata. A commit without it, by an operator or another consumer, does not
+        # show what was forwarded.
         number: item.offset if item is not None and decode(item.note) is not None else 0
         for number, item in zip(numbers, noted, strict=True)
     }
 
 
 async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
-    """Whether all stand where they were to stop.
+    """Check that all partitions are committed exactly up to their ends.
 
     Raises:
-        TopicError: one does not, and why that may be.
+        TopicError: A partition is not. The message names a likely reason.
     """
     for plan in plans:
         for number, at in (await _committed(plan, ends[plan.name])).items():

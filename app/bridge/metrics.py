@@ -1,4 +1,4 @@
-"""``GET /metrics`` of a process of bridges: read from them when asked."""
+"""``GET /metrics`` of a bridge process: values are read at each request."""
 
 import math
 from collections import Counter
@@ -26,13 +26,16 @@ _COUNTERS: Final = {
 
 
 class BridgeMetrics(Collector):
-    """Counts of the bridges of one process. They survive a partition's departure: Prometheus expects that they only grow."""
+    """Counts of the bridges of a process.
+
+    They outlast a partition's assignment, because Prometheus counters must not fall.
+    """
 
     def __init__(self, bridges: Sequence[Bridge]) -> None:
         self._bridges = bridges
 
     def collect(self) -> Iterator[Metric]:
-        """Read them."""
+        """Read the counts."""
         for name, text in _COUNTERS.items():
             family = CounterMetricFamily(f"ringfence_bridge_{name}", text, labels=_LABELS)
             for bridge in self._bridges:
@@ -57,7 +60,7 @@ class BridgeMetrics(Collector):
         for bridge in self._bridges:
             up.add_metric([bridge.plan.name], float(bridge.state.ready))
             for number in sorted({*bridge.state.lags, *bridge.window.places}):
-                # NaN: the cluster does not tell.
+                # NaN if the cluster does not report the lag
                 lag.add_metric([bridge.plan.name, str(number)], bridge.state.lags.get(number, math.nan))
             for number, place in sorted(bridge.window.places.items()):
                 unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)

@@ -1,4 +1,7 @@
-"""Problems of a bridge's configuration, asked of both clusters before it starts. A cluster that is away does not count as one."""
+"""Checks a bridge's configuration with both clusters before it starts.
+
+An unreachable cluster is not a problem.
+"""
 
 import asyncio
 import logging
@@ -22,7 +25,7 @@ _OPTIONS: Final[dict[str, Any]] = {"include_authorized_operations": True, "reque
 
 
 async def faults(plan: Plan) -> list[str]:
-    """Return a line for each fault, with what to do."""
+    """Return a line for each problem, with its fix."""
     of_source, of_target = await asyncio.gather(_of_source(plan), _of_target(plan))
     return [f"bridge {plan.name}: {fault}" for fault in [*of_source, *of_target]]
 
@@ -46,7 +49,7 @@ async def _of_target(plan: Plan) -> list[str]:
 
 
 async def _denied(kafka: Any) -> str | None:
-    """Why brokers refuse the connection."""
+    """Return why brokers refuse the connection; None = they accept it."""
     try:
         reason = await refusal(kafka)
     except ConfigurationError as error:
@@ -99,6 +102,6 @@ def _target_faults(plan: Plan) -> Iterator[str]:
 
 
 def _lacks(described: Any, right: str) -> bool:
-    """Whether this user lacks a right; without ACLs nobody lacks any."""
+    """Return whether this user lacks a right. Without ACLs no right is missing."""
     operations = described.authorized_operations
     return operations is not None and right not in {operation.name for operation in operations}

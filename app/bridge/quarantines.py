@@ -1,4 +1,7 @@
-"""Open records in the quarantines of bridges, for status and for ``/metrics``. A quarantine is at the target of its bridge."""
+"""Open records in quarantines of bridges, for status and ``/metrics``.
+
+A quarantine is in the target cluster.
+"""
 
 import asyncio
 import contextlib
@@ -21,7 +24,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError
 
 LOOK_LIMIT_S: Final = 5.0
-"""For all targets, which are asked at the same time."""
+"""Time limit for all targets, which are asked concurrently, in seconds."""
 _FAMILIES: Final = {
     "open_records": "Open quarantined records, from the process with the first source partition; NaN = unknown.",
     "oldest_seconds": "Age of the oldest open record; 0 = none is open.",
@@ -29,15 +32,18 @@ _FAMILIES: Final = {
 
 
 class BridgeQuarantines:
-    """The quarantines of bridges, kept from look to look."""
+    """Quarantines of bridges. Counts are kept between looks."""
 
     def __init__(self) -> None:
-        """Start without a count."""
+        """Start without counts."""
         self._counts: list[tuple[KafkaSettings, OpenRecordCounts]] = []
-        """By target."""
+        """Target cluster and its counts."""
 
     async def look(self, plans: Sequence[Plan]) -> Mapping[str, OpenRecords | None]:
-        """Return the open records by bridge; None = there are none. A bridge whose target cannot tell is missing."""
+        """Return the open records by bridge; None = no open records.
+
+        Bridges whose target does not answer are absent.
+        """
         targets: list[list[Plan]] = []
         for plan in plans:
             same = next((each for each in targets if each[0].target == plan.target), None)
@@ -64,7 +70,7 @@ class BridgeQuarantines:
 
 
 class QuarantineMetrics(Collector):
-    """Each bridge has one process with its first source partition: that one counts its quarantine."""
+    """Metrics of quarantines. The process with a bridge's first source partition counts its quarantine."""
 
     def __init__(self, bridges: Iterable[Bridge]) -> None:
         self._bridges = bridges
@@ -72,7 +78,7 @@ class QuarantineMetrics(Collector):
         self._found: Mapping[str, OpenRecords | None] = {}
 
     async def run(self) -> None:
-        """Look again and again, and at once when first partitions come or go, until it is cancelled."""
+        """Look periodically, and at once when first partitions are assigned or revoked, until cancelled."""
         asked, asked_at = list[Plan](), -math.inf
         while True:
             if (plans := self._plans()) != asked or clock.now() - asked_at >= EVERY_S:
@@ -84,7 +90,7 @@ class QuarantineMetrics(Collector):
         return [bridge.plan for bridge in self._bridges if 0 in (bridge.state.assigned or ())]
 
     def collect(self) -> Iterator[Metric]:
-        """Read what the last look found."""
+        """Return the result of the last look."""
         count, oldest = families = [
             GaugeMetricFamily(f"ringfence_bridge_quarantine_{name}", text, labels=["bridge"])
             for name, text in _FAMILIES.items()

@@ -28,16 +28,18 @@ from ringfence_kafka.process import failpoints, gc_settings, log_setup, signals
 log: Final = logging.getLogger("ringfence.bridge")
 
 LOOK_S: Final = 0.2
-"""How often a drain checks its end."""
+"""Interval at which a drain checks its end, in seconds."""
 LIVE_S: Final = 1.0
-"""How often the tasks of bridges are checked: none ends by itself."""
+"""Interval at which tasks of bridges are checked for failures, in seconds."""
 
 
 def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
-    """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` up to the present ends; then commit, and leave.
+    """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` up to the present ends.
+
+    Then commit and leave.
 
     Raises:
-        RingfenceError: it cannot start; the text names the fault and the way out.
+        RingfenceError: The process cannot start. The message has the problem and its fix.
     """
     log_setup.configure()
     failpoints.install_from_environment()
@@ -85,10 +87,10 @@ async def _run(
 async def _prepare(
     configured: Sequence[Plan], bridges: list[Bridge], here: tuple[str, str], *, drain: bool
 ) -> dict[str, drains.Ends]:
-    """Check the bridges, and add those that may run; returns the ends of a drain.
+    """Check the bridges, and append those that may run to ``bridges``; return the ends of a drain.
 
     Raises:
-        PrerequisiteError: every bridge has faults. Faults of some leave the others to their work.
+        PrerequisiteError: Every bridge has problems. If only some have, the others run.
     """
     by_bridge = await asyncio.gather(*map(faults, configured))
     lines = [fault for bridge_faults in by_bridge for fault in bridge_faults]
@@ -105,10 +107,10 @@ async def _prepare(
 async def _until_stopped(
     bridges: Sequence[Bridge], stopping: asyncio.Event, ends: Mapping[str, drains.Ends] | None
 ) -> None:
-    """Run until a stop is asked for, or a drain has ended.
+    """Run until a stop is requested, or a drain has ended.
 
     Raises:
-        TopicError: a partition keeps the drain from ending.
+        TopicError: A partition prevents the drain from ending.
     """
     running = [asyncio.create_task(bridge.run(), name=bridge.plan.name) for bridge in bridges]
     try:

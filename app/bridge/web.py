@@ -1,4 +1,4 @@
-"""``GET /live``, ``GET /health`` and ``GET /metrics`` of a process of bridges."""
+"""``GET /live``, ``GET /health`` and ``GET /metrics`` of a bridge process."""
 
 import socket
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from ringfence_kafka.http.server import ProcessMetrics, probe_routes, serving_ro
 def serving(
     bridges: Sequence[Bridge], quarantines: QuarantineMetrics, listener: socket.socket, auth: HttpAuth
 ) -> AbstractAsyncContextManager[None]:
-    """Answer on a socket that listens; ``bridges`` may still be empty, while clusters are inspected."""
+    """Serve on a listening socket. ``bridges`` may still be empty, while clusters are checked."""
     routes = probe_routes(lambda: _health(bridges), ProcessMetrics(BridgeMetrics(bridges), quarantines))
     return serving_routes(routes, listener, auth)
 
 
 def _health(bridges: Sequence[Bridge]) -> dict[str, Any]:
-    """Ready when every bridge forwards all partitions that it has; else with bridge, partition and reason."""
+    """Return the health: ready if every bridge forwards all of its partitions, else with reasons."""
     return {
         "ready": bool(bridges) and all(bridge.state.ready for bridge in bridges),
         "reason": None if bridges else "checking clusters, topics and rights",
