@@ -16,7 +16,7 @@ from app.check.topic_reader import read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read, judge, print the table; return the exit code."""
+    """Read both sides, judge them, and print the table; return the exit code."""
     parser = argparse.ArgumentParser(description="Compares input and accepted topics, record by record.")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
     parser.add_argument("--topics", required=True, action="append", metavar="INPUT=ACCEPTED")

@@ -1,7 +1,7 @@
-"""``python -m app.check.bridge --origin HOST:PORT --target HOST:PORT --address orders``: two clusters, and a bridge between them.
+"""``python -m app.check.bridge --origin HOST:PORT --target HOST:PORT --address orders``: check of a bridge.
 
-Producers sent the records of the origin's input, and those of the target's without the mark of a bridge. The target must accept each ID once,
-unchanged, and in order within each group and route.
+Producers sent all records of the origin's input, and the records without a bridge header of the target's
+input. The target must accept each ID once, unchanged, and in order within each group and route.
 
 Exit codes: 0 exact, 1 not exact, 2 could not judge.
 """
@@ -26,7 +26,7 @@ _OURS: Final = "_RF_"
 
 @dataclass
 class Crossing:
-    """The judgement of a bridge. Each entry of a list describes one fault."""
+    """Judgement of a bridge. Each list entry describes one problem."""
 
     sent_to_origin: int = 0
     sent_to_target: int = 0
@@ -35,9 +35,9 @@ class Crossing:
     over_the_bridge: int = 0
     """Records that the bridge wrote."""
     bridged_again: int = 0
-    """Those that it had written before."""
+    """Records that the bridge wrote again."""
     failed_over: int = 0
-    """IDs that the bridge forwarded and their producer sent to the target too."""
+    """IDs that the bridge forwarded and the producer also sent to the target."""
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Crossing:
 
     @property
     def faults(self) -> dict[str, list[str]]:
-        """Faults by kind."""
+        """Problems by kind."""
         return {
             "lost": self.lost,
             "doubled": self.doubled,
@@ -60,10 +60,10 @@ class Crossing:
 
 
 def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]) -> Crossing:
-    """Compare the inputs of both clusters, by partition and offset, with the accepted topic of the target.
+    """Compare the inputs of both clusters with the accepted topic of the target, each in offset order.
 
     Raises:
-        CannotJudgeError: a message has no ID, so it is not known from another.
+        CannotJudgeError: A message has no ID, so it cannot be identified.
     """
     direct = [item for item in target if HOP_HEADER not in dict(item.headers)]
     hops = [dict(item.headers)[HOP_HEADER] for item in target if HOP_HEADER in dict(item.headers)]
@@ -93,7 +93,10 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
 def _out_of_order(
     origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
 ) -> Iterator[str]:
-    """Find groups out of order. A group has two orders: of records from the bridge, and of direct ones."""
+    """Yield groups that are out of order.
+
+    Records from the bridge and direct records of a group have separate orders.
+    """
     first = {_id(item): (item.partition, item.offset) for item in reversed(origin)}
     places = {(item.partition, item.offset): item for item in target}
     last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}
@@ -131,7 +134,7 @@ def _name(record: Record) -> str:
 
 
 def report(console: Console, found: Crossing) -> None:
-    """Print the table, and the first faults of each kind."""
+    """Print the table, and the first problems of each kind."""
     table = Table(title="Messages sent to both clusters, and messages accepted at the target")
     for column in (
         "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
@@ -149,7 +152,7 @@ def report(console: Console, found: Crossing) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read, judge, print the table; return the exit code."""
+    """Read both clusters, judge them, and print the table; return the exit code."""
     parser = argparse.ArgumentParser(description="Compares two clusters' inputs with what one accepted.")
     parser.add_argument("--origin", required=True, metavar="HOST:PORT")
     parser.add_argument("--target", required=True, metavar="HOST:PORT")

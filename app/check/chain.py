@@ -1,7 +1,8 @@
 """``python -m app.check.chain --bootstrap HOST:PORT [--killed FILE]``: orders → billing → ledger, two handlers that send.
 
-A line of ``billing`` has the amount of an order and the total of its account; ``ledger`` adds the number of the entry. Each order that was
-accepted must be in both exactly once, in the order of its account, and so must it be in what their worker accepted.
+A line of ``billing`` has the amount of an order and the total of its account; ``ledger`` adds the number of
+the entry. Each accepted order must be in both topics exactly once, in the order of its account, and also in
+the accepted topics behind them.
 
 Exit codes: 0 exact, 1 not exact, 2 could not judge.
 """
@@ -24,17 +25,17 @@ TOPICS: Final = ("billing", "billing.accepted", "ledger", "ledger.accepted")
 
 
 class Entry(NamedTuple):
-    """An entry of the ledger as an order asks for it."""
+    """Expected entry of the ledger for an order."""
 
     place: int
-    """Which accepted order it is, by partition and offset."""
+    """Rank of the order among accepted orders, by partition and offset."""
     account: bytes | None
     line: dict[str, Any]
 
 
 @dataclass
 class Chained:
-    """The judgement of a chain. Each entry of a list describes one fault."""
+    """Judgement of a chain. Each list entry describes one problem."""
 
     orders: int
     accounts: int
@@ -42,11 +43,11 @@ class Chained:
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """Another total, amount, number or account, or no line of an order, or no ID."""
+    """Lines with a wrong total, amount, number or account, without an order, or without an own ID."""
 
     @property
     def faults(self) -> dict[str, list[str]]:
-        """Faults by kind."""
+        """Problems by kind."""
         return {
             "lost": self.lost,
             "doubled": self.doubled,
@@ -56,10 +57,10 @@ class Chained:
 
 
 def judge(orders: Sequence[Record], results: Mapping[str, Sequence[Record]]) -> Chained:
-    """Compare accepted orders with what each topic of the chain has, by partition and offset.
+    """Compare accepted orders with each topic of the chain, by partition and offset.
 
     Raises:
-        CannotJudgeError: an order has no amount, or no source.
+        CannotJudgeError: An order has no amount or no source.
     """
     wanted = _wanted(orders)
     found = Chained(len(orders), len({entry.account for entry in wanted.values()} - {None}))
@@ -69,7 +70,7 @@ def judge(orders: Sequence[Record], results: Mapping[str, Sequence[Record]]) -> 
 
 
 def _wanted(orders: Sequence[Record]) -> dict[str, Entry]:
-    """Return the entry that each order must lead to, by its name."""
+    """Return the expected entry for each order, by the order's name."""
     totals: Counter[bytes] = Counter()
     numbers: Counter[bytes] = Counter()
     wanted: dict[str, Entry] = {}
@@ -120,7 +121,7 @@ def _judge_topic(topic: str, records: Sequence[Record], wanted: Mapping[str, Ent
 
 
 def _name(order: Record) -> str:
-    """Its source; of a part of a transaction with the number of the part."""
+    """Return the order's source, with the part number for a part of a transaction."""
     headers = dict(order.headers)
     source, part = headers.get(SOURCE_HEADER), headers.get(PART_HEADER)
     if source is None:
@@ -150,7 +151,7 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 def summary(found: Chained, before_kill: int | None) -> list[str]:
-    """Return a line or two for a person."""
+    """Return one or two lines that summarize the result."""
     result = ", ".join(f"{len(faults):,} {kind}" for kind, faults in found.faults.items())
     lines = [
         f"orders → billing → ledger, two handlers that send: {found.orders:,} orders of {found.accounts:,} accounts, {result}."
@@ -165,7 +166,7 @@ def summary(found: Chained, before_kill: int | None) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read, judge, print the result; return the exit code."""
+    """Read the topics, judge them, and print the result; return the exit code."""
     parser = argparse.ArgumentParser(
         description="Compares accepted orders with what two handlers made of them."
     )

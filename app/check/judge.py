@@ -24,20 +24,20 @@ _OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER, SEQUENCE_HEADER})
 
 @dataclass
 class Judgement:
-    """The judgement of one address. Each entry of a list describes one fault."""
+    """Judgement of one address. Each list entry describes one problem."""
 
     address: str
     sent: int = 0
     distinct: int = 0
     resent: int = 0
-    """Records that their bridges sent again."""
+    """Records that bridges sent again."""
     accepted: int = 0
-    """Messages and transactions, by their first parts."""
+    """Accepted messages, and transactions, counted by their first parts."""
     parts: int = 0
     """Accepted parts of transactions."""
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
-    """Transactions that were accepted in part."""
+    """Transactions accepted in part."""
     doubled: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Judgement:
 
     @property
     def exact(self) -> bool:
-        """Whether every message was accepted once, in order, unchanged, and every transaction whole."""
+        """Whether every message was accepted once, in order and unchanged, and every transaction whole."""
         return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed)
 
 
@@ -54,8 +54,8 @@ def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence
     """Compare all inputs with all outputs.
 
     Args:
-        inputs: Address → records of its input, in the order of their partitions and offsets.
-        outputs: The same of its accepted topic. Its records may come from transactions of other addresses.
+        inputs: Address → records of its input, ordered by partition and offset.
+        outputs: Address → records of its accepted topic, which may come from transactions of other addresses.
     """
     found = {address: Judgement(address, len(records)) for address, records in inputs.items()}
     everything = [unit(address, record) for address, records in inputs.items() for record in records]
@@ -115,9 +115,9 @@ def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None
 
 
 def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
-    """Return the original of each input record: the first record with one of its IDs; or itself.
+    """Return the original of each input record: the first record with one of its IDs, or the record itself.
 
-    A bridge may send a record again: it has the original of the first one, whatever its IDs.
+    A record that a bridge sent again has the original of the first send, whatever its IDs.
     """
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}
@@ -135,16 +135,16 @@ def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
 
 
 class _Hops:
-    """Records that bridges have sent, in the order of partitions and offsets."""
+    """Records that bridges have sent, ordered by partition and offset."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, Hop], Place] = {}
         self._confirmed: dict[tuple[str, int, tuple[str, str, str]], tuple[int, Place]] = {}
 
     def known(self, place: Place, hop: Hop) -> Place | None:
-        """Return the record that a hop repeats; None = it is new.
+        """Return the record that a hop repeats; None = the hop is new.
 
-        A record may be confirmed and missing: then the record that confirmed it is returned.
+        If the repeated record was confirmed but is missing, it returns the record that confirmed it.
         """
         topic, partition, _ = place
         route = topic, partition, hop.source
@@ -159,14 +159,14 @@ class _Hops:
 
 
 class _Order:
-    """Follows each group through the accepted topics."""
+    """Checks the order of each group in the accepted topics."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, bytes, str, int], tuple[int, int]] = {}
         self._home: dict[tuple[str, bytes], int] = {}
 
     def fault(self, place: Place, part: str, address: str, output: Record) -> str | None:
-        """Return the fault of an output's place, if there is one. Messages without a group have no order."""
+        """Return the problem with an output's place, or None. Messages without a group have no order."""
         group = output.key
         if group is None:
             return None
@@ -185,7 +185,7 @@ class _Order:
 
 
 def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, int]) -> int:
-    """Count the resends behind the killed worker's position whose original is before it."""
+    """Count resends after the killed worker's position whose original lies before it."""
     before: set[Id] = set()
     count = 0
     for record in inputs:
@@ -198,7 +198,7 @@ def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, i
 
 
 def _source(output: Record) -> Place | None:
-    """Return the place that an output names; None unless it names exactly one."""
+    """Return the place that an output names; None unless it has exactly one source header."""
     values = [value for name, value in output.headers if name == SOURCE_HEADER]
     if len(values) != 1 or values[0] is None:
         return None

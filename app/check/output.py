@@ -1,4 +1,4 @@
-"""Prints judgements for a person."""
+"""Prints judgements."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -13,7 +13,7 @@ WIDTH_MIN: Final = 110
 
 
 def table(judgements: Sequence[Judgement], seconds: float) -> Table:
-    """Return a row for each address and a total; numbers that must be 0 are red if they are not."""
+    """Return a table with a row for each address and a total. Problem counts above 0 are red."""
     made = Table(title="Input and output, read from Kafka by a program that is not Ringfence")
     made.add_column("address")
     for column in (
@@ -37,18 +37,18 @@ def _numbers(found: Judgement) -> list[int]:
 
 
 def fault_cell(count: int) -> str:
-    """Return a number that must be 0; red if it is not."""
+    """Return a count of problems, red if it is not 0."""
     return f"[bold red]{count:,}[/]" if count else "0"
 
 
 def standard_output() -> Console:
-    """Return standard output; without a terminal no window limits the table."""
+    """Return standard output. Without a terminal, the table gets its full width."""
     found = Console()
     return found if found.is_terminal else Console(width=max(found.width, WIDTH_MIN))
 
 
 def report(console: Console, judgements: Sequence[Judgement], seconds: float) -> None:
-    """Print the table, and the first faults of each kind."""
+    """Print the table, and the first problems of each kind."""
     console.print(table(judgements, seconds))
     for judgement in judgements:
         if judgement.parts:
@@ -74,7 +74,7 @@ def report(console: Console, judgements: Sequence[Judgement], seconds: float) ->
 
 
 def print_faults(console: Console, by_kind: Mapping[str, Sequence[str]]) -> None:
-    """Print the first faults of each kind, and how many more there are."""
+    """Print the first problems of each kind, and the number of the others."""
     for kind, faults in by_kind.items():
         for fault in faults[:FAULTS_SHOWN]:
             console.print(f"{kind}: {fault}", markup=False, highlight=False, soft_wrap=True)

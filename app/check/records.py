@@ -1,4 +1,4 @@
-"""Records as Kafka returns them, and the accepted records that an input record asks for."""
+"""Records from Kafka, and the accepted records expected for an input record."""
 
 import base64
 import json
@@ -19,16 +19,16 @@ _OF_BRIDGES: Final = "_RF_BRIDGE_"
 Place = tuple[str, int, int]
 """Topic, partition and offset of an input record."""
 Id = tuple[str, bytes]
-"""A duplicate ID, and the address whose it is."""
+"""Duplicate ID and the address that it belongs to."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class CannotJudgeError(Exception):
-    """Not everything could be read."""
+    """Some records could not be read."""
 
 
 class Record(NamedTuple):
-    """A record as Kafka returned it."""
+    """Record as Kafka returned it."""
 
     partition: int
     offset: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An accepted record as it must be, without Ringfence's own headers."""
+    """Expected accepted record, without Ringfence's own headers."""
 
     address: str
     key: bytes | None
@@ -49,23 +49,23 @@ class Wanted(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """The step of a record over a bridge."""
+    """Hop of a record over a bridge."""
 
     source: tuple[str, str, str]
-    """Bridge, source topic's ID, partition."""
+    """Bridge, topic ID of the source, partition."""
     offset: int
     confirmed: int
-    """Every offset of its source below was at the target before it."""
+    """The target had all source offsets below this one before."""
 
 
 class Unit(NamedTuple):
-    """An input record: a message, or a transaction."""
+    """Input record: a message or a transaction."""
 
     place: Place
     ids: tuple[Id, ...]
-    """Two units with one ID in common are the same."""
+    """Two units with a common ID are the same."""
     wanted: dict[str, Wanted]
-    """By part, ``i/N``; a message has one, without a name."""
+    """Part ``i/N`` → expected record. A message has one, under an empty name."""
     hop: Hop | None = None
 
     def __str__(self) -> str:
@@ -76,15 +76,15 @@ class Unit(NamedTuple):
 
 
 def unit(topic: str, record: Record) -> Unit:
-    """Return what an input record asks for.
+    """Return the unit of an input record.
 
     Raises:
-        CannotJudgeError: it is marked as a transaction, and is none.
+        CannotJudgeError: The record is marked as a transaction, but is not one.
     """
     place = (topic, record.partition, record.offset)
     found = dict(record.headers)
     hop = _hop(place, found)
-    # The last list of passed clusters stays if it came over a bridge.
+    # over a bridge, the last list of passed clusters is kept
     passed = ((PASSED_HEADER, found[PASSED_HEADER]),) if hop and PASSED_HEADER in found else ()
     counted = hop is None or IGNORED_HEADER not in found
     own = _ids(topic, record.headers) if counted else ()
@@ -107,7 +107,7 @@ def unit(topic: str, record: Record) -> Unit:
 
 
 def _hop(place: Place, headers: dict[str, bytes | None]) -> Hop | None:
-    """None = it came over no bridge. Raises CannotJudgeError if its headers cannot be read."""
+    """Return the hop; None = the record did not come over a bridge. Raises CannotJudgeError."""
     if HOP_HEADER not in headers:
         return None
     try:
@@ -145,11 +145,11 @@ def _ids_of(parts: list[Wanted]) -> Iterator[Id]:
 
 
 def _ids(address: str, headers: Headers) -> tuple[Id, ...]:
-    """Return the ID, if there is one: the last of several; null and empty are none."""
+    """Return the ID, if there is one: the last of repeated headers, and not null or empty."""
     found = dict(headers).get(ID_HEADER)
     return ((address, found),) if found else ()
 
 
 def text(value: bytes | None) -> str:
-    """Return bytes for a person."""
+    """Return bytes as readable text."""
     return "none" if value is None else value.decode("utf-8", "replace")

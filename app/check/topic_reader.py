@@ -1,4 +1,4 @@
-"""Reads a topic as a consumer of committed records sees it."""
+"""Reads a topic like a consumer of committed records."""
 
 import time
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.check.records import CannotJudgeError, Record
 
 SILENCE_LIMIT_S: Final = 60.0
-"""Longer than the broker keeps an abandoned transaction open."""
+"""Time limit without an answer, in seconds; exceeds the broker's timeout of abandoned transactions."""
 
 
 def read(bootstrap: str, topic: str) -> list[Record]:
     """Return all committed records of a topic, by partition and offset.
 
     Raises:
-        CannotJudgeError: the topic does not exist, does not answer, or a transaction on it stays open.
+        CannotJudgeError: The topic does not exist or does not answer, or one of its transactions stays open.
     """
     options = {
         "bootstrap.servers": bootstrap,
-        "group.id": "check",  # required by the client; nothing is ever committed to it
+        "group.id": "check",  # required by the client; no offset is committed
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
@@ -49,7 +49,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
 def _await_no_open_transaction(
     reader: Consumer, witness: Consumer, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Wait until no transaction is open: it would hide the records behind it."""
+    """Wait until no transaction is open, because an open one hides the records behind it."""
     deadline = time.monotonic() + SILENCE_LIMIT_S
     for partition in partitions:
         while _end(reader, partition) != _end(witness, partition):
