@@ -1,4 +1,4 @@
-"""Display of the running demo: a live panel on a terminal, a line now and then elsewhere."""
+"""Display of the running demo: a live panel on a terminal, elsewhere a line every few seconds."""
 
 import threading
 import time
@@ -14,17 +14,17 @@ from rich.text import Text
 
 PLAIN_EVERY_S: Final = 2.0
 QUIET_LIMIT_S: Final = 15.0
-"""After so long without a line the display says that the phase still runs."""
+"""Time without output after which the display prints that the phase still runs, in seconds."""
 REFRESHES_PER_S: Final = 8
 SPEED_WINDOW_S: Final = 2.0
 _BAR_WIDTH: Final = 60
 
 
 class Display:
-    """Shows the phase and the counts. It judges nothing."""
+    """Shows the phase and the counts, without judging them."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
-        """``total``: messages of the run; ``console``: standard output by default."""
+        """Take the number of messages (``total``), and a ``console``, by default standard output."""
         self.console: Final = console or Console()
         self._total = total
         self._began = time.monotonic()
@@ -53,7 +53,7 @@ class Display:
         self._ticker.join()
 
     def close(self) -> None:
-        """Leave the last picture on the screen. May be repeated."""
+        """Leave the last picture on the screen. Idempotent."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -69,7 +69,7 @@ class Display:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def hand_over(self, text: str) -> None:
-        """Print a remark, and nothing by itself from now on: another program shows its own progress."""
+        """Print a remark, and stop printing progress, because another program shows its own."""
         self._ended.set()
         self.say(text)
 
@@ -85,7 +85,7 @@ class Display:
 
     @property
     def speed(self) -> float:
-        """Messages consumed a second, over the last two."""
+        """Consumed messages per second, over the last two seconds."""
         if len(self._samples) < 2:
             return 0.0
         (begin, first), (end, last) = self._samples[0], self._samples[-1]
@@ -98,7 +98,7 @@ class Display:
         )
 
     def _tick(self) -> None:
-        """Say that the phase still runs, whenever nothing was printed for a while."""
+        """Print that the phase still runs, whenever there was no output for a while."""
         while not self._ended.wait(QUIET_LIMIT_S / 10):
             if self._live is None and self._phases and time.monotonic() - self._printed >= QUIET_LIMIT_S:
                 name, began = self._phases[-1]

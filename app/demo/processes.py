@@ -1,4 +1,4 @@
-"""Child processes of the demo. They are ended by their process ID."""
+"""Child processes of the demo, which are ended by process ID."""
 
 import contextlib
 import http.client
@@ -19,10 +19,13 @@ _POLL_S: Final = 0.05
 
 
 class Child:
-    """A child process. In a session of its own, so that the terminal's Ctrl-C reaches the demo alone."""
+    """Child process in its own session, so that the terminal's Ctrl-C reaches only the demo."""
 
     def __init__(self, arguments: list[str], log: Path | None) -> None:
-        """``arguments``: of this Python interpreter; ``log``: of both output streams, None = those of the demo."""
+        """Start Python with ``arguments``.
+
+        ``log``: file for both output streams; None = the demo's streams.
+        """
         self.log = log
         with contextlib.ExitStack() as stack:
             output = None if log is None else stack.enter_context(log.open("wb"))
@@ -38,11 +41,11 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Exit code of the process; None while it runs."""
         return self._process.poll()
 
     def wait(self, limit_s: float, look: Callable[[], None]) -> int | None:
-        """Wait for its end, calling ``look`` meanwhile; None when it still runs after ``limit_s`` seconds."""
+        """Wait up to ``limit_s`` seconds for its end, calling ``look`` repeatedly; None = it still runs."""
         deadline = time.monotonic() + limit_s
         while self.exit_code is None and time.monotonic() < deadline:
             look()
@@ -50,22 +53,22 @@ class Child:
         return self.exit_code
 
     def kill(self) -> None:
-        """End it at once, as a crash would. May be repeated."""
+        """Kill the process, like a crash. Idempotent."""
         self._process.kill()
         self._process.wait()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def log_tail(self) -> str:
-        """Return the last lines that it wrote."""
+        """Return the last lines of its output."""
         text = "" if self.log is None else self.log.read_text("utf-8", "replace")
         return "\n".join(f"  {line}" for line in text.strip().splitlines()[-LOG_LINES_SHOWN:])
 
 
 class WorkerProcess(Child):
-    """``ringfence worker``, or another verb that serves its health on ``web_port``."""
+    """``ringfence worker``, or another command that serves its health on ``web_port``."""
 
     def __init__(self, config: Path, web_port: int, log: Path, verb: str = "worker") -> None:
         super().__init__(["-m", "app", verb, "--config", str(config), "--web-port", str(web_port)], log)
@@ -85,8 +88,8 @@ class WorkerProcess(Child):
 
 
 def _environment() -> dict[str, str]:
-    """Without settings: one in the caller's environment could lead the demo to a real cluster."""
+    """Return the environment without settings, which could lead the demo to a real cluster."""
     inherited = {
         name: text for name, text in os.environ.items() if not (name.startswith(ENV_PREFIX) and "__" in name)
     }
-    return {"RINGFENCE_CLASS_ARCHIVE": "off", **inherited}  # it takes ten seconds, for runs that do not come
+    return {"RINGFENCE_CLASS_ARCHIVE": "off", **inherited}  # making one takes ten seconds

@@ -1,4 +1,4 @@
-"""Producers of the demos: an ordinary Kafka client as any program has one, and nothing of Ringfence."""
+"""Producers of the demos: ordinary Kafka clients without any code of Ringfence."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ QUEUE_MESSAGES: Final = 200_000
 FLUSH_LIMIT_S: Final = 60.0
 Headers = list[tuple[str, str | bytes | None]]
 _LOOK_EVERY: Final = 1_000
-"""Messages between two looks at whether to stop; a look costs more than a message."""
+"""Messages between two checks whether to stop, because a check costs more than a message."""
 
 
 class Sender:
-    """An idempotent producer with the partitioner of Java's."""
+    """Idempotent producer with the partitioner of Java clients."""
 
     def __init__(self, bootstrap: str, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Prepare a publisher. It asks ``stopped`` while it waits: whether to give up."""
+        """Create the producer. While it waits, it asks ``stopped`` whether to give up."""
         self._stopped = stopped
         self._refused: KafkaError | None = None
         self._producer = Producer(
@@ -29,7 +29,7 @@ class Sender:
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "partitioner": "murmur2_random",  # as Java's default: what has a key is at home where it is sent
+                "partitioner": "murmur2_random",  # Java's default: a record with a key goes to its home
                 "linger.ms": 20,
                 "queue.buffering.max.messages": QUEUE_MESSAGES,
                 "delivery.report.only.error": True,
@@ -38,7 +38,7 @@ class Sender:
         )
 
     def send(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> None:
-        """Hand one message over, as soon as there is room."""
+        """Send a message, after waiting for room in the queue."""
         while not self._stopped():
             try:
                 self._producer.produce(topic, value, key, headers=headers, on_delivery=self._reported)
@@ -54,7 +54,7 @@ class Sender:
             raise DemoError(f"producing ended: the broker refused a message: {self._refused.str()}")
 
     def flush(self) -> bool:
-        """Wait until the broker acknowledged everything; returns False on a stop request. Raises DemoError."""
+        """Wait until the broker has acknowledged everything; False = stop requested. Raises DemoError."""
         deadline = time.monotonic() + FLUSH_LIMIT_S
         while missing := self._producer.flush(0.2):
             if self._stopped():
@@ -75,18 +75,18 @@ class Sender:
 
 
 class Publisher(threading.Thread):
-    """Sends all messages of a plan as fast as the client takes them.
+    """Sends all messages of a plan as fast as the client accepts them.
 
-    It waits at ``plan.hold_at`` until :meth:`release`: the last stretch comes after the kill, so that a fast worker
-    cannot be through before it is killed.
+    It waits at ``plan.hold_at`` until :meth:`release`. The last part comes after the kill, so that a fast
+    worker cannot finish before it is killed.
     """
 
     def __init__(self, bootstrap: str, plan: Plan) -> None:
         super().__init__(name="publisher", daemon=True)
         self.handed_over = 0
-        """Messages given to the client so far."""
+        """Number of messages given to the client."""
         self.finished = False
-        """The broker acknowledged every message."""
+        """Whether the broker has acknowledged every message."""
         self.error: Exception | None = None
         self._plan = plan
         self._released = threading.Event()
@@ -94,18 +94,18 @@ class Publisher(threading.Thread):
         self._sender = Sender(bootstrap, self._stopped.is_set)
 
     def release(self) -> None:
-        """Let the last stretch go."""
+        """Send the last part."""
         self._released.set()
 
     def stop(self) -> None:
-        """Give up; returns when the thread has ended."""
+        """Give up, and wait until the thread has ended."""
         self._stopped.set()
         self._released.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """Publish until all is sent or it is stopped."""
+        """Publish until everything is sent or :meth:`stop` is called."""
         try:
             self._publish()
         except Exception as error:

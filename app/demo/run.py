@@ -1,4 +1,4 @@
-"""``ringfence demo``: broker, topics, worker, traffic, a chain of handlers, kills, checks from outside."""
+"""``ringfence demo``: broker, topics, worker, traffic, a chain of handlers, kills, independent checks."""
 
 import datetime as dt
 import json
@@ -26,20 +26,20 @@ SEED: Final = 1
 APP_ID: Final = "demo"
 PARTITIONS: Final = 4
 CHAIN_KILL_SHARE: Final = 0.05
-"""The handler of ``billing`` is killed when it has sent this share of all messages. Far more come later."""
+"""Share of all messages in ``billing`` at which its handler is killed, early enough that far more follow."""
 STALL_LIMIT_S: Final = 90.0
-"""A worker that commits nothing for so long is stuck."""
+"""Time without a commit after which the worker counts as stuck, in seconds."""
 SETTLE_LIMIT_S: Final = 5.0
 RECONCILE_LIMIT_S: Final = 600.0
-"""The first time it fetches Spark's Kafka connector."""
+"""Time limit of the reconciliation run, in seconds. The first one fetches Spark's Kafka connector."""
 REPORTS: Final = Path("data/demo")
-"""Below the folder in which the demo was called; reports stay there."""
+"""Folder of reports below the current folder. Reports outlast the demo."""
 _LOOK_EVERY_S: Final = 0.05
 _HEALTH_EVERY_S: Final = 0.25
 
 
 class WorkerError(RingfenceError):
-    """The worker did not do what it must; this is a result, and not a good one."""
+    """The worker failed. This is a result of the demo, so the exit code is 1."""
 
     exit_code = 1
 
@@ -48,16 +48,16 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
     """Run the demo and print its result.
 
     Args:
-        messages: How many to send, over all addresses.
-        keep: Keep the folder with configuration, logs and data. After a failure it is kept anyway.
-        seed: Reproduces the traffic and the point of the kill.
+        messages: Number of messages over all addresses.
+        keep: Keep the folder with configuration, logs and data even after a success.
+        seed: Seed of the traffic and the time of the kill.
 
     Returns:
         The exit code: 0 every message accepted exactly once, in order, unchanged; 1 not so; 2 could not run;
-        128 + the signal's number when interrupted.
+        128 + the signal's number if interrupted.
 
     Raises:
-        RingfenceError: could not run. Nothing is left running.
+        RingfenceError: The demo could not run. No process is left.
     """
     plan = Plan(messages, seed)
     return play("ringfence-demo-", keep, messages, lambda stage: Demo(plan, stage).run())
@@ -65,7 +65,7 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
 
 @dataclass
 class _Kill:
-    """The kill: where the worker was in each partition, when it died, when its successor was ready."""
+    """The kill: the worker's position by partition, time of its death, time when its successor was ready."""
 
     positions: Positions
     at: float
@@ -73,7 +73,7 @@ class _Kill:
 
 
 class Demo:
-    """One run on a stage."""
+    """One run of the demo on a stage."""
 
     _worker: WorkerProcess
     _chain: Chain
@@ -89,7 +89,7 @@ class Demo:
         self._killed: _Kill | None = None
 
     def run(self) -> int:
-        """All phases; returns the exit code."""
+        """Run all phases, and return the exit code."""
         self._display.phase("broker: a real Kafka of one node")
         self._stage.start_broker(self._broker)
         self._display.phase("topics and worker")
@@ -136,10 +136,11 @@ class Demo:
         log = self._stage.directory / f"worker-{self._workers}.log"
         return self._stage.start_worker(self._config, self._web_port, log)
 
-    # -- traffic and kill ----------------------------------------------------------------------------------------
+    # -- traffic and kill
+    # ---------------------------------------------------------------------------------------
 
     def _run_traffic(self) -> float:
-        """Send everything, kill the worker on the way, wait until all is consumed; returns the seconds it took."""
+        """Send everything, kill the worker meanwhile, wait until all is consumed; return the seconds."""
         bootstrap = self._broker.bootstrap_servers
         offsets = Offsets(bootstrap, APP_ID, ADDRESSES, PARTITIONS)
         reader = AcceptedReader(bootstrap, map(wire_names.accepted_topic, ADDRESSES), PARTITIONS)
@@ -170,17 +171,17 @@ class Demo:
         return seconds
 
     def _settle(self, reader: AcceptedReader) -> None:
-        """Let the display's reader, which nothing waits for, catch up, so that the last picture is complete."""
+        """Let the display's reader catch up, so that the last picture is complete."""
         deadline = time.monotonic() + SETTLE_LIMIT_S
         before = -1
         while before < reader.accepted and time.monotonic() < deadline:
             before = reader.accepted
             self._stage.interruption.sleep(_HEALTH_EVERY_S)
-        messages = self._plan.messages  # all is consumed: what was not accepted was dropped
+        messages = self._plan.messages  # all consumed: those not accepted were dropped
         self._display.update(messages, messages, reader.accepted, messages - reader.accepted)
 
     def _kill_or_greet(self, consumed: int, offsets: Offsets, publisher: Publisher) -> None:
-        """Kill the worker when it is due; afterwards notice when its successor is ready."""
+        """Kill the worker when it is due. Later, record when its successor is ready."""
         if self._killed is None and consumed >= self._plan.kill_at:
             self._worker.kill()
             self._killed = _Kill(offsets.positions(), time.monotonic())
@@ -190,7 +191,7 @@ class Demo:
             publisher.release()
             self._worker = self._start_worker()
             self._display.phase("worker restarted: waits until the group removes the dead one")
-            self._chain.begin()  # with what was accepted until now
+            self._chain.begin()  # starts with the messages accepted so far
         elif self._killed is not None and self._killed.back is None and self._worker.ready:
             self._killed.back = time.monotonic()
             self._display.phase("catching up")
@@ -198,10 +199,14 @@ class Demo:
     def _worker_error(self, fault: str) -> WorkerError:
         return WorkerError(f"the worker {fault}: fix what its log names\n{log_of(self._worker)}")
 
-    # -- judges: programs of their own, which read Kafka and know nothing of the demo but where it is -----------
+    # -- judges: separate programs that read Kafka, and know nothing of the demo but its address
+    # -----------------
 
     def _check(self, seconds: float) -> int:
-        """Return the exit code of the check, which prints its table; ``seconds``: how long the run took."""
+        """Run the check, which prints its table; return its exit code.
+
+        ``seconds``: duration of the traffic.
+        """
         arguments = [
             "app.check",
             "--bootstrap",
@@ -218,7 +223,7 @@ class Demo:
         return self._stage.run(arguments, "check", CHECK_LIMIT_S)
 
     def _check_chain(self) -> int:
-        """Return the exit code of the chain's check, which prints a line or two."""
+        """Run the chain's check, which prints one or two lines; return its exit code."""
         killed = self._stage.directory / "killed-handler.json"
         killed.write_text(json.dumps(self._chain.killed_at), "utf-8")
         arguments = [
@@ -234,7 +239,7 @@ class Demo:
         return code
 
     def _reconcile(self) -> int:
-        """Run the reconciliation run on this traffic; 1 unless it reports it clean."""
+        """Run the reconciliation run on this traffic; return 0 if it is clean, else 1 or 2."""
         arguments = ["app", "reconcile", "--config", str(self._config), "--out", str(reports_folder())]
         code = self._stage.run(arguments, "reconciliation run", RECONCILE_LIMIT_S)
         return 2 if code == 2 else int(code != 0)
@@ -250,18 +255,21 @@ class Demo:
 
 
 def reports_folder() -> Path:
-    """Return a new folder for the reconciliation run's report, which outlives the demo's own."""
+    """Return a new folder for the reconciliation run's report, which outlasts the demo's folder."""
     name = f"report-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
     folder = Path.cwd() / REPORTS / name
     try:
         folder.mkdir(parents=True)
-    except OSError:  # nothing can be written here
+    except OSError:  # the current folder is not writable
         folder = Path(tempfile.mkdtemp(prefix=f"ringfence-{name}-"))
     return folder
 
 
 def configuration(bootstrap: str, directory: Path, plan: Plan, web_port: int) -> str:
-    """Return the TOML of the demo's worker. Its rings hold every ID of the run, so that all resends are within the promise."""
+    """Return the TOML of the demo's worker.
+
+    Its rings hold every ID of the run, so that the promise covers all resends.
+    """
     head = f"""\
 [kafka]
 bootstrap_servers = {json.dumps(bootstrap)}
@@ -280,4 +288,4 @@ state_dir = {json.dumps(str(directory / "reconcile"))}
         f'[[addresses]]\nname = "{address}"\n{"lanes = 1" if address == ONE_RING else ""}\n'
         for address in (*CHAINED, *ADDRESSES)
     )
-    return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one
+    return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # key of the last address

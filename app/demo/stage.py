@@ -1,4 +1,4 @@
-"""The machinery of every demo: a folder, programs that are started, awaited and stopped, and signals that end all of it."""
+"""Common machinery of the demos: a folder, child processes, and signals that end all of them."""
 
 import contextlib
 import shutil
@@ -17,19 +17,21 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.process.signals import InterruptedBySignalError, Interruption
 
 READY_LIMIT_S: Final = 90.0
-"""A worker opens its lanes within this time; after a crash the group first waits for the dead one's session to end."""
+"""Time limit for a worker to open its lanes. After a crash, the group first waits for the dead worker's
+session.
+"""
 STOP_LIMIT_S: Final = 30.0
 CHECK_LIMIT_S: Final = 300.0
 _LOOK_EVERY_S: Final = 0.25
 
 
 class DemoError(RingfenceError):
-    """The demo came to no result."""
+    """The demo ended without a result."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A demo's folder, display and processes. ``stack`` ends all that it starts, in reverse order."""
+    """Folder, display and processes of a demo. ``stack`` ends everything that it starts, in reverse order."""
 
     directory: Path
     display: Display
@@ -37,7 +39,7 @@ class Stage:
     stack: contextlib.ExitStack
 
     def start_broker(self, broker: EmbeddedBroker) -> None:
-        """Start a broker; a signal ends it at once."""
+        """Start a broker. A signal ends the start at once."""
         self.stack.callback(broker.stop)
         with self.interruption.immediate():
             broker.start()
@@ -50,19 +52,19 @@ class Stage:
             raise DemoError(f"the topics were not created: fix what is named here\n{log_of(child)}")
 
     def start_worker(self, config: Path, web_port: int, log: Path, verb: str = "worker") -> WorkerProcess:
-        """Start a worker, or another verb that serves its health."""
+        """Start a worker, or another command that serves its health."""
         worker = WorkerProcess(config, web_port, log, verb)
         self.stack.callback(worker.kill)
         return worker
 
     def start(self, arguments: list[str], log: Path | None) -> Child:
-        """Start this interpreter of Python."""
+        """Start a Python process."""
         child = Child(arguments, log)
         self.stack.callback(child.kill)
         return child
 
     def becomes_ready(self, worker: WorkerProcess) -> bool:
-        """Wait for a worker; False if it ended, or takes too long."""
+        """Wait until a worker is ready; False = it ended, or the time is over."""
         deadline = time.monotonic() + READY_LIMIT_S
         while not worker.ready:
             if worker.exit_code is not None or time.monotonic() > deadline:
@@ -71,12 +73,12 @@ class Stage:
         return True
 
     def run(self, arguments: list[str], name: str, limit_s: float, log: Path | None = None) -> int:
-        """Run a module of Python to its end. See :func:`ended`."""
+        """Run a Python module to its end. See :func:`ended`."""
         child = self.start(["-m", *arguments], log)
         return ended(child, name, limit_s, self.interruption.check)
 
     def stop(self, child: Child) -> int | None:
-        """Stop a process by SIGTERM; returns its exit code, or None if it did not end in time."""
+        """Stop a process by SIGTERM; return its exit code, or None if it did not end in time."""
         child.terminate()
         code = child.wait(STOP_LIMIT_S, self.interruption.check)
         child.kill()
@@ -84,16 +86,16 @@ class Stage:
 
 
 def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> int:
-    """Play a demo in a new folder, which stays after a failure.
+    """Play a demo in a new folder, which is kept after a failure.
 
     Args:
         prefix: Prefix of the folder's name.
-        keep: Keep the folder anyway.
-        total: Messages that the display expects.
+        keep: Keep the folder even after a success.
+        total: Number of messages that the display expects.
         scene: The demo; returns its exit code.
 
     Returns:
-        Its exit code; 128 + the signal's number when interrupted.
+        The exit code of the demo; 128 + the signal's number if interrupted.
     """
     directory = Path(tempfile.mkdtemp(prefix=prefix))
     evidence = True
@@ -114,10 +116,10 @@ def play(prefix: str, keep: bool, total: int, scene: Callable[[Stage], int]) -> 
 
 
 def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> int:
-    """Wait for a program, calling ``look`` meanwhile; returns its exit code, 0 or more.
+    """Wait for a program, calling ``look`` repeatedly; return its exit code, 0 or more.
 
     Raises:
-        DemoError: it did not end within ``limit_s`` seconds, or a signal ended it, so its answer is unknown.
+        DemoError: It did not end within ``limit_s`` seconds, or a signal ended it, so its result is unknown.
     """
     code = child.wait(limit_s, look)
     if code is None:
@@ -129,5 +131,5 @@ def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> 
 
 
 def log_of(child: Child) -> str:
-    """Return the last lines of a log, and its place."""
+    """Return the last lines of a log, and its path."""
     return f"{child.log_tail()}\n  (all of it: {child.log})"

@@ -1,7 +1,8 @@
-"""Plan of the demo's messages, which a seed reproduces. Pure.
+"""Messages of the demo, reproducible by a seed. Pure.
 
-A producer that is unsure whether a message arrived sends it again; it may do so at once or, after an outage of its
-own, much later. The plan holds both kinds. It also holds resends that follow after the worker's kill, of originals from before it.
+A producer that does not know whether a message arrived sends it again, either at once or, after its own
+outage, much later. The plan has both kinds of resends, and also resends after the worker's kill whose
+originals came before it.
 """
 
 import json
@@ -17,55 +18,57 @@ from ringfence_kafka.errors import ConfigurationError
 
 PLAIN: Final = ("orders", "payments")
 TRANSFERS: Final = "transfers"
-"""Its messages are transactions, with parts for the others."""
+"""Address whose messages are transactions, with parts for the other addresses."""
 ADDRESSES: Final = (*PLAIN, TRANSFERS)
 ONE_RING: Final = "payments"
-"""It has one lane for all its partitions; the others have a lane for each."""
+"""Address with one lane for all its partitions; the others have a lane for each partition."""
 TURNS: Final = (*PLAIN * 4, TRANSFERS)
-"""Addresses of the messages, in turn, over and over."""
+"""Addresses of the messages, in repeated turns."""
 GROUPS: Final = 1_000
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 TRANSACTION_HEADER: Final = "_RF_TX"
 RESEND_SHARE: Final = 0.10
 FAR: Final = 5_000
-"""A resend further back than this many messages of its address, or a quarter of them, is a late one; half of all are."""
+"""Distance from which a resend is late, in messages of its address, or a quarter of these if less. Half of
+all are late.
+"""
 FAR_SHARE: Final = 0.5
 NO_ID_EVERY: Final = 500
-"""Each 500th message of an address has no ID: it must always pass."""
+"""Each 500th message of an address has no ID, and must always pass."""
 NO_GROUP_EVERY: Final = 2
-"""Each second of those has no group either."""
+"""Each second message without an ID has no group either."""
 KILL_FIRST: Final = 0.3
 KILL_LAST: Final = 0.7
-"""The worker is killed when it has consumed between these shares of all messages."""
+"""Bounds of the share of consumed messages at which the worker is killed."""
 STRADDLING_SHARE: Final = 0.5
-"""Share of the late resends in the last stretch whose original lies in the first."""
+"""Share of late resends in the last part whose original lies in the first part."""
 MESSAGES_MIN: Final = 20_000
-"""With fewer, late resends would not be half of all resends."""
+"""Minimum number of messages: with fewer, less than half of the resends would be late."""
 
 _NO_ORIGINAL: Final = -1
 
 
 class Message(NamedTuple):
-    """One message of the plan."""
+    """Message of the plan."""
 
     address: str
     group: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
     position: int
-    """Which message of its address it is."""
+    """Rank of the message in its address."""
     original: int
-    """Position of the message that it repeats; its own, when it repeats none."""
+    """Position of the repeated message; its own position if it is an original."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The traffic of one run."""
+    """Traffic of one run."""
 
     messages: int
-    """Over all addresses."""
+    """Number of messages over all addresses."""
     seed: int
-    """Reproduces the plan and the point of the kill."""
+    """Seed of the plan and the time of the kill."""
 
     def __post_init__(self) -> None:
         if self.messages < MESSAGES_MIN:
@@ -75,17 +78,17 @@ class Plan:
 
     @property
     def kill_at(self) -> int:
-        """The worker is killed once it has consumed this many messages."""
+        """Number of consumed messages after which the worker is killed."""
         share = random.Random(f"{self.seed}/kill").uniform(KILL_FIRST, KILL_LAST)
         return int(share * self.messages)
 
     @property
     def hold_at(self) -> int:
-        """Messages from here on are sent after the kill, so that it always hits a worker amid its work."""
+        """First message that is sent only after the kill, so that the kill always hits a busy worker."""
         return int(KILL_LAST * self.messages)
 
     def messages_of(self, address: str) -> int:
-        """How many go to this address."""
+        """Return the number of messages for an address."""
         rounds, rest = divmod(self.messages, len(TURNS))
         return rounds * TURNS.count(address) + TURNS[:rest].count(address)
 
@@ -99,7 +102,7 @@ class Plan:
             yield next(streams[address])
 
     def stream(self, address: str) -> Iterator[Message]:
-        """Yield the messages of one address, in the order in which they are sent."""
+        """Yield the messages of one address in send order."""
         count, far = self.messages_of(address), self.far(address)
         rng = random.Random(f"{self.seed}/{address}")
         groups = array("H", (rng.randrange(GROUPS) for _ in range(count)))
@@ -108,24 +111,24 @@ class Plan:
             original = _choose(rng, position, count, far, originals)
             originals[position] = position if original is None else _NO_ORIGINAL
             if original is None and position % NO_ID_EVERY == NO_ID_EVERY - 1:
-                originals[position] = _NO_ORIGINAL  # nothing repeats a message that cannot be recognised
+                originals[position] = _NO_ORIGINAL  # without an ID a repetition is not recognized
                 grouped = position // NO_ID_EVERY % NO_GROUP_EVERY == 0
                 yield _message(address, groups[position] if grouped else None, position, position, None)
                 continue
             source = position if original is None else original
-            # IDs are those of an address: both use the same ones, and neither may take the other's for a duplicate.
+            # IDs belong to an address: addresses use the same ones, and must not confuse them
             yield _message(address, groups[source], position, source, b"id-%d" % source)
 
 
 def _choose(rng: random.Random, position: int, count: int, far: int, originals: "array[int]") -> int | None:
-    """Return the position of the original, if this message is to be a resend."""
+    """Return the position of the original if this message is to be a resend, else None."""
     if position == 0 or rng.random() >= RESEND_SHARE:
         return None
-    # Late resends begin only after so many messages, so that later on they must be more than half.
+    # Late resends can only start after this many messages, so their later share must exceed one half.
     late = position > far + 1 and rng.random() < FAR_SHARE * count / (count - far)
-    for _ in range(100):  # most positions are originals; a few tries find one
+    for _ in range(100):  # most positions are originals, so few tries suffice
         if not late:
-            # Most near resends follow at once: the distance is spread evenly over its orders of magnitude.
+            # most near resends follow at once: the distance is spread evenly over orders of magnitude
             candidate = position - int(min(far, position) ** rng.random())
         elif position >= KILL_LAST * count and rng.random() < STRADDLING_SHARE:
             candidate = rng.randrange(min(int(KILL_FIRST * count), position - far - 1))
@@ -139,7 +142,10 @@ def _choose(rng: random.Random, position: int, count: int, far: int, originals: 
 def _message(
     address: str, group: int | None, position: int, source: int, duplicate_id: bytes | None
 ) -> Message:
-    """Make a message. A resend has the bytes of its original; some shapes are easily spoiled."""
+    """Create a message.
+
+    A resend has the bytes of its original. Some have null values or repeated headers, which are error-prone.
+    """
     if address == TRANSFERS:
         return _transfer(group, position, source, duplicate_id)
     value: bytes | None = b'{"number":%d,"amount":%d,"note":"%s"}' % (source, source * 7 % 10_007, b"." * 40)
@@ -155,9 +161,9 @@ def _message(
 
 
 def _transfer(group: int | None, position: int, source: int, duplicate_id: bytes | None) -> Message:
-    """From one customer's account to another's, and now and then a note among the orders: all of it, or nothing.
+    """Create a transfer between two accounts, sometimes with a note in the orders, as one transaction.
 
-    The ID is the transaction's; of some it is one of the last part, which is enough.
+    The transaction has the ID. In some transactions only the last part has one, which suffices.
     """
     amount = source * 7 % 10_007
     key = None if group is None else b"customer-%04d" % group

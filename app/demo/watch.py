@@ -1,4 +1,4 @@
-"""How far workers and bridges are, seen from outside: committed offsets and accepted messages."""
+"""Progress of workers and bridges from outside: committed offsets and accepted messages."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,10 @@ Positions = dict[str, dict[int, int]]
 
 
 class Offsets:
-    """Offsets of topics, as a group and a reader see them. The group is asked, not joined.
+    """Committed offsets of a group, and ends of topics. It does not join the group.
 
-    High watermarks count transaction markers and what is not yet committed, so progress is measured in committed offsets.
+    High watermarks count transaction markers and uncommitted records, so progress is measured in committed
+    offsets.
     """
 
     def __init__(
@@ -28,13 +29,16 @@ class Offsets:
         partitions: int,
         isolation_level: str = "read_uncommitted",
     ) -> None:
-        """``isolation_level``: with read_committed, ends are those that readers of committed records see."""
+        """Create the clients.
+
+        With ``isolation_level`` read_committed, ends are those for readers of committed records.
+        """
         self._partitions = [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
-        # With read_committed the answer would wait until no lane has a transaction under way.
+        # with read_committed the answer would wait until no lane has an open transaction
         self._consumer = Consumer(options(bootstrap, group, isolation_level))
 
     def positions(self) -> Positions:
-        """Return the committed offsets, 0 where there is none. Raises KafkaException if the broker refuses."""
+        """Return the committed offsets; 0 = none committed. Raises KafkaException if the broker refuses."""
         positions: Positions = {}
         for partition in self._consumer.committed(self._partitions, ANSWER_LIMIT_S):
             if partition.error is not None:
@@ -47,7 +51,7 @@ class Offsets:
         return total(self.positions())
 
     def ends(self) -> Positions:
-        """Return ends of the partitions."""
+        """Return the ends of the partitions."""
         ends: Positions = {}
         for partition in self._partitions:
             _, end = self._consumer.get_watermark_offsets(partition, timeout=ANSWER_LIMIT_S)
@@ -55,7 +59,7 @@ class Offsets:
         return ends
 
     def written(self) -> int:
-        """Count the records and markers of transactions in the topics."""
+        """Return the number of records and transaction markers in the topics."""
         return total(self.ends())
 
     def close(self) -> None:
@@ -64,16 +68,16 @@ class Offsets:
 
 
 class AcceptedReader(threading.Thread):
-    """Counts accepted messages as any consumer would see them."""
+    """Counts accepted messages like an ordinary consumer."""
 
     def __init__(self, bootstrap: str, topics: Iterable[str], partitions: int) -> None:
         super().__init__(name="accepted", daemon=True)
         self.accepted = 0
-        """Accepted messages and transactions read so far."""
+        """Number of accepted messages and transactions read so far."""
         self._decided = 0
-        """Input records up to the last accepted one of each input partition."""
+        """Number of input records up to the last accepted one of each input partition."""
         self._stopped = threading.Event()
-        # The client requires a group; nothing is ever committed to it.
+        # the client requires a group; no offset is committed
         self._consumer = Consumer(
             {**options(bootstrap, "demo-watch", "read_committed"), "enable.auto.commit": False}
         )
@@ -83,7 +87,7 @@ class AcceptedReader(threading.Thread):
 
     @property
     def duplicates(self) -> int:
-        """Dropped messages among those up to the last accepted one read; both counts are of one moment."""
+        """Number of dropped messages up to the last accepted one that was read."""
         return max(0, self._decided - self.accepted)
 
     def run(self) -> None:
@@ -96,7 +100,7 @@ class AcceptedReader(threading.Thread):
                 headers = dict(message.headers() or ())
                 part = headers.get(_PART_HEADER)
                 if isinstance(part, bytes) and not part.startswith(b"1/"):
-                    continue  # of each transaction one counts
+                    continue  # count one part of each transaction
                 self.accepted += 1
                 source = headers.get(_SOURCE_HEADER)
                 if message.key() is not None and isinstance(source, bytes):  # else maybe from another lane
@@ -106,7 +110,7 @@ class AcceptedReader(threading.Thread):
         self._consumer.close()
 
     def stop(self) -> None:
-        """Stop, and return when the thread has ended."""
+        """Stop, and wait until the thread has ended."""
         self._stopped.set()
         self.join()
 
@@ -117,7 +121,7 @@ def total(positions: Mapping[str, Mapping[int, int]]) -> int:
 
 
 def options(bootstrap: str, group: str, isolation_level: str) -> dict[str, Any]:
-    """Options of a consumer that commits nothing."""
+    """Return options of a consumer that commits nothing."""
     return {
         "bootstrap.servers": bootstrap,
         "group.id": group,

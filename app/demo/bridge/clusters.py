@@ -1,4 +1,4 @@
-"""The two clusters of the demo, and the configuration of what runs on them."""
+"""The two clusters of the demo, and the configuration of their workers and bridge."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LINK: Final = "LINK"
 
 
 class Clusters:
-    """Two brokers, and a link to the target that only the bridge uses. Nothing is started."""
+    """Two brokers that are not started yet, and a link to the target that only the bridge uses."""
 
     def __init__(self, directory: Path, messages: int) -> None:
         plain, controller, inner, outer = ports.choose_several(HOST, 4)
@@ -33,7 +33,7 @@ class Clusters:
         self._messages = messages
 
     def configuration(self, name: str, web_port: int) -> Path:
-        """Return the file of one side's worker; the origin's has the bridge, too."""
+        """Write the configuration of one side's worker, at the origin with the bridge; return the file."""
         broker = self.origin if name == ORIGIN else self.target
         text = f"""\
 [kafka]

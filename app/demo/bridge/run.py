@@ -18,24 +18,26 @@ from ringfence_kafka.protocol import wire_names
 MESSAGES: Final = 120_000
 CUT_S: Final = 3.0
 ACTS: Final = (0.30, 0.50, traffic.FAIL_OVER)
-"""Shares of the traffic: what is sent before the bridge is killed, before the link is cut, before the producer fails over."""
+"""Shares of the traffic sent before the bridge is killed, before the link is cut, and before the producer
+fails over.
+"""
 _LOOK_EVERY_S: Final = 0.02
 
 
 def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
-    """Run it and print what came of it.
+    """Run the demo and print its result.
 
     Args:
-        messages: How many to send.
-        keep: Keep the folder with configuration, logs and data. After a failure it is kept anyway.
-        seed: Reproduces the traffic.
+        messages: Number of messages to send.
+        keep: Keep the folder with configuration, logs and data even after a success.
+        seed: Seed of the traffic.
 
     Returns:
         The exit code: 0 every message was accepted at the target exactly once, in order, unchanged; 1 not so;
-        128 + the signal's number when interrupted.
+        128 + the signal's number if interrupted.
 
     Raises:
-        RingfenceError: could not run. Nothing is left running.
+        RingfenceError: The demo could not run. No process is left.
     """
     everything = traffic.Plan(messages, seed).all()
     total = traffic.distinct(everything)
@@ -43,7 +45,7 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
 
 
 class _Demo:
-    """One run on a stage."""
+    """One run of the demo on a stage."""
 
     _bridge: WorkerProcess
     _accepted: AcceptedReader
@@ -62,7 +64,7 @@ class _Demo:
         self._sent = 0
 
     def run(self) -> int:
-        """All phases; returns the exit code."""
+        """Run all phases, and return the exit code."""
         say = self._display.phase
         say("two brokers: berlin, and paris behind a link")
         for broker in (self._clusters.origin, self._clusters.target):
@@ -97,7 +99,8 @@ class _Demo:
                 self._display.say(f"{name} did not stop cleanly within {STOP_LIMIT_S:g} s of SIGTERM: {left}")
         return max(code, status, *(int(item != 0) for item in stopped))
 
-    # -- before the traffic --------------------------------------------------------------------------------------
+    # -- before the traffic
+    # -------------------------------------------------------------------------------------
 
     def _start_worker(self, name: str) -> WorkerProcess:
         self._stage.create_topics(self._configs[name])
@@ -120,10 +123,11 @@ class _Demo:
         for end in (self._accepted.stop, self._written.close, self._to_forward.close):
             self._stage.stack.callback(end)
 
-    # -- the traffic ---------------------------------------------------------------------------------------------
+    # -- the traffic
+    # --------------------------------------------------------------------------------------------
 
     def _traffic(self) -> None:
-        """Three acts at the origin, then the producer fails over."""
+        """Produce three parts to the origin, then fail over to the target."""
         say, total = self._display.phase, len(self._everything)
         berlin, paris = (
             Sender(broker.bootstrap_servers) for broker in (self._clusters.origin, self._clusters.target)
@@ -165,7 +169,7 @@ class _Demo:
         self._show()
 
     def _await_all(self) -> None:
-        """Until the target has accepted everything, and then until nothing is under way any more."""
+        """Wait until the target has accepted everything, then until bridge and workers are idle."""
         wanted = traffic.distinct(self._everything)
         self._until(lambda: self._accepted.accepted >= wanted, "paris accepts all", self._bridge)
         log = self._directory / "status.log"
@@ -178,7 +182,8 @@ class _Demo:
             if time.monotonic() > deadline:
                 raise DemoError(f"the bridge does not finish\n{log.read_text()}")
 
-    # -- common --------------------------------------------------------------------------------------------------
+    # -- common
+    # -------------------------------------------------------------------------------------------------
 
     def _until(self, condition: Callable[[], bool], what: str, process: WorkerProcess) -> None:
         deadline = time.monotonic() + READY_LIMIT_S

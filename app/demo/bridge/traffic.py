@@ -1,4 +1,4 @@
-"""Messages of a producer that fails over from one cluster to the other. Pure; a seed reproduces them."""
+"""Messages of a producer that fails over to another cluster, reproducible by a seed. Pure."""
 
 import random
 from collections.abc import Sequence
@@ -10,16 +10,18 @@ from ringfence_kafka.errors import ConfigurationError
 GROUPS: Final = 500
 RESEND_SHARE: Final = 0.10
 NEAR: Final = 2_000
-"""A resend repeats one of so many messages before it."""
+"""Maximum distance between a resend and its original, in messages."""
 FAIL_OVER: Final = 0.7
-"""Up to this share of its messages a producer sends to the origin; then to the target."""
+"""Share of its messages that a producer sends to the origin before it fails over to the target."""
 UNSURE: Final = 5_000
-"""Last messages to the origin that the producer sends to the target again: nobody knows which of them crossed."""
+"""Last messages to the origin that the producer sends to the target again, because it does not know which
+ones crossed.
+"""
 MESSAGES_MIN: Final = 20_000
 
 
 class Message(NamedTuple):
-    """One message; a resend has the bytes of its original."""
+    """Message. A resend has the bytes of its original."""
 
     id: bytes
     group: bytes
@@ -28,7 +30,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The traffic of one run; ``messages`` does not count those that are sent to the target again."""
+    """Traffic of one run. ``messages`` does not count those that are sent to the target again."""
 
     messages: int
     seed: int
@@ -40,7 +42,7 @@ class Plan:
             )
 
     def all(self) -> list[Message]:
-        """Everything, in the order in which it is sent."""
+        """Return all messages in send order."""
         rng = random.Random(self.seed)
         sent: list[Message] = []
         for number in range(self.messages):
@@ -58,10 +60,10 @@ def to_origin(everything: Sequence[Message]) -> Sequence[Message]:
 
 
 def to_target(everything: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after it fails over: first those that it is unsure of."""
+    """Return the messages after it fails over: first those of unknown fate."""
     return everything[len(to_origin(everything)) - UNSURE :]
 
 
 def distinct(everything: Sequence[Message]) -> int:
-    """How many messages must be accepted in the end."""
+    """Return the number of messages that must be accepted in the end."""
     return len({item.id for item in everything})

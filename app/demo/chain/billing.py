@@ -1,4 +1,4 @@
-"""The handler between ``orders`` and ``billing``: a line for each order, with the total of its account."""
+"""Handler between ``orders`` and ``billing``: a line for each order, with the total of its account."""
 
 import json
 
@@ -6,7 +6,7 @@ from ringfence_client import Message
 
 
 async def handle(message: Message) -> None:
-    """Send a line. The state of the account is its total so far; without an account there is none."""
+    """Send a line. The state of an account is its total so far; an order without an account has no state."""
     amount = total = _amount(message.value)
     if message.group is not None:
         total += int(message.state or 0)
@@ -16,11 +16,11 @@ async def handle(message: Message) -> None:
 
 
 def _amount(value: bytes | None) -> int:
-    """Return the amount in a JSON object, or a number alone; an order without a value costs nothing."""
+    """Return the amount of an order: in a JSON object, or a number alone; 0 without a value."""
     found = json.loads(value or b"0")
     return int(found["amount"] if isinstance(found, dict) else found)
 
 
 def _order(message: Message) -> str:
-    """Return its source, with the number of its part if it is one."""
+    """Return the order's source, with the part number for a part of a transaction."""
     return message.source if message.part is None else f"{message.source}#{message.part.index}"

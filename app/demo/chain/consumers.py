@@ -1,4 +1,4 @@
-"""The consumers of the chain: their handlers, the kill, and the end."""
+"""Consumers of the chain: start, kill and end of their handlers."""
 
 import time
 from pathlib import Path
@@ -14,12 +14,14 @@ from ringfence_kafka.protocol import wire_names
 
 SOURCE: Final = "orders"
 ADDRESSES: Final = ("billing", "ledger")
-"""Each has the records that the handler of the same name sends."""
+"""Addresses of the records that the handlers of the same names send."""
 HANDLERS: Final = {name: f"app.demo.chain.{name}:handle" for name in ADDRESSES}
 CONCURRENCY: Final = 100
-"""After a kill at least so many messages, which the dead process may have begun, begin at once."""
+"""Concurrency of a handler. After a kill, at least this many messages, which the dead process may have
+started, start at once.
+"""
 SESSION_TIMEOUT_S: Final = 6
-"""The smallest that a broker takes by default."""
+"""Session timeout of the consumers in seconds: the smallest that brokers accept by default."""
 LEASE_TIMEOUT_S: Final = 3
 STALL_LIMIT_S: Final = 90.0
 _LOOK_EVERY_S: Final = 0.05
@@ -29,16 +31,19 @@ Ends = dict[int, int]
 
 
 class ChainError(RingfenceError):
-    """A handler of the chain did not do what it must."""
+    """A handler of the chain failed."""
 
     exit_code = 1
 
 
 class Chain:
-    """``ringfence consume`` for each handler. The first one of ``billing`` is killed amid its work."""
+    """``ringfence consume`` for each handler. The first handler of ``billing`` is killed while it works."""
 
     def __init__(self, stage: Stage, bootstrap: str, config: Path, partitions: int, kill_at: int) -> None:
-        """``kill_at``: how many records readers see in ``billing``, with markers, at least when its handler dies."""
+        """Prepare the chain.
+
+        ``kill_at``: records and markers that readers see in ``billing`` when its handler is killed.
+        """
         self._stage = stage
         self._bootstrap = bootstrap
         self._config = config
@@ -49,7 +54,7 @@ class Chain:
         self._running: list[Child] = []
         self._started = 0
         self.killed_at: Ends | None = None
-        """The ends of ``billing`` when its handler had died."""
+        """Ends of ``billing`` when its handler was killed; None = it was not killed yet."""
 
     def begin(self) -> None:
         """Start both handlers."""
@@ -57,7 +62,10 @@ class Chain:
         self._start("ledger", "billing")
 
     def look(self) -> None:
-        """Kill the handler of ``billing`` when it is due, and start its successor. Raises ChainError if one ended by itself."""
+        """Kill the handler of ``billing`` when it is due, and start its successor.
+
+        Raises ChainError if a handler has ended.
+        """
         for child in self._running:
             if child.exit_code is not None:
                 raise ChainError(f"a handler of the chain ended: fix what its log names\n{log_of(child)}")
@@ -73,7 +81,7 @@ class Chain:
     def finish(self) -> None:
         """Wait until ``ledger`` has as many messages as ``orders``.
 
-        Nothing may come to ``orders`` any more. Raises ChainError when the chain is stuck.
+        ``orders`` must not get more messages. Raises ChainError if the chain is stuck.
         """
         deadline = time.monotonic() + STALL_LIMIT_S
         while self.killed_at is None:
@@ -96,13 +104,13 @@ class Chain:
                 raise ChainError(f"the chain is stuck at {counter.counts} records\n{self.logs}")
 
     def stop(self) -> bool:
-        """Stop the handlers by SIGTERM; returns whether all ended in order within the limit."""
+        """Stop the handlers by SIGTERM; return whether all ended in order within the limit."""
         codes = [self._stage.stop(child) for child in self._running]
         return not any(code != 0 for code in codes)
 
     @property
     def logs(self) -> str:
-        """The ends of their logs."""
+        """Last lines of the handlers' logs."""
         return "\n".join(map(log_of, self._running))
 
     def _start(self, name: str, address: str) -> None:
@@ -116,7 +124,7 @@ class Chain:
 
 
 class AcceptedCounter:
-    """Counts committed records of two accepted topics, of which the first one does not grow any more."""
+    """Counts committed records of two accepted topics, the first of which does not grow."""
 
     def __init__(self, bootstrap: str, topics: list[str], partitions: int) -> None:
         self.counts = dict.fromkeys(topics, 0)
@@ -140,7 +148,7 @@ class AcceptedCounter:
         return not self._unread and second >= first
 
     def read(self) -> None:
-        """Count what came; waits a moment for it."""
+        """Count new records, after waiting a moment for them."""
         for message in self._consumer.consume(5_000, timeout=_LOOK_EVERY_S):
             topic, error = message.topic(), message.error()
             if error is None and topic is not None:

@@ -1,4 +1,4 @@
-"""The handler between ``billing`` and ``ledger``: numbers the entries of each account."""
+"""Handler between ``billing`` and ``ledger``: numbers the entries of each account."""
 
 import json
 
@@ -6,7 +6,10 @@ from ringfence_client import Message
 
 
 async def handle(message: Message) -> None:
-    """Send an entry. The state of the account is the number of its entries; without an account there is none."""
+    """Send an entry.
+
+    The state of an account is the number of its entries; a line without an account has no state.
+    """
     number = None
     if message.group is not None:
         number = int(message.state or 0) + 1
