@@ -1,1 +1,1 @@
-"""The embedded broker: a real Apache Kafka for the demo, the tests and a first look."""
+"""The embedded broker: a real Apache Kafka for the demo, the tests and first steps."""

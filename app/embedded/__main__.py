@@ -1,4 +1,4 @@
-"""Gets what the embedded broker needs, once a machine: ``python -m app.embedded``, as ``make setup`` does."""
+"""Fetches the embedded broker's files once on a machine: ``python -m app.embedded``, also in ``make setup``."""
 
 import tempfile
 from pathlib import Path
@@ -12,10 +12,12 @@ from ringfence_kafka.process import java
 
 
 def archive_classes(version: str) -> None:
-    """Run a broker once to archive its classes, so that later ones start sooner. Prints a failure to write the archive.
+    """Run a broker once to archive its classes, so that later starts are faster.
+
+    If writing fails, it prints why.
 
     Raises:
-        PrerequisiteError: no Java, or no jars.
+        PrerequisiteError: Java or the jars are missing.
     """
     class_path = jars.class_path(bundle=jars.kafka(version))
     target = classes.archive(java.find(), class_path)
@@ -34,7 +36,7 @@ def archive_classes(version: str) -> None:
 
 
 def main() -> None:
-    """Fetch what is missing and say where it is."""
+    """Fetch missing files and print their folder."""
     try:
         version = jars.chosen_version()
         folder = jars.resolve(bundle=jars.kafka(version))

@@ -1,4 +1,4 @@
-"""A real Apache Kafka of one node (KRaft) in a folder, as a child of this process."""
+"""A real Apache Kafka with one node (KRaft), as a child of this process."""
 
 import contextlib
 import fcntl
@@ -24,18 +24,18 @@ _ANSWER_TIMEOUT_S: Final = 30
 class EmbeddedBroker(BrokerProcess):
     """Starts, stops and disturbs one broker.
 
-    After any end, a broker that starts again has its data and its cluster ID, and clients find it at the same port.
+    After any end, a restarted broker has its data, its cluster ID and its port again.
 
     Args:
-        directory: Holds ``data/``, ``broker.log``, the generated configuration. Made when missing.
+        directory: Folder for ``data/``, ``broker.log`` and the generated configuration. Created if missing.
         port: Port for clients; 0 = a free one, chosen now.
-        properties: Broker properties over Ringfence's own, which are few.
-        version: Of Kafka; None = the one that the environment names, else the usual one.
-        heap: Largest heap of the Java process, as ``-Xmx`` has it.
-        archive: File for the archive of classes, written when it stops; None = an existing archive is used.
+        properties: Broker properties that override Ringfence's few own ones.
+        version: Version of Kafka; None = from the environment, else the default.
+        heap: Maximum heap of the Java process, as in ``-Xmx``.
+        archive: File for an archive of classes, written at the end; None = use an existing archive.
 
     Raises:
-        PrerequisiteError: the version is not known.
+        PrerequisiteError: The version is unknown.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class EmbeddedBroker(BrokerProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` for clients; known before the broker runs."""
+        """``host:port`` for clients, known before the start."""
         return f"{HOST}:{self.port}"
 
     @property
     def pids(self) -> list[int]:
-        """The one process, as a cluster has several. Raises as :attr:`pid` does."""
+        """The single process ID, in a list as for a cluster. Raises as :attr:`pid` does."""
         return [self.pid]
 
     @property
     def cluster_id(self) -> str:
-        """The ID that formatting gave to the cluster.
+        """Cluster ID from formatting.
 
         Raises:
-            RuntimeError: it was never started.
+            RuntimeError: The broker was never started.
         """
         if found := data_folder.cluster_id(self.directory):
             return found
@@ -80,11 +80,12 @@ class EmbeddedBroker(BrokerProcess):
         """Start the broker and wait until it answers clients.
 
         Args:
-            timeout: Seconds, apart from fetching the jars, which happens once per machine.
+            timeout: Limit in seconds, without the time for fetching jars on a new machine.
 
         Raises:
-            PrerequisiteError: no Java or jars; port or folder in use; or the broker ended early or did not
-                answer in time, with the last lines of its log. Nothing is left running.
+            PrerequisiteError: Java or the jars are missing; port or folder are in use; or the broker ended
+                early or did not
+                answer in time, with the last lines of its log. No process is left.
         """
         if self.running:
             raise self._occupied(str(self.pid))
@@ -100,20 +101,20 @@ class EmbeddedBroker(BrokerProcess):
                 f"{error.filename or self.directory}: {error.strerror}: the broker needs a folder to write to, "
                 "name one with --dir"
             ) from error
-        except BaseException:  # Ctrl-C as well: nothing is left running
+        except BaseException:  # includes Ctrl-C: no process may be left
             self.kill()
             raise
 
     def described_properties(self) -> dict[str, bool]:
-        """Properties of the running broker: name → whether it hides the value."""
+        """Return the properties of the running broker: name → whether it hides the value."""
         resource = ConfigResource(ConfigResource.Type.BROKER, str(server_files.NODE_ID))
-        client = self._admin()  # a future does not keep its client alive
+        client = self._admin()  # keep a reference: a future does not keep its client alive
         described = client.describe_configs([resource], request_timeout=_ANSWER_TIMEOUT_S)
         return {name: bool(item.is_sensitive) for name, item in described[resource].result().items()}
 
     def log_tail(self) -> str:
-        """Why this start went wrong: errors of the log, else its last lines; and what Java itself printed."""
-        begin = self._log_begin if self._log_size() >= self._log_begin else 0  # else it was rolled over
+        """Return errors of the log since this start, else its last lines, and Java's own output."""
+        begin = self._log_begin if self._log_size() >= self._log_begin else 0  # a smaller log was rolled over
         texts = []
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
             with contextlib.suppress(FileNotFoundError):
@@ -143,7 +144,7 @@ class EmbeddedBroker(BrokerProcess):
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[int]:
-        """Hold the folder's lock. The broker inherits it, so it is free only when the broker is gone."""
+        """Hold the folder's lock. The broker inherits it, so it is released only when the broker ends."""
         lock = os.open(self.directory / "broker.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
@@ -162,7 +163,7 @@ class EmbeddedBroker(BrokerProcess):
         )
 
     def _await_answer(self, deadline: float, timeout: float) -> None:
-        """Wait until the metadata that a client gets names this broker: then it is registered and unfenced."""
+        """Wait until client metadata has this broker, which means that it is registered and unfenced."""
         client: AdminClient | None = None
         while True:
             if not self.running:

@@ -11,7 +11,7 @@ _LEVEL: Final = re.compile(r"\S+ \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _REFUSED: Final = re.compile(
     r"(?:ConfigException: |IllegalArgumentException: requirement failed: |KafkaException: (?=Class ))(.+)"
 )
-"""Kafka's reasons to refuse a property."""
+"""Messages with which Kafka refuses a property."""
 
 
 def raise_if_refused(text: str) -> None:
@@ -21,7 +21,10 @@ def raise_if_refused(text: str) -> None:
 
 
 def telling(text: str) -> str:
-    """Return the errors of a log without the frames of traces, else its last lines, indented. A shutdown logs much after an error."""
+    """Return the errors of a log without stack frames, else its last lines, indented.
+
+    The last lines alone would not suffice, because a shutdown logs much after an error.
+    """
     lines = [line for line in text.strip().splitlines() if not _FRAME.match(line)]
     levels = [match and match[1] for match in map(_LEVEL.match, lines)]
     if {"ERROR", "FATAL"} & set(levels):

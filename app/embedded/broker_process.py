@@ -1,4 +1,4 @@
-"""The Java process of a Kafka broker. Its folder keeps files, ports and data over restarts."""
+"""Java process of a Kafka broker. Its folder keeps files, ports and data over restarts."""
 
 import os
 import signal
@@ -12,16 +12,19 @@ from ringfence_kafka.process import java
 
 HOST: Final = "127.0.0.1"
 
-# The first compiler tier alone takes half the CPU of a start. A million records cost 1.3 CPU seconds against 2.9 with all tiers, or 4.2
-# with G1.
+# With only the first compiler tier, a start takes half the CPU. A million records cost 1.3 CPU seconds
+# against 2.9 with all tiers, or 4.2 with G1.
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 
 
 class BrokerProcess:
-    """Starts, stops and disturbs the process. Start it on the main thread: see :func:`app.embedded.child.launch`."""
+    """Starts, stops and disturbs the process.
+
+    Start it on the main thread: see :func:`app.embedded.child.launch`.
+    """
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        """``port``: where clients connect; 0 = a free one, chosen now."""
+        """Choose the ports. ``port``: port for clients; 0 = a free one."""
         self.directory: Final = directory.absolute()
         self.port: Final = port or ports.choose(HOST)
         self.controller_port: Final = ports.choose(HOST)
@@ -29,7 +32,7 @@ class BrokerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the Java process is there; a paused one is."""
+        """Whether the Java process exists, even if paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -37,17 +40,17 @@ class BrokerProcess:
         """Process ID of the running broker.
 
         Raises:
-            RuntimeError: it does not run.
+            RuntimeError: The broker does not run.
         """
         if self._process is None or not self.running:
             raise RuntimeError(f"the broker in {self.directory} does not run: start it first")
         return self._process.pid
 
     def stop(self, timeout: float = 30) -> None:
-        """End the broker in order; kill it if that takes longer than ``timeout`` seconds. May be repeated."""
+        """Stop the broker in order, or kill it after ``timeout`` seconds. Idempotent."""
         if self._process is None:
             return
-        # Popen knows whether the process has ended, and spares one that reuses its ID.
+        # Popen knows whether the process has ended, so it does not signal another process with the same ID.
         self._process.send_signal(signal.SIGCONT)
         self._process.send_signal(signal.SIGTERM)
         try:
@@ -56,15 +59,16 @@ class BrokerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End the broker at once, as a power cut would. May be repeated."""
+        """Kill the broker, like a power cut. Idempotent."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def pause(self) -> None:
-        """Freeze the broker: its port stays open, and nothing answers from now on."""
+        """Freeze the broker: its port stays open, but nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
-        # The signal takes a moment to stop all threads. If the process ends first, its exit code is left to who waits for it.
+        # The signal takes a moment to stop all threads. WNOWAIT leaves an exit code to the waiting thread if
+        # the process ends first.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
@@ -85,7 +89,7 @@ class BrokerProcess:
     def _execute(
         self, java_command: Sequence[str], options: Sequence[str], output: Path, keep: int | None = None
     ) -> None:
-        """Start the process; ``keep``: a file descriptor that stays open in it."""
+        """Start the process. ``keep``: file descriptor that stays open in it."""
         command = [*java_command, *options, "kafka.Kafka", "server.properties"]
         with output.open("wb") as file:
             self._process = child.launch(
@@ -94,10 +98,12 @@ class BrokerProcess:
 
 
 def java_command(version: str, *, archived: bool = True) -> list[str]:
-    """Java with the class path of Kafka; ``archived``: with its archive of classes, if there is one.
+    """Return Java's command with Kafka's class path.
+
+    ``archived``: use the archive of classes if there is one.
 
     Raises:
-        PrerequisiteError: no Java, or no jars.
+        PrerequisiteError: Java or the jars are missing.
     """
     program, class_path = java.find(), jars.class_path(bundle=jars.kafka(version))
     shared = classes.reading(program, class_path) if archived else []

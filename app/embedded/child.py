@@ -15,21 +15,23 @@ if os.getppid() != int(sys.argv[1]):  # the parent died before the call above co
     os._exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Runs between fork and exec in an interpreter of its own: a preexec_fn could deadlock beside other threads."""
+"""Program that runs between fork and exec in its own interpreter: a preexec_fn could deadlock beside other
+threads.
+"""
 
 
 def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -> subprocess.Popen[bytes]:
-    """Start ``command`` in a session of its own, its life bound to that of this process.
+    """Start ``command`` in its own session, with its life bound to that of this process.
 
-    In a session of its own it does not get the terminal's Ctrl-C, which would reach it before this process
-    could end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread*
-    that starts the child, so from another thread than the main one the child is not bound.
+    In its own session it does not get the terminal's Ctrl-C, which would reach it before this process could
+    end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread* that
+    starts the child, so only a child started on the main thread is bound.
 
     Args:
         command: Program (an absolute path) and arguments.
         cwd: Working directory of the child.
         output: File for both output streams.
-        keep: A file descriptor that stays open in the child.
+        keep: File descriptor that stays open in the child.
     """
     if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
         command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]

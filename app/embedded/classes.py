@@ -1,6 +1,6 @@
-"""Java's class data sharing: with an archive of its classes a broker starts in half of the time and of the CPU.
+"""Java's class data sharing: an archive of classes halves the time and the CPU of a broker's start.
 
-The JVM ignores an archive of another Java or of other jars.
+The JVM ignores an archive from another Java or other jars.
 """
 
 import hashlib
@@ -10,13 +10,13 @@ from typing import Final
 from app.embedded import jars
 
 _NAME: Final = "classes-{}-{}.jsa"
-"""By the folder of the jars, which names Kafka's version, and a digest of Java's and theirs."""
+"""Name of an archive: folder of the jars, which names Kafka's version, and digest of Java and jars."""
 _SILENT: Final = "-Xlog:cds=off"
-"""Java option that silences the message about an ignored archive, which is harmless."""
+"""Java option that suppresses a harmless message about an ignored archive."""
 
 
 def archive(program: Path, class_path: str) -> Path:
-    """Return the archive of these classes for this Java."""
+    """Return the archive file of these classes for this Java."""
     java = program.resolve()
     found = java.stat()
     key = f"{java} {found.st_size} {found.st_mtime_ns} {class_path}"
@@ -25,16 +25,16 @@ def archive(program: Path, class_path: str) -> Path:
 
 
 def archives(class_path: str) -> str:
-    """Return a pattern of all archives of a class path, of which one is kept."""
+    """Return a pattern for all archives of a class path, only one of which is kept."""
     return _NAME.format(Path(class_path).parent.name, "*")
 
 
 def reading(program: Path, class_path: str) -> list[str]:
-    """Options of a JVM that loads the archive, if there is one."""
+    """Return the options of a JVM that loads the archive, if there is one."""
     found = archive(program, class_path)
     return [f"-XX:SharedArchiveFile={found}", _SILENT] if found.is_file() else []
 
 
 def writing(target: Path) -> list[str]:
-    """Options of a JVM that archives its loaded classes when it ends in order."""
+    """Return the options of a JVM that archives its loaded classes at an orderly end."""
     return [f"-XX:ArchiveClassesAtExit={target}", _SILENT]

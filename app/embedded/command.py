@@ -16,17 +16,17 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
     """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
 
     Args:
-        port: Port for clients; 0 = a free one, which the line on standard output names.
-        directory: Keeps the data; the next start goes on with it.
-        pairs: Properties of the broker, each ``KEY=VALUE``; they hold for this start.
-        version: Of Kafka; None = the one that the environment names, else the usual one.
+        port: Port for clients; 0 = a free one, printed on standard output.
+        directory: Folder of the data. The next start continues with it.
+        pairs: Properties of the broker as ``KEY=VALUE``, for this start only.
+        version: Version of Kafka; None = from the environment, else the default.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        PrerequisiteError: it cannot run, or it ended by itself.
-        ConfigurationError: a property cannot be set, or Kafka has none of that name.
+        PrerequisiteError: The broker cannot run, or ended by itself.
+        ConfigurationError: A property cannot be set, or Kafka does not have it.
     """
     wanted = properties.parsed(pairs)
     broker = EmbeddedBroker(directory, port, properties=wanted, version=version)
@@ -52,7 +52,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = (), version: s
 
 
 def _require_known(broker: EmbeddedBroker, wanted: Mapping[str, str]) -> None:
-    """Refuse properties that Kafka ignores as misspelt."""
+    """Refuse properties that Kafka silently ignores, such as misspelt ones."""
     described = broker.described_properties()
     if strange := properties.unknown(wanted, described):
         raise properties.no_such(strange, described)

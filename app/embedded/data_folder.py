@@ -1,4 +1,4 @@
-"""The data folder of a broker: its cluster ID, and the version of Kafka that formatted it."""
+"""The data folder of a broker: its cluster ID, and the Kafka version that formatted it."""
 
 import base64
 import subprocess
@@ -16,12 +16,12 @@ _TIMEOUT_S: Final = 60
 
 def new_cluster_id() -> str:
     """Return a UUID in base64, as Kafka writes it."""
-    # Kafka's command line takes a leading dash for an option; a letter first keeps 122 of 128 bits.
+    # Kafka's command line takes a leading dash for an option. A leading letter keeps 122 of 128 bits.
     return "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
 def cluster_id(directory: Path) -> str | None:
-    """Return the ID that formatting gave to the cluster; None = the folder is not formatted."""
+    """Return the cluster ID from formatting; None = the folder is not formatted."""
     try:
         lines = _meta(directory).read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -30,10 +30,10 @@ def cluster_id(directory: Path) -> str | None:
 
 
 def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
-    """Format the data folder if it is new; else check that this version of Kafka can read it.
+    """Format the data folder if it is new, else check that this version of Kafka can read it.
 
     Raises:
-        PrerequisiteError: a later version formatted it, or it could not be formatted.
+        PrerequisiteError: A later version formatted it, or formatting failed.
     """
     if not _meta(directory).exists():
         format_new(directory, java_command, new_cluster_id())
@@ -50,17 +50,17 @@ def prepare(directory: Path, version: str, java_command: Sequence[str]) -> None:
 def _formatted_by(directory: Path) -> str:
     try:
         return (directory / _VERSION).read_text("utf-8").strip()
-    except FileNotFoundError:  # the file was lost, or somebody else formatted the folder
+    except FileNotFoundError:  # the file was lost, or another program formatted the folder
         return jars.KAFKA_VERSION
 
 
 def _meta(directory: Path) -> Path:
-    """Return the file whose presence says that the data folder is formatted; Kafka writes it last."""
+    """Return the file that marks a formatted data folder; Kafka writes it last."""
     return directory / server_files.DATA / "meta.properties"
 
 
 def format_new(directory: Path, java_command: Sequence[str], cluster: str) -> None:
-    """Make a data folder of this cluster. Raises as :func:`prepare` does."""
+    """Format a data folder for this cluster. Raises as :func:`prepare` does."""
     arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties"]
     try:
         done = subprocess.run(  # noqa: S603 - arguments are our own

@@ -1,6 +1,7 @@
-"""Digests of the embedded broker's jars: what was fetched must be, byte for byte, what was tested.
+"""Digests of the embedded broker's jars: fetched jars must equal the tested ones, byte for byte.
 
-``python -m app.embedded.digests 4.4.0`` adds a version. Ivy compares each jar with the registry's own checksum then.
+``python -m app.embedded.digests 4.4.0`` adds a version, with Ivy comparing each jar with the registry's
+checksum.
 """
 
 import dataclasses
@@ -17,12 +18,12 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 _FILE: Final = Path(__file__).with_name("jars.sha256")
-"""As ``sha256sum`` writes it: digest and file name, a jar a line, those of all versions."""
+"""Output of ``sha256sum`` for the jars of all versions: a digest and a file name in each line."""
 
 
 @cache
 def known() -> Mapping[str, str]:
-    """SHA-256 by file name, of the jars of all versions that are known."""
+    """Return file name → SHA-256 for the jars of all known versions."""
     lines = (line.split() for line in _FILE.read_text("utf-8").splitlines())
     return {name: digest for digest, name in lines}
 
@@ -31,13 +32,13 @@ def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Pa
     """Compare the jars in a folder with their digests, by file name.
 
     Args:
-        folder: Holds the jars, and nothing else.
-        expected: SHA-256 by file name; may have more names than the folder.
+        folder: Folder with the jars, and nothing else.
+        expected: File name → SHA-256; may have more names than the folder.
         title: Name of the bundle.
-        ivy_cache: Removed when a jar differs, so that the next try fetches all again.
+        ivy_cache: Deleted if a jar differs, so that the next try fetches all jars again.
 
     Raises:
-        PrerequisiteError: a jar differs, or nobody knows it.
+        PrerequisiteError: A jar differs, or is unknown.
     """
     strange = sorted(name for name, digest in of_folder(folder).items() if expected.get(name) != digest)
     if not strange:
@@ -50,7 +51,7 @@ def require(folder: Path, expected: Mapping[str, str], title: str, ivy_cache: Pa
 
 
 def of_folder(folder: Path) -> dict[str, str]:
-    """SHA-256 by file name."""
+    """Return file name → SHA-256."""
     found = {}
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
@@ -59,10 +60,10 @@ def of_folder(folder: Path) -> dict[str, str]:
 
 
 def add(folder: Path) -> None:
-    """Write the digests of a folder's jars into the file.
+    """Add the digests of a folder's jars to the file.
 
     Raises:
-        PrerequisiteError: the file has a jar with another digest; the registry never changes one.
+        PrerequisiteError: The file has another digest for a jar, although the registry never changes a jar.
     """
     found = of_folder(folder)
     before = dict(known()) if _FILE.exists() else {}
@@ -76,12 +77,12 @@ def add(folder: Path) -> None:
 
 
 def main() -> None:
-    """Fetch the jars of the versions that the command line names, and add their digests."""
+    """Fetch the jars of the versions on the command line, and add their digests."""
     from app.embedded import jars
 
     for version in sys.argv[1:]:
         unpinned = dataclasses.replace(jars.kafka(version), digests=None)
-        with tempfile.TemporaryDirectory() as folder:  # the cache is for what is known
+        with tempfile.TemporaryDirectory() as folder:  # the user's cache must only have known jars
             add(jars.resolve({**os.environ, "RINGFENCE_CACHE": folder}, unpinned))
 
 

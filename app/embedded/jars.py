@@ -1,4 +1,4 @@
-"""Fetches Kafka's jars once into a cache of the user, with the Ivy of PySpark: so the embedded broker needs only Java."""
+"""Fetches Kafka's jars once into the user's cache, with PySpark's Ivy: the embedded broker needs only Java."""
 
 import contextlib
 import fcntl
@@ -19,27 +19,29 @@ from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.process import java
 
 KAFKA_VERSION: Final = "4.1.0"
-"""The default version."""
+"""Default version."""
 VERSION_VARIABLE: Final = "RINGFENCE_KAFKA_VERSION"
-"""Environment variable that chooses the version of all embedded brokers, also in tests."""
+"""Environment variable for the version of all embedded brokers, also in tests."""
 SCALA_VERSION: Final = "2.13"
 
 LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
-"""Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits its log4j-core."""
+"""Binding for slf4j 1.7, through which Kafka logs. Kafka leaves the binding to its distribution; this one
+fits its log4j-core.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Jars that belong together, with what they need."""
+    """Jars that belong together, with their dependencies."""
 
     title: str
     folder: str
-    """In the cache."""
+    """Name of the folder in the cache."""
     dependencies: tuple[tuple[str, str, str], ...]
-    """Organisation, name and revision; the first one's jar must be there in the end."""
+    """Organisation, name and revision. The jar of the first dependency must exist after a fetch."""
     megabytes: int
     digests: Mapping[str, str] | None = field(default=None, hash=False)
-    """SHA-256 by file name of every allowed jar; None = Ivy's comparison with the registry's checksums is enough."""
+    """File name → SHA-256 of every allowed jar; None = Ivy's own checksum comparison suffices."""
 
 
 _IVY_TIMEOUT_S: Final = 900
@@ -47,7 +49,7 @@ _LINES_SHOWN: Final = 15
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of things that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
+    """Return the folder for files that can be fetched again: ``RINGFENCE_CACHE``, or the XDG cache folder."""
     if own := environ.get("RINGFENCE_CACHE"):
         return Path(own).absolute()
     if xdg := environ.get("XDG_CACHE_HOME"):
@@ -56,7 +58,7 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def known_versions() -> list[str]:
-    """Versions of Kafka whose jars are known by their digests, the oldest first."""
+    """Return the Kafka versions whose jars have known digests, the oldest first."""
     prefix, suffix = f"kafka_{SCALA_VERSION}-", ".jar"
     found = [
         name.removeprefix(prefix).removesuffix(suffix) for name in digests.known() if name.startswith(prefix)
@@ -65,15 +67,15 @@ def known_versions() -> list[str]:
 
 
 def order(version: str) -> tuple[int, ...]:
-    """Sort key of a version."""
+    """Return the sort key of a version."""
     return tuple(map(int, version.split(".")))
 
 
 def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """``version``, else the one of the environment, else the default.
+    """Return ``version``, else the version from the environment, else the default.
 
     Raises:
-        PrerequisiteError: its jars are not known.
+        PrerequisiteError: The digests of its jars are unknown.
     """
     chosen = (environ.get(VERSION_VARIABLE) or KAFKA_VERSION) if version is None else version
     if chosen not in (known := known_versions()):
@@ -86,7 +88,7 @@ def chosen_version(version: str | None = None, environ: Mapping[str, str] = os.e
 
 
 def kafka(version: str) -> Bundle:
-    """Return the broker of a known version, and what it needs."""
+    """Return the bundle of the broker in a known version."""
     return Bundle(
         f"Kafka {version}",
         f"kafka-{version}",
@@ -97,12 +99,16 @@ def kafka(version: str) -> Bundle:
 
 
 def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> Path:
-    """Return the folder with the jars; fetches them the first time. Without ``bundle``: the broker of the chosen version.
+    """Return the folder with the jars, and fetch them the first time.
 
-    A rename makes the folder appear when it is complete. If two processes come at once, one fetches and the other waits.
+    Default: the broker in the chosen version.
+
+    A rename makes the folder appear when it is complete. If two processes come at once, one fetches and the
+    other waits.
 
     Raises:
-        PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched, or are not those that are known.
+        PrerequisiteError: Java or Ivy is missing, the cache is not writable, or fetching failed or gave
+            unknown jars.
     """
     bundle = bundle or kafka(chosen_version(environ=environ))
     cache = cache_directory(environ)
@@ -123,8 +129,11 @@ def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = Non
 
 
 def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> str:
-    """Class path of the broker and of Kafka's tools, or of others' jars. Raises as :func:`resolve` does."""
-    # Java expands the star itself: 45 paths would fill the process list.
+    """Return the class path of a bundle, by default of the broker and Kafka's tools.
+
+    Raises as :func:`resolve` does.
+    """
+    # Java itself expands the star. 45 paths would fill the process list.
     return str(resolve(environ, bundle) / "*")
 
 
@@ -153,7 +162,7 @@ def _fetch(bundle: Bundle, target: Path, ivy_cache: Path, environ: Mapping[str, 
         if bundle.digests is not None:
             digests.require(jars, bundle.digests, bundle.title, ivy_cache)
         jars.rename(target)
-    # Kept on failure, so that the next try goes on where this one stopped; now all of it is there twice.
+    # It is kept on failure, so that the next try continues. After a success its jars exist twice.
     shutil.rmtree(ivy_cache, ignore_errors=True)
 
 
@@ -198,7 +207,7 @@ def _ivy_description(bundle: Bundle) -> str:
 
 
 def _ivy_jar() -> Path:
-    """Return the Ivy of the installed PySpark, found without importing it."""
+    """Return the Ivy jar of the installed PySpark, without importing PySpark."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise PrerequisiteError(
@@ -215,7 +224,7 @@ def _ivy_jar() -> Path:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock that ends with the process, whatever ends it."""
+    """Hold an exclusive lock that the system releases at any end of the process."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

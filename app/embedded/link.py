@@ -18,7 +18,7 @@ from app.embedded.broker_process import HOST
 CALL_LIMIT_S: Final = 10.0
 _CHUNK_BYTES: Final = 64 * 1024
 _CHUNKS_MAX: Final = 256
-"""In one direction of one connection; more slow the sender down, as a full window does."""
+"""Chunks in transit in one direction of a connection. More slow the sender down, like a full TCP window."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -41,18 +41,18 @@ _CUT: Final = _Mode(refusing=True)
 
 
 class TcpProxy:
-    """Relays one port of this machine to another, in a thread with a loop of its own.
+    """Relays one port of this machine to another, in its own thread and event loop.
 
-    The mode may be changed at any time and from any thread; the call returns when it holds. No connection delivers a
-    torn stream: one that may have lost bytes is reset when they could flow again.
+    The mode can be changed at any time and from any thread; the call returns when it is in force. No
+    connection delivers a stream with a gap: one that may have lost bytes is reset before bytes flow again.
     """
 
     def __init__(self, upstream_port: int, port: int = 0) -> None:
-        """``port`` 0 = a free one, chosen now; it stays the same over cuts."""
+        """Choose the port; 0 = a free one. It stays the same over cuts."""
         self.port: Final = port or ports.choose(HOST)
         self.connections_cut = 0
         self.bytes_withheld = 0
-        """Bytes that were dropped or held."""
+        """Number of bytes dropped or held."""
         self.bytes_delayed = 0
         self._upstream_port = upstream_port
         self._mode = _OPEN
@@ -69,10 +69,10 @@ class TcpProxy:
 
     @property
     def struck(self) -> int:
-        """Grows whenever the link did harm: a nemesis that leaves it as it was has tested nothing."""
+        """Counter that grows with any disturbance. A nemesis that does not change it has tested nothing."""
         return self.connections_cut + self.bytes_withheld + self.bytes_delayed
 
-    # -- modes ---------------------------------------------------------------------------------------------
+    # -- modes --------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Let everything pass."""
@@ -83,26 +83,26 @@ class TcpProxy:
         self._call(self._switch(_CUT))
 
     def delay(self, seconds: float) -> None:
-        """Let everything pass so much later, each way; what is under way stays in order."""
+        """Delay everything by ``seconds`` in each direction, in order."""
         self._call(self._switch(_Mode(delay_s=seconds)))
 
     def narrow(self, bytes_per_second: float) -> None:
-        """Let so much pass, of each connection, each way; who sends more has to wait."""
+        """Limit the rate of each connection in each direction; faster senders have to wait."""
         self._call(self._switch(_Mode(bytes_per_s=bytes_per_second)))
 
     def blackhole(self) -> None:
-        """Keep connections and drop what they carry, their ends included: neither side learns anything."""
+        """Keep connections, but drop all data including their ends, so that neither side notices anything."""
         self._call(self._switch(_Mode(dropped=frozenset(_Direction))))
 
     def hold(self) -> None:
-        """Keep connections and what they carry: all of it arrives, late, at :meth:`open`, as TCP resends it."""
+        """Keep connections and their data. All data arrives late, at :meth:`open`, as TCP retransmits it."""
         self._call(self._switch(_Mode(held=True)))
 
     def lose_answers(self) -> None:
-        """Let requests reach the broker and drop what it answers."""
+        """Let requests reach the broker, but drop its answers."""
         self._call(self._switch(_Mode(dropped=frozenset({_Direction.ANSWERS}))))
 
-    # -- life ----------------------------------------------------------------------------------------------
+    # -- life ---------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -129,10 +129,10 @@ class TcpProxy:
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it on the proxy's loop, and wait for it."""
+        """Run a coroutine on the proxy's loop, and wait for it."""
         asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_LIMIT_S)
 
-    # -- on the proxy's loop -------------------------------------------------------------------------------
+    # -- on the proxy's loop ------------------------------------------------------------------------------
 
     async def _switch(self, mode: _Mode) -> None:
         before, self._mode = self._mode, mode
@@ -153,7 +153,7 @@ class TcpProxy:
             self._server = await asyncio.start_server(self._relay, HOST, self.port)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until both sides have ended it, one broke it, or it is reset."""
+        """Relay one connection until both sides have ended it, one side broke it, or it is reset."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a relay is a task")
@@ -183,13 +183,13 @@ class TcpProxy:
     async def _read(
         self, source: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]
     ) -> None:
-        """Take in what comes, an empty chunk for the end included."""
+        """Queue incoming chunks. An empty chunk marks the end."""
         chunk = b"first"
         while chunk:
             try:
                 chunk = await source.read(_CHUNK_BYTES)
             except OSError:
-                chunk = b""  # a reset is an end too, and the mode decides whether the other side learns of it
+                chunk = b""  # a reset is an end too, and the mode decides whether the other side notices it
             mode = self._mode
             if mode.held:
                 self.bytes_withheld += len(chunk)
@@ -206,7 +206,7 @@ class TcpProxy:
         under_way: asyncio.Queue[tuple[float, bytes]],
         target: asyncio.StreamWriter,
     ) -> None:
-        """Pass on what is due, in order, unless the mode of that moment is against it."""
+        """Deliver chunks in order when they are due, unless the present mode drops them."""
         chunk = b"first"
         while chunk:
             due, chunk = await under_way.get()
@@ -221,11 +221,11 @@ class TcpProxy:
             else:
                 target.write_eof()
         if direction in self._mode.dropped:
-            await asyncio.Event().wait()  # the other side must not learn of the end until the reset
+            await asyncio.Event().wait()  # the other side must not notice the end before the reset
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close so that the other side gets a reset, and not an end that looks orderly."""
+    """Close a connection with a reset instead of an orderly end."""
     with contextlib.suppress(OSError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     writer.transport.abort()

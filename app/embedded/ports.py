@@ -1,4 +1,4 @@
-"""Finds and checks the ports that the embedded broker listens on."""
+"""Chooses and checks the ports of the embedded broker."""
 
 import errno
 import secrets
@@ -8,22 +8,25 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 _RANGE: Final = range(20_000, 32_768)
-"""Below the ports of outgoing connections on Linux and macOS. Else a client of a stopped broker could get the broker's own port and connect
-to itself."""
+"""Ports below those of outgoing connections on Linux and macOS.
+
+Otherwise a client of a stopped broker could get the broker's own port and connect to itself.
+"""
 _TRIES: Final = 200
 _held: Final[dict[int, socket.socket | None]] = {}
-"""Ports of :func:`choose`; None where the system lets nobody listen beside a bound socket."""
+"""Ports from :func:`choose`; None = the system does not allow listening beside a bound socket."""
 
 
 def choose(host: str) -> int:
-    """Return a free port that no other process gets as long as this one lives.
+    """Return a free port that no other process gets while this one lives.
 
-    A broker listens seconds after its port was chosen, and again after it was killed; in between another process could take the port.
-    Therefore a socket stays bound to it without listening. On Linux that keeps the port from others, and from outgoing connections, but not
-    from a listener with SO_REUSEADDR, as Kafka's. On a system where it would (macOS), no socket is held.
+    A broker listens seconds after its port was chosen, and again after it was killed. In between another
+    process could take the port. Therefore a socket stays bound to it without listening. On Linux that keeps
+    out other processes and outgoing connections, but not a listener with SO_REUSEADDR, such as Kafka's. No
+    socket is held on systems where it keeps out Kafka too (macOS).
 
     Raises:
-        PrerequisiteError: none was found.
+        PrerequisiteError: No free port was found.
     """
     for _ in range(_TRIES):
         port = secrets.choice(_RANGE)
@@ -31,7 +34,7 @@ def choose(host: str) -> int:
             continue
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            # Without SO_REUSEADDR, which would let it pass beside another's that is held in the same way.
+            # No SO_REUSEADDR here: it would allow the bind beside the bound socket of another process.
             holder.bind((host, port))
         except OSError:
             holder.close()
@@ -49,7 +52,7 @@ def choose(host: str) -> int:
 
 
 def choose_several(host: str, count: int) -> list[int]:
-    """Different ports, each as :func:`choose` gives it."""
+    """Return different ports, each from :func:`choose`."""
     return [choose(host) for _ in range(count)]
 
 
@@ -57,7 +60,7 @@ def require_free(host: str, port: int) -> None:
     """Check that the port is free.
 
     Raises:
-        PrerequisiteError: it is not; the text names the port and a remedy.
+        PrerequisiteError: It is not free. The message has the port and a remedy.
     """
     fault = _fault(host, port)
     if fault is None:
@@ -73,7 +76,7 @@ def require_free(host: str, port: int) -> None:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Return whether a program accepts connections there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -83,7 +86,7 @@ def answers(host: str, port: int) -> bool:
 
 def _fault(host: str, port: int) -> OSError | None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Java does it: connections of a former broker that linger in TIME_WAIT are no obstacle.
+        # as Java does, so that connections of a former broker in TIME_WAIT do not matter
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

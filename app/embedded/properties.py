@@ -1,4 +1,7 @@
-"""``--property KEY=VALUE`` of ``ringfence broker``: properties that a user may set, and those of the broker itself. Pure."""
+"""``--property KEY=VALUE`` of ``ringfence broker``: properties for users, and properties of the broker itself.
+
+Pure.
+"""
 
 import difflib
 import re
@@ -25,18 +28,18 @@ OWNED: Final[Mapping[str, str]] = {
         ("process.roles", "node.id", "broker.id", "controller.quorum.voters", "controller.quorum.bootstrap.servers"), _NODE
     ),
 }  # fmt: skip
-"""Properties of the broker itself, with the reason."""
+"""Properties that the broker sets itself, with the reason."""
 
 _SECRET: Final = re.compile("password|secret|key|certificate|jaas")
-"""Parts of the names of properties whose values Kafka hides."""
+"""Parts of names of properties whose values Kafka hides."""
 _OF_A_LISTENER: Final = "listener.name."
 
 
 def parsed(pairs: Sequence[str]) -> dict[str, str]:
-    """Properties by their names.
+    """Parse properties from ``KEY=VALUE``.
 
     Raises:
-        ConfigurationError: one is not a pair, stands twice, or is the broker's own.
+        ConfigurationError: A text is not a pair, repeats a key, or names a property of the broker itself.
     """
     properties: dict[str, str] = {}
     for pair in pairs:
@@ -59,11 +62,12 @@ def parsed(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def unknown(properties: Iterable[str], described: Mapping[str, bool]) -> list[str]:
-    """Properties that Kafka does not know and ignores silently.
+    """Return properties that Kafka does not know and silently ignores.
 
     Args:
         properties: Names that were set.
-        described: Properties of the running broker, and whether each value is hidden. Kafka hides unknown ones.
+        described: Properties of the running broker, and whether each value is hidden. Kafka hides unknown
+            ones.
     """
     return [
         name

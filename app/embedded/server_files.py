@@ -1,6 +1,7 @@
 """The embedded broker's server.properties and log configuration.
 
-All paths are relative to the broker's folder, its working directory: no path needs escaping, and the folder can be moved.
+All paths are relative to the broker's folder, its working directory. Paths need no escaping, and the folder
+can be moved.
 """
 
 from collections.abc import Mapping
@@ -27,23 +28,25 @@ LOG4J2: Final = f"""\
   </Loggers>
 </Configuration>
 """
-"""At most 32 MB; without the 300 lines of each start that repeat the configuration. log4j's shutdown hook is off: it would end the
-log before Kafka's last lines."""
+"""Log configuration: at most 32 MB, without the 300 lines of each start that repeat the configuration.
+
+log4j's shutdown hook is off, because it would end the log before Kafka's last lines.
+"""
 
 
 class Listener(NamedTuple):
-    """A port on which a broker listens, beside the one that it always has."""
+    """Additional port on which a broker listens."""
 
     port: int
     protocol: str = PLAINTEXT
     advertised_port: int = 0
-    """The port that it advertises to clients; 0 = the same."""
+    """Port that the broker advertises to clients; 0 = the same port."""
 
 
 def listener_properties(
     host: str, plain_port: int, controller_port: int, further: Mapping[str, Listener]
 ) -> dict[str, str]:
-    """Properties of the listeners: of the broker itself, of its controller, and ``further`` ones by name."""
+    """Return the properties of all listeners: broker, controller, and ``further`` ones by name."""
     public = {PLAINTEXT: Listener(plain_port), **further}
     everything = {**public, CONTROLLER: Listener(controller_port)}
     return {
@@ -61,7 +64,8 @@ def listener_properties(
 def server_properties(host: str, port: int, controller_port: int, overrides: Mapping[str, str]) -> str:
     """Return the text of server.properties for one node that is broker and controller.
 
-    Only what one node or a quick start needs is set. All else, like the verification of transactions, is Kafka's default.
+    It sets only what a single node or a fast start needs. Everything else, such as the verification of
+    transactions, is Kafka's default.
     """
     properties = {
         "process.roles": "broker,controller",
@@ -69,7 +73,7 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
         **listener_properties(host, port, controller_port, {}),
         "controller.listener.names": CONTROLLER,
         "log.dirs": DATA,
-        # One node can hold one replica.
+        # one node can hold only one replica
         "default.replication.factor": "1",
         "min.insync.replicas": "1",
         "offsets.topic.replication.factor": "1",
@@ -77,19 +81,19 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # 50 partitions each would cost files and a second of start-up, and nobody shares this broker.
+        # 50 partitions each would cost files and a second of start-up, and few clients use this broker
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
         "share.coordinator.state.topic.num.partitions": "4",
-        # The first consumer of a group need not wait for others.
+        # the first consumer of a group does not need to wait for others
         "group.initial.rebalance.delay.ms": "0",
-        # After a kill, the controller lets the broker register again when the session of the killed one has run
-        # out: 3 s and not the default 9.
+        # After a kill, the controller lets the broker register again when the killed one's session has
+        # expired: 3 s instead of the default 9.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "1000",
-        # Only followers of the controller need its empty records, and one node has none.
+        # only followers of the controller need its empty records, and a single node has no followers
         "metadata.max.idle.interval.ms": "0",
-        # A misspelt topic is an error, not a new topic.
+        # a misspelt topic must be an error, not a new topic
         "auto.create.topics.enable": "false",
         "log.cleaner.enable": "true",
     } | dict(overrides)
@@ -97,7 +101,7 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
 
 
 def _escaped(value: str) -> str:
-    """As a file of Java's properties has it: Latin-1, a backslash escapes, blanks at the beginning would be passed over."""
+    """Escape a value for a Java properties file: Latin-1, with leading blanks and backslashes escaped."""
     text = value.replace("\\", "\\\\")
     kept = text.lstrip()
     text = "".join(f"\\{name}" for name in text[: len(text) - len(kept)]) + kept
@@ -105,6 +109,6 @@ def _escaped(value: str) -> str:
 
 
 def _units(character: str) -> str:
-    """UTF-16, as Java escapes it."""
+    """Return Java's escapes of a character's UTF-16 units."""
     encoded = character.encode("utf-16-be")
     return "".join(f"\\u{encoded[at : at + 2].hex()}" for at in range(0, len(encoded), 2))

@@ -1,7 +1,7 @@
-"""A cluster of three real brokers, each of them a controller too: what production runs, on one machine, for tests and measurements.
+"""A cluster of three real brokers that are controllers too, as in production, for tests and measurements.
 
-:class:`~app.embedded.broker.EmbeddedBroker` is one node by design. Here leaders move, copies fall behind, coordinators change, and what is
-acknowledged stands on two of three.
+:class:`~app.embedded.broker.EmbeddedBroker` has one node by design. Here leaders move, replicas fall behind,
+coordinators change, and acknowledged records are on two of three brokers.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from ringfence_kafka.errors import PrerequisiteError
 
 COUNT: Final = 3
 LIMIT_S: Final = 90.0
-"""For a start, and for copies to catch up, on a machine that does much else."""
+"""Time limit of a start, or for replicas to catch up on a busy machine, in seconds."""
 _PROPERTIES: Final = {
     **dict.fromkeys(
         (
@@ -31,17 +31,17 @@ _PROPERTIES: Final = {
         str(COUNT),
     ),
     **dict.fromkeys(("min.insync.replicas", "transaction.state.log.min.isr"), "2"),
-    # A copy that does not follow holds up what is acknowledged for so long: 5 s and not the default 30.
+    # A replica that does not follow delays acknowledgements for this time: 5 s instead of the default 30.
     "replica.lag.time.max.ms": "5000",
-    # The followers of the controller need these records.
+    # followers of the controller need these records
     "metadata.max.idle.interval.ms": "500",
-    # Leaders go home only when a test says so.
+    # leaders return to the preferred replica only at a test's request
     "auto.leader.rebalance.enable": "false",
 }
 
 
 class Node(BrokerProcess):
-    """One of them. Its folder and ports stay the same when it is ended and started again."""
+    """Broker of the cluster. Its folder and ports stay the same over restarts."""
 
     def __init__(self, folder: Path, number: int) -> None:
         super().__init__(folder)
@@ -49,13 +49,13 @@ class Node(BrokerProcess):
         self._command = java_command(jars.chosen_version())
 
     def format(self, cluster: str, voters: str, further: Mapping[str, str]) -> None:
-        """Write its files; the folder becomes one of this cluster."""
+        """Write its files, and format the folder for this cluster."""
         own = {"node.id": str(self.number), "controller.quorum.voters": voters}
         self._write_files(_PROPERTIES | own | dict(further))
         data_folder.format_new(self.directory, self._command, cluster)
 
     def launch(self) -> None:
-        """Start the process; it answers when enough of the others do."""
+        """Start the process. It answers when enough other brokers do."""
         self._execute(self._command, ["-Xmx512m"], self.directory / "out")
 
 
@@ -65,7 +65,7 @@ class Several:
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
         self.bootstrap_servers: Final = ",".join(f"{HOST}:{node.port}" for node in nodes)
-        # One that is frozen is asked for the time-out of its socket; the default is a minute.
+        # a request to a frozen broker lasts for the socket's timeout, by default a minute
         self._admin = AdminClient(
             {"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 3000, "log_level": 0}
         )
@@ -76,18 +76,18 @@ class Several:
         return [node.pid for node in self.nodes]
 
     def start(self) -> None:
-        """Start the brokers that do not run; return when all replicas are in sync."""
+        """Start the brokers that do not run, and wait until all replicas are in sync."""
         for node in self.nodes:
             if not node.running:
                 node.launch()
         self.wait_whole()
 
     def wait_whole(self) -> None:
-        """Until every broker is there, and every partition has all its copies in step."""
+        """Wait until every broker runs, and all replicas are in sync."""
         self._wait(lambda: not self._missing(), self._missing)
 
     def wait_led(self, *gone: Node) -> None:
-        """Until no partition is led by one of these."""
+        """Wait until none of these brokers leads a partition."""
         numbers = {node.number for node in gone}
         self._wait(lambda: not numbers & set(self.leaders().values()), lambda: str(self.leaders()))
 
@@ -100,7 +100,7 @@ class Several:
         }
 
     def elect_preferred(self) -> None:
-        """Leaders go home: to the first copy of each partition."""
+        """Move leaders to the preferred (first) replica of each partition."""
         self._admin.elect_leaders(ElectionType.PREFERRED).result(LIMIT_S)
         self._wait(lambda: not self._away(), self._away)
 
@@ -110,7 +110,7 @@ class Several:
         return max(self.nodes, key=lambda node: led.count(node.number))
 
     def _away(self) -> str:
-        """Partitions that somebody else leads; empty = none."""
+        """Return partitions whose leader is not the preferred replica; empty = none."""
         topics = self._admin.list_topics(timeout=5).topics
         return ", ".join(
             f"{name}/{number}"
@@ -150,11 +150,11 @@ class Several:
 
 @contextlib.contextmanager
 def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Several]:
-    """Three brokers that run and are in step.
+    """Yield a running cluster of three brokers in sync.
 
     Args:
-        folder: Theirs; each has its own in it.
-        properties: Properties of each broker, over those of such a cluster.
+        folder: Folder of the cluster, with a folder for each broker.
+        properties: Properties of each broker that override those of the cluster.
     """
     nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
     voters = ",".join(f"{node.number}@{HOST}:{node.controller_port}" for node in nodes)
