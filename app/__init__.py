@@ -1,1 +1,1 @@
-"""Programs: the command line, the processes of workers and bridges, the embedded broker, the demo."""
+"""Programs: the command line, worker and bridge processes, the embedded broker, the demo."""

@@ -1,11 +1,11 @@
-"""The ``ringfence`` program, also ``python -m app``."""
+"""Entry point of ``ringfence``, also ``python -m app``."""
 
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Load the command line, and run it."""
+    """Import and run the command line. Ctrl-C during the import exits without a traceback."""
     try:
         from app.cli import main as run
     except KeyboardInterrupt:

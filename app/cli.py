@@ -1,7 +1,7 @@
 """The ``ringfence`` program: assembles the commands of :mod:`app.commands`.
 
-A command reads the configuration, calls one function, and returns its exit code. It imports its function when it runs, so that ``--help``
-and a usage error do not wait until Faust and Kafka clients are loaded.
+A command reads the configuration, calls one function, and returns its exit code. It imports the function only
+when it runs, so that ``--help`` and usage errors do not wait for the imports of Faust and Kafka clients.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from ringfence_kafka.process.command_line import run
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a verb and exit (:func:`ringfence_kafka.process.command_line.run`)."""
+    """Run a command and exit (:func:`ringfence_kafka.process.command_line.run`)."""
     run(cli, arguments, "ringfence")
 
 

@@ -1,4 +1,4 @@
-"""The page docs/configuration.md, from the JSON Schema of the configuration. ``app/reference.py`` writes it."""
+"""Generates docs/configuration.md from the JSON Schema of the configuration, for ``app/reference.py``."""
 
 import json
 from typing import Any, Final
@@ -55,7 +55,7 @@ _SECTIONS: Final = {
     "[[cluster_connections]]": ("ConnectionSettings", ""),
     "[[cluster_connections.members]]": ("MemberSettings", "KafkaSettings"),
 }
-"""Definitions of the schema, and those whose keys are not listed again."""
+"""Section → its definition in the schema, and a definition whose keys the section's table leaves out."""
 _COLUMNS: Final = "| key | type | default | unit | meaning | since |\n|---|---|---|---|---|---|\n"
 
 

@@ -1,4 +1,4 @@
-"""The page docs/log-messages.md, from the catalogue of log messages. ``app/reference.py`` writes it."""
+"""Generates docs/log-messages.md from the catalogue of log messages, for ``app/reference.py``."""
 
 import re
 from typing import Any, Final

@@ -1,6 +1,7 @@
-"""Files from the verbs and the settings themselves; ``python -m app.reference`` writes all of them.
+"""Generated reference files: ``python -m app.reference`` writes all of them.
 
-They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md, docs/log-messages.md and conf/ringfence.schema.json.
+They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md, docs/log-messages.md and
+conf/ringfence.schema.json.
 """
 
 import inspect
@@ -56,7 +57,7 @@ _PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})
 
 
 def page() -> str:
-    """Return the whole page as Markdown."""
+    """Return docs/cli.md."""
     found = commands()
     first = _context(next(iter(found.values())), "ringfence")
     common = [param for param in first.command.params if _EVERYWHERE.intersection(param.opts)]
@@ -66,12 +67,12 @@ def page() -> str:
 
 
 def commands() -> dict[str, click.Command]:
-    """Commands by their whole name, as "ringfence groups skip"."""
+    """Return the commands by full name, as "ringfence groups skip"."""
     return dict(_verbs(cli, "ringfence"))
 
 
 def sizing(text: str) -> str:
-    """Return docs/sizing.md with the present output of its example."""
+    """Return docs/sizing.md with the current output of its example."""
 
     def run(example: re.Match[str]) -> str:
         done = CliRunner().invoke(cli, example[1].split(), standalone_mode=False, catch_exceptions=False)
@@ -95,7 +96,7 @@ def _verbs(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command
 
 
 def _context(command: click.Command, name: str) -> click.Context:
-    """As the command line makes it: a command keeps the first that it is given."""
+    """Return the context of a command as the command line creates it. A command keeps its first context."""
     return click.Context(command, info_name=name, **cli.context_settings)
 
 

@@ -52,9 +52,7 @@ class Run:
     whole_since: dict[str, int] = field(default_factory=dict)
     """Address → first run since which no accepted ID is missing."""
     app: str = ""  # app.id
-    left: dict[str, int] = field(
-        default_factory=dict
-    )  # address → last run with it, which holds its waiting state
+    left: dict[str, int] = field(default_factory=dict)  # address → last run with it, if not this one
     events_from: dict[str, int] = field(default_factory=dict)
     """Address → offset in the journal; earlier events concern a deleted input."""
     cluster: str = ""  # Kafka's ID of the cluster; empty = unknown

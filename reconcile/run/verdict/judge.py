@@ -248,9 +248,7 @@ class Judge:
         )
         kept = self._frames.named(placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1]))
         first, *others = self._frames.addresses
-        if (
-            not others and found.accepted[first.name]
-        ):  # several addresses need a sort, to write each row into the folder of its address
+        if not others and found.accepted[first.name]:  # else rows are sorted, to find their folders
             path = files.at(id_store.folder_of(self.date, number, first.name))
             kept.drop("address").write.mode("overwrite").parquet(path)
         else:
