@@ -1,7 +1,7 @@
 """A store that refuses the effects of a holder that was considered dead and continues.
 
-Kafka refuses such a holder's acknowledgements. Effects elsewhere must be refused there. Here a table keeps the highest fencing token of
-each partition. One statement compares and raises it, in the transaction of the effect. Run it with ``ringfence consume orders --handler
+Kafka refuses such a holder's acknowledgements. A store must refuse its other effects: here a table keeps the highest fencing token of each
+partition. One statement compares and raises it, in the transaction of the effect. Run it with ``ringfence consume orders --handler
 examples.fenced:handle …``.
 """
 
@@ -40,7 +40,6 @@ def handle(message: Message) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """Return the connection of this thread."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(

@@ -47,7 +47,6 @@ def _add(store: sqlite3.Connection, group: bytes) -> None:
 
 
 def _store() -> sqlite3.Connection:
-    """Return the connection of this thread."""
     store: sqlite3.Connection | None = getattr(_connections, "store", None)
     if store is None:
         store = _connections.store = sqlite3.connect(os.environ.get("ONCE_DATABASE", "once.db"), timeout=30)

@@ -214,7 +214,8 @@ def _where(error: BaseException) -> str:
     libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     frames = [
         frame_summary
-        for frame_summary in traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
+        # The first frame belongs to this module.
+        for frame_summary in traceback.extract_tb(error.__traceback__)[1:]
         if not frame_summary.filename.startswith((*libraries, "<frozen"))
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

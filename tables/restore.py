@@ -91,14 +91,9 @@ class Restore:
     ) -> None:
         """Prepare a restore. Without a store nothing is written, as in displays of rings.
 
-        Args:
-            store: RocksDB of the lane.
-            epoch: Epoch of the store.
-            resident: The index is in memory.
-            check: Called with each meta record. It raises an error to end the restore.
-            behind: Memory already has the content of the store, so only later records are collected.
-            gathering: Takes the ring records; :attr:`occupants` stays empty.
-            start: The first offset to read.
+        ``check`` gets each meta record, and raises an error to end the restore. ``behind``: memory has the store's content, and only later
+        records are collected. ``gathering`` takes the ring records, so that :attr:`occupants` stays empty. ``start``: the first offset to
+        read.
         """
         self.store = store
         self.gathering = gathering

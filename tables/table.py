@@ -145,7 +145,7 @@ class LaneTable:
         return self.ring.check_units(units, times)
 
     def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
-        """Return which of these records came over their bridge before. Changes nothing."""
+        """Return which of these records their bridge sent before. Changes nothing."""
         return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:

@@ -77,10 +77,7 @@ class FetchLoop:
         self._fetches = AdaptiveFetch(consumer)
 
     def doubt(self) -> None:
-        """Take no records until :attr:`doubted` is reset.
-
-        The topic may have been created again, and the progress of the old one must not apply to its messages.
-        """
+        """Take no records until :attr:`doubted` is reset: the topic may be a new one, to which this progress does not apply."""
         self.doubted = True
         self._consumer.pause(*self._consumer.assignment())
 

@@ -28,10 +28,7 @@ def foreign_metric(watches: Iterable[GroupWatch | None]) -> Metric:
 
 
 def watch_of(cluster: Cluster, topic: str, member_id: Callable[[], str] = lambda: "") -> GroupWatch:
-    """Return a watch over the cluster's group, which consumes a topic.
-
-    ``member_id`` returns the member ID of this process; empty = not a member.
-    """
+    """Return a watch over the cluster's group. ``member_id`` returns the member ID of this process; empty = not a member."""
     return GroupWatch(
         cluster,
         [topic],

@@ -88,12 +88,10 @@ class GroupAdmission:
             raise await refusal(self._settings.kafka) or nobody(self._settings.kafka) from error
 
     def _refuse_app_id(self, app_id: str) -> None:
-        """Refuse this consumer, because the group has another ``app.id``."""
         self.fault = app_id_check.fault(self._group, self._topic, self._settings.app.id, app_id)
         self.refusing.set()
 
     def _refuse_terms(self, group: group_terms.Terms) -> None:
-        """Refuse this consumer, because the group has other terms."""
         self.fault = self._terms_fault(group_terms.differences(group, self._terms))
         self.refusing.set()
 

@@ -68,7 +68,7 @@ def elected(stated: Mapping[str, str | None], owned: Mapping[str, Mapping[int, i
     It is that of the members with most held partitions, then with most assigned ones. A newcomer therefore does not push out a holder.
 
     Args:
-        stated: User data of each member that reads a topic.
+        stated: ``app.id`` or terms that each member states; None = the member states none.
         owned: Fencing tokens by partition that each member states.
     """
     weights: dict[str, tuple[int, int]] = {}

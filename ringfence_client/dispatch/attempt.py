@@ -158,7 +158,6 @@ class Attempts:
         return False
 
     async def _load(self, turn: Turn) -> Rest | None:
-        """Read a parked record again."""
         held, offset = turn.held, turn.offsets[0]
         try:
             record = await asyncio.shield(held.load(offset))  # the reading also serves other turns

@@ -269,7 +269,6 @@ class Dispatcher:
             asyncio.get_running_loop().call_soon(self._fill, 2 * most)
 
     async def _slot(self, name: str, turn: Turn) -> None:
-        """Run turns while there are any."""
         task = cast("asyncio.Task[None]", asyncio.current_task())
         while True:
             try:

@@ -14,8 +14,6 @@ ISOLATION_S: Final = 5.0
 
 
 class _Waiting(NamedTuple):
-    """A turn that may not start yet."""
-
     turn: Turn
     admitted: "asyncio.Future[None]"
     first: bool
@@ -41,11 +39,9 @@ class PoisonMessages:
     """
 
     def __init__(self, concurrency: int, soon: Callable[[], int] = lambda: 0) -> None:
-        """Prepare the suspects.
+        """Prepare the suspects of some handlers. ``soon`` returns the number of runs that they finish in a moment.
 
-        Args:
-            concurrency: Number of handlers. Last attempts that do not end leave one of them to other messages.
-            soon: Returns the number of runs that handlers finish in a moment.
+        Last attempts that do not end leave one handler to other messages.
         """
         self._concurrency = concurrency
         self._soon = soon

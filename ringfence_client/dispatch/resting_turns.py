@@ -19,8 +19,6 @@ ASIDE_S: Final = 1.0
 
 
 class _Pause(NamedTuple):
-    """A timed rest."""
-
     timer: Timer
     end_ms: int
     """End by the clock of retries."""

@@ -265,7 +265,7 @@ class LeaseAcquisition:
         )
 
     async def _trusted(self, lease: Lease, recorded: Progress | None) -> int | None:
-        """Return the group's offset; None if a foreign consumer committed it, because the progress record is more accurate."""
+        """Return the group's offset. The offset of a foreign consumer is ignored, because the progress record is more accurate."""
         topic, partition = lease.topic, lease.partition
         noted = await self._cluster.groups.committed(topic, partition)
         known = None if recorded is None else recorded.next

@@ -106,7 +106,7 @@ class WriteSchedule:
         return begun
 
     def failed(self, begun: Begun) -> None:
-        """Record that the outcome of a write is unknown or failed."""
+        """Record that a write failed, or that its outcome is unknown."""
         self._changes += begun.changes
 
     def written(self, begun: Begun, *, running: bool, size: int, built_s: float) -> None:

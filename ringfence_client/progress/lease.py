@@ -43,12 +43,7 @@ class LeaseWatch:
     """A newcomer's view of one lease. It lasts over repeated openings, because no two records are equal."""
 
     def __init__(self, timeout: float, idle: float) -> None:
-        """Set the times without a change after which the lease is free, in seconds.
-
-        Args:
-            timeout: While messages are unacknowledged.
-            idle: While no message is unacknowledged.
-        """
+        """Set the seconds without a change after which a lease is free; ``idle`` applies if no message is unacknowledged."""
         self._timeout = timeout
         self._idle = idle
         self._seen: Progress | None = None

@@ -66,8 +66,6 @@ class Found(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """One open record."""
-
     timestamp_ms: int
     consumer_group: str
     reason: str
@@ -109,12 +107,9 @@ class OpenRecordCounts:
     def __init__(
         self, kafka: KafkaSettings, records_max: int = RECORDS_MAX, bridge_app: str | None = None
     ) -> None:
-        """Create a reader that has read nothing yet.
+        """Create a reader that has read nothing yet. ``records_max``: as :data:`RECORDS_MAX`.
 
-        Args:
-            kafka: Connection settings.
-            records_max: Limit of kept records, as :data:`RECORDS_MAX`.
-            bridge_app: The topics are quarantines of bridges, and only the records of this application's bridges count.
+        ``bridge_app``: the topics are quarantines of bridges, and only the records of this application's bridges count.
         """
         self._kafka = kafka
         self._bridge_app = None if bridge_app is None else bridge_app.encode()

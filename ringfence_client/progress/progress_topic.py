@@ -1,4 +1,4 @@
-"""The compacted progress topic, read to its end for the keys that are asked for.
+"""The compacted progress topic, read to its end for requested keys.
 
 Many holders write to each of its partitions, in separate short transactions. A reading waits for open transactions.
 """

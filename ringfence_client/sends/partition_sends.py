@@ -92,7 +92,7 @@ class PartitionSends:
         """Return an error that names missing topics or partitions if they failed the last transaction; otherwise the same error.
 
         A producer waits until its time limit for a missing topic or leader. ``own`` is the partition of the progress record: if it does not
-        answer either, the cause is unknown. Without a place for states no handler may run, so the error of a state topic stays the same.
+        answer either, the cause is unknown. Without a place for states no handler may run, so the writer waits for a state topic.
         """
         if refusing_topics(error) or not self._places:
             return error

@@ -287,7 +287,6 @@ class StateStore:
         return home_of(group, self._partitions)
 
     async def _scan(self, partition: int) -> None:
-        """Read a partition of the topic to its end."""
         reader, topic = self._reader, self._reader.destinations.state_topic
         number, offsets = self._number, dict[bytes, int]()
         written = self._written = set()

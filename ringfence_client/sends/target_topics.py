@@ -55,13 +55,7 @@ class TargetTopics:
     def __init__(
         self, cluster: Cluster, owned: Mapping[str, str], is_state: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """Prepare the topics.
-
-        Args:
-            cluster: The cluster of the topics.
-            owned: Topics that only Ringfence writes, with their roles.
-            is_state: Returns whether a topic has the states of a consumer group.
-        """
+        """Prepare the topics. ``owned``: roles of topics that only Ringfence writes; ``is_state``: whether a topic has a group's states."""
         self._is_state = is_state
         self._cluster = cluster
         self._owned = owned

@@ -84,8 +84,6 @@ class Scene:
 
 
 class _MemoryStates(StateReader):
-    """Reads states from memory."""
-
     def __init__(self, logs: MemoryLogs, destinations: Destinations) -> None:
         super().__init__(cast("Cluster", MemoryCluster(logs)), destinations)
         self._reader = cast("LogReader", MemoryLogReader(logs))

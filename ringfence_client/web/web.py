@@ -221,7 +221,6 @@ class Pages:
         return held, letters
 
     def _group_of(self, body: Any) -> tuple[HeldPartition, bytes]:
-        """Return the partition and the group of a request."""
         try:
             number, group = int(body["partition"]), bytes.fromhex(body["group"])
         except (ValueError, KeyError, TypeError) as error:

@@ -10,10 +10,7 @@ class AttemptLog:
     """Counts of attempts and failures, and the messages that handlers have."""
 
     def __init__(self, progress: Progress, is_due: Callable[[int], bool]) -> None:
-        """Load the counts of the last progress record.
-
-        ``is_due`` returns whether a message is unfinished. Counts of finished messages would stay in the progress record for ever.
-        """
+        """Load the counts of the last progress record. ``is_due`` returns whether a message is unfinished; other counts are dropped."""
         self.counts = {offset: count for offset, count in progress.attempts.items() if is_due(offset)}
         """Number of attempts by offset."""
         self.failures = {offset: failed for offset, failed in progress.failures.items() if is_due(offset)}
@@ -24,10 +21,7 @@ class AttemptLog:
         """Messages that handlers have, and messages whose next attempt precedes the rest of their groups."""
 
     def begin_attempt(self, offset: int, *, counted: bool = True) -> int:
-        """Record that a handler receives a message, and return the number of the attempt.
-
-        An uncounted attempt is not a suspected cause if the process dies.
-        """
+        """Record that a handler receives a message; return the number of its attempt. An uncounted attempt is not suspected after a crash."""
         self.delivered = max(self.delivered, offset + 1)
         self.running.add(offset)
         attempt = self.counts.get(offset, 0) + 1

@@ -101,12 +101,7 @@ class GroupLedger(Generic[P]):
         return len(self._messages)
 
     def append(self, position: P, group: bytes | None, timestamp: int) -> None:
-        """Add a message. Positions may come in any order.
-
-        Args:
-            position: Position of the message.
-            group: Its group; None = ungrouped.
-            timestamp: Milliseconds since the epoch.
+        """Add a message; positions may come in any order. ``group``: None = ungrouped; ``timestamp``: milliseconds since the epoch.
 
         Raises:
             ValueError: An unfinished message has this position.

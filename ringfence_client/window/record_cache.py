@@ -98,10 +98,7 @@ class RecordCache:
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
-        """Return whether ``count`` more records of the present average size leave half of the room free.
-
-        Records that are set aside do not count: they make room.
-        """
+        """Return whether ``count`` more records of average size leave half of the room free. Records that are set aside make room."""
         there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
         if 2 * (there + count) > self._records_max:
             return False
@@ -155,7 +152,7 @@ class RecordCache:
 
     @property
     def crowding(self) -> float:
-        """Share of the memory that messages need if all of them are parked, from 0 to 1."""
+        """Share of the memory that messages need if all of them are parked. At 1 no other message has room."""
         return (self.bytes - self._record_bytes) / self._bytes_max
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ AGAIN_MAX: Final = 10_000
 REDRIVEN_MAX: Final = 1_000
 """Redrive counts that are kept for finished messages. Every progress record contains them.
 
-A redrive command records the finished offsets before it redrives more messages than this.
+A redrive command records its settled dead letters before it requests more redrives than this.
 """
 
 

@@ -27,11 +27,7 @@ SLOW: Final = 1_000
 TICK_S: Final = 0.1
 AHEAD_MIN: Final = 1_000
 AHEAD_MAX: Final = 20_000
-"""Limits of the offsets that are reserved beyond those that handlers received.
-
-If the holder dies, its successor tries the unfinished offsets below the reserved end with care. The number of reserved offsets therefore
-follows the number that handlers receive in ``AHEAD_INTERVALS`` progress writes.
-"""
+"""Limits of offsets reserved beyond those that handlers received. A dead holder's successor tries unfinished reserved ones with care."""
 AHEAD_INTERVALS: Final = 4
 
 
@@ -144,15 +140,10 @@ class Window:
         self.cache.cache(record)
 
     def wants_more(self, idle: int, fetch_max: int = 0) -> bool:
-        """Return whether to fetch more records.
+        """Return whether to fetch more. ``idle``: handlers without work; ``fetch_max``: limit of records in one fetch.
 
         Half of the cache is always filled. Beyond it, a fetch only searches for work for idle handlers: the consumer reads parked records
-        twice. After a fetch without new groups, the next one waits. It waits until a quarter of the kept records is used up, or few
-        messages finish.
-
-        Args:
-            idle: Number of handlers without work.
-            fetch_max: Limit of records in one fetch.
+        twice. After a fetch without new groups, the next one waits until a quarter of the kept records is used up, or few messages finish.
         """
         if not self._groups or (not self.cache.backlog and self.cache.takes(fetch_max)):
             return len(self.cache.parked) < PARKED_MAX and not self.cache.full
@@ -233,7 +224,7 @@ class Window:
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self.finish(offset, End.PURGE)
-        # Acquired messages of the group lie below the end, and stay.
+        # The range starts at the end: a successor must still process acquired messages, which lie below it.
         begin, known = self._purged.get(group, (0, 0))
         self._purged[group] = (begin, max(below, known)) if known > self.end else (self.end, below)
         return len(dropped)
@@ -256,13 +247,9 @@ class Window:
         return sorted(number for number in {*unread, *self.redrives.missing()} if number < below)
 
     def drop_unfetched(self, group: bytes, groups: Mapping[int, bytes | None]) -> list[int]:
-        """Finish the unfetched messages of a group, and return their offsets. Messages that were fetched meanwhile stay.
+        """Finish the unfetched messages of a group, and return their offsets. ``groups``: groups of unfetched offsets in the log.
 
         A purge drops unfetched messages at their fetch. A blocked one may be redriven before that, and would be dropped then.
-
-        Args:
-            group: The group to drop.
-            groups: Groups of unfetched offsets, as the log has them.
         """
         found = [
             offset for offset in self.unfetched(max(groups, default=-1) + 1) if groups.get(offset) == group
@@ -337,16 +324,8 @@ class Window:
     ) -> Progress:
         """Return the progress record for a successor. It reserves offsets ahead.
 
-        Args:
-            holder: Identity of the holder.
-            web: Address of the holder's page.
-            state: State of the lease.
-            token: Fencing token.
-            beat: Counter that changes with each sign of life.
-            burying: Messages that the record counts as finished already.
-            blocking: Messages that the record counts as blocked already.
-            outlived: Whether a handler run continues that the consumer failed to stop.
-            topic_id: Kafka's ID of the topic.
+        ``burying`` and ``blocking``: messages that it counts as finished or blocked already; ``outlived``: a run continues that the
+        consumer failed to stop.
         """
         watermark, redrives, attempts = self.watermark, self.redrives, self.attempts
         if finishing := [number for number in burying if number not in redrives.owed]:

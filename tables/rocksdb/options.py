@@ -17,8 +17,6 @@ INDEXED_CACHE_MIB: Final = 16
 
 
 class _Shared:
-    """Memory of RocksDB that all stores of the process share."""
-
     def __init__(self) -> None:
         self.buffers = WriteBufferManager(BUFFERS_BYTES_MAX, False)
         self.cache = Cache(CACHE_BYTES_MAX)
