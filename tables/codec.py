@@ -1,4 +1,4 @@
-"""Byte layout of the changelog and of RocksDB. Pure; no other module knows it.
+"""Byte layout of the changelog and of RocksDB. Pure.
 
 Every key begins with a record kind. Every value begins with the format version, or has it as a named field. Later kinds therefore need no
 migration.

@@ -23,7 +23,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 CLOSE_LIMIT_S: Final = 8.0
 """Time limit of the final progress write, in seconds."""
 ABORT_LIMIT_S: Final = 2.0
-"""Time limit of the final write of an unfinished opening, in seconds. A rebalance waits for it: some 12 s in all if a broker does not answer."""
+"""Time limit of the final write of an unfinished opening, in seconds. A rebalance waits for it: about 12 s in all if a broker does not answer."""
 OPEN_AGAIN_S: Final = 1.0
 
 

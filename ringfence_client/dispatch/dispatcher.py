@@ -167,7 +167,7 @@ class Dispatcher:
         return held.window.skip(group)
 
     def purge(self, held: HeldPartition, group: bytes, below: int) -> int:
-        """Drop a group's messages below an offset that no handler runs; return the number of fetched ones."""
+        """Drop a group's messages below an offset, except those that a handler runs; return the number of dropped fetched ones."""
         dropped = held.purge(group, below)  # before the first message: after it, the next one would run
         while (first := next(iter(held.window.offsets_of(group)), below)) < below:
             if not self._resting.skip(held, group, first):

@@ -21,7 +21,7 @@ class Turn:
         self.offsets: list[int] = []
         """Offsets in ascending order. Many turns wait with one offset each, and an empty deque takes ten times the memory of a list."""
         self.given_up: frozenset[int] = frozenset()
-        """Those messages that an operator sends to the dead letters."""
+        """Messages of the turn that an operator sends to the dead letters."""
         self.attempt = 0
         """Number of the attempt at the first message; 0 = not started."""
         self.counted = True

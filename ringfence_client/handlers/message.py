@@ -202,10 +202,7 @@ class Message:
 
     @property
     def fence(self) -> int:
-        """Whether the partition was lost during the run. Another consumer repeats everything from now on.
-
-        A coroutine is cancelled then. A thread is not, and should check this before it takes effect.
-        """
+        """The fencing token. It grows with each holder of the partition, so a store can refuse effects of a former holder."""
         return self.held.token
 
     @property

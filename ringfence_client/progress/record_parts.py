@@ -30,7 +30,7 @@ PARTS_MIN: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOffset:
-    """Knowledge of a progress record by offset, as :class:`ringfence_client.progress.progress_record.Progress` has it."""
+    """Facts by offset of a :class:`ringfence_client.progress.progress_record.Progress`."""
 
     finished: Sequence[Run] = ()
     attempts: Mapping[int, int] = field(default_factory=dict)

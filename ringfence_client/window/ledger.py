@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 _STALE_MIN: Final = 64
-"""Smallest number of surplus entries in a heap that starts a sweep."""
+"""Number of entries of a heap, beyond two for each group, that start a sweep."""
 
 
 class Position(Protocol):

@@ -220,7 +220,7 @@ class Window:
         self.attempts.forget(offset)
 
     def purge(self, group: bytes, below: int) -> int:
-        """Drop the messages of a group below an offset that no handler has; return the number of fetched ones."""
+        """Drop a group's unacquired messages below an offset, fetched or not; return the number of fetched ones."""
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self.finish(offset, End.PURGE)
