@@ -93,7 +93,7 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(
         self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """Assign for all members. Each topic by itself: members may differ in theirs."""
+        """Assign for all members. Each topic is assigned separately, because members may read different topics."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
         apps = {member: app_id_check.app_of(item.user_data) for member, item in members.items()}
         stated = {member: group_terms.stated(item.user_data) for member, item in members.items()}
