@@ -1,4 +1,4 @@
-"""Watches whether the broker answers: who has nothing to do would not notice that it is gone."""
+"""Watches whether the broker answers: an idle process would not notice that it is unavailable."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ ANSWER_LIMIT_S: Final = 5.0
 
 
 class BrokerWatch:
-    """Asks every other second; says once that the broker is away, and once that it is back."""
+    """Queries the broker at intervals. Logs once that it does not answer, and once that it answers again."""
 
     def __init__(
         self,
@@ -22,9 +22,10 @@ class BrokerWatch:
         meanwhile: str,
         denied: Callable[[], Awaitable[Exception | None]] | None = None,
     ) -> None:
-        """``ask`` is any small question to the cluster; ``meanwhile`` says what becomes of messages while nobody answers.
+        """Create the watch.
 
-        ``denied`` returns an error that names a broker which answers but refuses us, and the remedy; None = no broker refuses us.
+        ``ask``: any small query to the cluster. ``meanwhile``: what happens to messages while the broker does not answer. ``denied``:
+        returns an error with a remedy that names a broker which refuses access; None = no broker refuses.
         """
         self._ask = ask
         self._denied = denied
@@ -35,11 +36,11 @@ class BrokerWatch:
 
     @property
     def away(self) -> bool:
-        """The last question was not answered."""
+        """Whether the last query had no answer."""
         return self._away_since is not None
 
     async def _asked(self) -> None:
-        """Once, or twice: brokers close what has been logged in for long (``connections.max.reauth.ms``) under the next question."""
+        """Query once, or twice: brokers close long-lived authenticated connections at a request (``connections.max.reauth.ms``)."""
         try:
             await self._ask()
         except KafkaConnectionError:
@@ -48,7 +49,7 @@ class BrokerWatch:
             await self._ask()
 
     async def _say_why(self) -> None:
-        """Report once that a broker answers and refuses, also if brokers come back that way."""
+        """Log once that a broker answers and refuses access, also after an outage."""
         if self._denied is None or self._said_why:
             return
         try:
@@ -63,7 +64,7 @@ class BrokerWatch:
             self._log.warning("%s", denied)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Query until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(ANSWER_LIMIT_S):

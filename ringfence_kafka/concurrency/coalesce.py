@@ -1,4 +1,4 @@
-"""Questions that come together are answered by one request."""
+"""Coalesces questions that arrive together into one request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
@@ -9,29 +9,29 @@ A = TypeVar("A")
 
 
 class StoppedError(Exception):
-    """Nobody answers any more."""
+    """The coalescer was stopped."""
 
 
 class RequestCoalescer(Generic[Q, A]):
-    """Asks for many at once; one request at a time.
+    """Answers many questions with one request at a time.
 
-    A question that comes while a request is under way waits for the next one: each answer was asked for after its
-    question. Requests run in a task of their own, so that who is cancelled while it waits takes nobody along.
+    A question that arrives during a request waits for the next one, so that each answer is newer than its question. Requests run in their
+    own task, so that the cancellation of one waiting caller does not affect the others.
     """
 
     def __init__(self, answer: Callable[[Collection[Q]], Awaitable[Mapping[Q, A | Exception]]]) -> None:
-        """``answer`` answers every question that it is given, some perhaps with an error; what it raises is the answer to all of them."""
+        """Create the coalescer. ``answer`` returns an answer or an error for each question; an exception is the answer to all questions."""
         self._answer = answer
         self._waiting: dict[Q, list[asyncio.Future[A]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
     async def ask(self, question: Q) -> A:
-        """Return the answer, asked for now.
+        """Return an answer that is newer than this call.
 
         Raises:
-            StoppedError: :meth:`stop` came before it.
-            Exception: whatever the answer is.
+            StoppedError: :meth:`stop` was called first.
+            Exception: the answer is an error.
         """
         if self._stopped:
             raise StoppedError
@@ -42,12 +42,12 @@ class RequestCoalescer(Generic[Q, A]):
         return await future
 
     async def stop(self) -> None:
-        """Answer nobody any more. Never raises."""
+        """Stop, and raise StoppedError in all waiting calls. Never raises."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        # One that was cancelled before it began has answered nobody.
+        # A task that was cancelled before it started has answered no question.
         waiting, self._waiting = self._waiting, {}
         for futures in waiting.values():
             _settle(futures, StoppedError())
@@ -82,6 +82,6 @@ def _settle(futures: "list[asyncio.Future[A]]", answer: A | Exception) -> None:
             continue
         if isinstance(answer, Exception):
             future.set_exception(answer)
-            future.exception()  # whoever waits sees it; nobody needs to
+            future.exception()  # marks it as retrieved, for callers that have given up
         else:
             future.set_result(answer)

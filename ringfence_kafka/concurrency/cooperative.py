@@ -1,4 +1,4 @@
-"""Long computations beside others on one event loop: in slices, and of all of them together one slice a turn of the loop."""
+"""Runs long computations on an event loop in slices. All computations together get one slice per turn of the loop."""
 
 import asyncio
 import time
@@ -8,16 +8,16 @@ from typing import Any, Final, TypeVar
 
 SLICE_MIN_S: Final = 0.005
 SLICE_MAX_S: Final = 0.025
-"""Nobody else on the loop waits longer for a slice to end."""
+"""Maximum time that other tasks wait for the end of a slice, in seconds."""
 FREED_AT_ONCE: Final = 2_000
 
 T = TypeVar("T")
 Steps = Generator[Any, None, T]
-"""A computation that yields where it may be interrupted, every millisecond or sooner, and returns its result."""
+"""A computation that yields at least every millisecond, where it may be interrupted, and returns its result."""
 
 
 def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
-    """Let go of many objects: Python would free them all at once, and nothing else would run meanwhile."""
+    """Release many objects step by step: Python would free all at once and block the event loop."""
     for collection in collections:
         remove: Callable[[], object] = (
             collection.popitem if isinstance(collection, dict) else collection.popleft
@@ -29,10 +29,10 @@ def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
 
 
 class TimeSlices:
-    """Time slices of one event loop for long computations. A task that waits for something else blocks no other task's slices.
+    """Time slices of one event loop for long computations. A task that waits for another event does not block other tasks' slices.
 
-    A slice is as long as the other work since the last slice, within limits, so that slices take about half of a busy loop. If nobody waits
-    for the result, a rest as long as itself follows each slice: processes that share the cores work on.
+    A slice is as long as the other work since the last slice, within limits, so that slices use about half of a busy loop. For background
+    work a pause of the same length follows each slice, which leaves CPU time to other processes.
     """
 
     def __init__(self, least_s: float = SLICE_MIN_S, most_s: float = SLICE_MAX_S) -> None:
@@ -43,16 +43,16 @@ class TimeSlices:
         self._rests_until = self._ended
 
     def rest(self, for_s: float) -> None:
-        """Take half of a core at most, for so long; 0 = no longer."""
+        """Use at most half of a core for ``for_s`` seconds; 0 = end this limit."""
         self._rests_until = time.perf_counter() + for_s
 
     @property
     def rests(self) -> bool:
-        """Whether it takes half of a core at most."""
+        """Whether it uses at most half of a core."""
         return time.perf_counter() < self._rests_until
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run a computation in slices and return its result. A cancelled call stops between slices, and releases it."""
+        """Run a computation in slices and return its result. A cancelled call stops between slices and closes the computation."""
         try:
             while True:
                 async with self._turn:
@@ -66,7 +66,7 @@ class TimeSlices:
                         return end.value  # type: ignore[no-any-return]
                     finally:
                         self._ended = time.perf_counter()
-                    # With the turn: the others' slices are for later turns of the loop.
+                    # The lock is kept, so that the slices of other computations run in later turns of the loop.
                     await asyncio.sleep(self._ended - began if self.rests else 0)
         finally:
             steps.close()

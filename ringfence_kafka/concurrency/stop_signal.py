@@ -1,4 +1,4 @@
-"""Wait for long work that a request to stop interrupts."""
+"""Runs work that a request to stop interrupts."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class StoppingError(Exception):
-    """Somebody asked to stop."""
+    """A stop was requested."""
 
 
 async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for it, but not beyond ``stopping``.
+    """Wait for the result of ``work``, or until ``stopping``.
 
     Raises:
-        StoppingError: that came first; the work was cancelled.
+        StoppingError: the stop came first; the work was cancelled.
     """
     task, stopped = asyncio.create_task(work), asyncio.create_task(stopping.wait())
     try:

@@ -7,9 +7,9 @@ from typing import Any
 
 
 async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
-    """Whether it was set within so many seconds; None = however long it takes.
+    """Return whether the event was set within ``limit_s`` seconds; None = wait without a limit.
 
-    In Python 3.11 ``asyncio.wait_for`` loses a cancel that comes together with the event; this does not.
+    In Python 3.11 ``asyncio.wait_for`` loses a cancellation that arrives together with the event; this function does not.
     """
     try:
         async with asyncio.timeout(limit_s):
@@ -20,13 +20,13 @@ async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody has cancelled the task that runs now: a ``CancelledError`` may also be of what it waited for."""
+    """Return whether the current task was cancelled: a ``CancelledError`` may also come from an awaited future."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:
-    """End a task whose outcome nobody wants, or has asked for before. Never raises what it raised."""
+    """Cancel a task and wait for its end. Its result and its error are discarded."""
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
@@ -34,7 +34,7 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Do something that never raises, also when who asks for it is cancelled meanwhile: the cancel comes after it."""
+    """Complete a coroutine that never raises. A cancellation of the caller is raised afterwards."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait([task])
@@ -44,14 +44,14 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 def back_off(attempt: int, first_s: float, most_s: float) -> float:
-    """Seconds before the next attempt: doubled after each failure, up to a limit, and a fifth more or less, so that many spread.
+    """Return the delay before the next attempt, in seconds: it doubles up to a limit, with 20 % of random spread.
 
-    ``attempt`` is the number of attempts that have failed, from 1 on.
+    ``attempt``: number of failed attempts, from 1.
     """
     return min(most_s, first_s * float(2 ** min(attempt - 1, 20))) * random.uniform(0.8, 1.2)  # noqa: S311
 
 
 def note_outcome(future: "asyncio.Future[Any]") -> None:
-    """Look at a future's error, for who may give up before it: else Python prints it as never retrieved."""
+    """Retrieve a future's error for a caller that may give up first: otherwise Python prints it as never retrieved."""
     if not future.cancelled():
         future.exception()

@@ -54,7 +54,8 @@ class AddressDefaults(Section):
     persist_id_cache: bool = True
     """Whether a ring outlives its lane; false = IDs are forgotten at restarts, failures and moves."""
     duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
-    """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it together."""
+    """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it
+    together."""
     duplicate_id_missing: Literal["unchecked", "quarantine"] = "unchecked"
     """Treatment of a message without an ID, or without a part of it."""
     group_header: str = ""

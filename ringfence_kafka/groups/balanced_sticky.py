@@ -1,7 +1,7 @@
 """Balanced, sticky assignment of partitions to the members of a group. Pure.
 
-The workers' assignor deals lanes by it, the consumers' assignor partitions. Members may run other versions: one of them decides for all, so
-versions need to agree on the messages of their assignors, and not on the result.
+The assignors of workers and consumers use it. Members may run other versions: the group's leader decides for all, so versions must agree
+on the messages of their assignors, but not on the result.
 """
 
 from collections import Counter
@@ -11,22 +11,22 @@ from typing import Any, NamedTuple
 
 
 class UnitPartition(NamedTuple):
-    """A partition of topics that go together."""
+    """Partition of topics that belong together."""
 
     unit: str
-    """Name of what they make up."""
+    """Name of the unit."""
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Topics whose partitions of one number go to one member."""
+    """Topics whose partitions with the same number go to the same member."""
 
     partitions: Sequence[int]
     members: Sequence[str]
-    """Members that may have some of it; at least one."""
+    """Members that may have partitions of the unit; at least one."""
     weight: int = 1
-    """Load of each of them, for the balance over all units."""
+    """Load of one partition, for the balance over all units."""
 
 
 def _by_number(_member: str, item: UnitPartition) -> Any:
@@ -38,16 +38,16 @@ def balanced_sticky(
     held: Mapping[str, Iterable[UnitPartition]],
     rank: Callable[[str, UnitPartition], Any] = _by_number,
 ) -> dict[str, list[UnitPartition]]:
-    """Assign all partitions. The order of ``held`` decides where nothing else does.
+    """Assign all partitions. The order of ``held`` decides between equal choices.
 
     Args:
         units: All partitions, and the members that may have them.
-        held: The partitions that each member says it has. If two state the same one, the first keeps it.
+        held: Partitions that each member states to have. If two state the same one, the first keeps it.
         rank: A member gives up its partition with the highest rank first.
 
     Returns:
-        Partitions of each member: of a unit as many as any other that may have some of it, or one more or less. If all may have
-        all and all weigh the same, that holds of all units together too. Nothing moves that need not for that.
+        Partitions of each member. Within a unit the numbers of eligible members differ by at most one. If all members may have all units
+            and all weights are equal, this also holds over all units together. No partition moves without need.
     """
     balance = _Balance(units, list(held), rank)
     for member, items in held.items():
@@ -65,7 +65,7 @@ def balanced_sticky(
 
 
 class _Balance:
-    """The partitions of each member while they are assigned."""
+    """Partitions of each member during the assignment."""
 
     def __init__(
         self, units: Mapping[str, Unit], members: Sequence[str], rank: Callable[[str, UnitPartition], Any]
@@ -82,7 +82,7 @@ class _Balance:
         self._totals: Counter[str] = Counter()
 
     def is_free(self, item: UnitPartition) -> bool:
-        """Whether it exists, and no member has it."""
+        """Return whether the partition exists and no member has it."""
         return item in self._free
 
     def give(self, item: UnitPartition, member: str) -> None:
@@ -95,11 +95,11 @@ class _Balance:
         return len(self._owned[unit][member]), self._totals[member], self._places[member]
 
     def emptiest(self, unit: str) -> str:
-        """Return the member with the least of a unit, and of all."""
+        """Return the member with the fewest partitions of a unit, and then the smallest load."""
         return min(self._owned[unit], key=lambda member: self._load(unit, member))
 
     def even_out(self, unit: str) -> None:
-        """Move until no member has two more of a unit than another."""
+        """Move partitions until the members' numbers within a unit differ by at most one."""
         owned = self._owned[unit]
         while True:
             fullest = max(owned, key=lambda member: self._load(unit, member))
@@ -109,7 +109,7 @@ class _Balance:
             self._move(unit, fullest, emptiest)
 
     def even_out_all(self) -> None:
-        """Move units until the members are as even as the evenness within units allows."""
+        """Move units until the loads of members are as even as the balance within units allows."""
         while move := self._next_move():
             self._move(*move)
 

@@ -1,4 +1,4 @@
-"""Committed offsets of a consumer group with their metadata, and commits without membership."""
+"""Committed offsets of a consumer group with their metadata, and commits without a membership."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -18,14 +18,13 @@ NO_EPOCH: Final = -1
 
 
 class Committed(NamedTuple):
-    """An offset of a group."""
+    """Committed offset of a group."""
 
     offset: int
     note: str
-    """Kafka calls it metadata."""
+    """Metadata of the commit."""
     leader_epoch: int = NO_EPOCH
-    """Leader epoch of the record before the offset. Consumers commit it with the position that they read up to; Ringfence and Kafka's tools
-    commit none."""
+    """Leader epoch of the record before the offset. Consumers commit it with their position; Ringfence and Kafka's tools do not."""
 
 
 _TEXT: Final = String("utf-8")
@@ -56,7 +55,7 @@ class _FetchWithEpoch(RequestStruct):  # type: ignore[misc]
 
 
 class _Fetch(Request[OffsetFetchRequest_v3 | _FetchWithEpoch]):  # type: ignore[misc]
-    """Asks for offsets: with leader epochs where the broker is 2.1 or later, which aiokafka does not ask for."""
+    """Query for offsets. Brokers from 2.1 return leader epochs, which aiokafka does not request."""
 
     API_KEY = 9
 
@@ -64,17 +63,17 @@ class _Fetch(Request[OffsetFetchRequest_v3 | _FetchWithEpoch]):  # type: ignore[
         self._group, self._topics = group, topics
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """As it goes over the wire."""
+        """Return the request of this version."""
         return request_struct_class(self._group, self._topics)
 
 
 async def fetch(
     admin: AIOKafkaAdminClient, group: str, tps: Collection[TopicPartition], coordinator: int
 ) -> Mapping[TopicPartition, Committed | Exception | None]:
-    """Ask this broker, the group's coordinator, for committed offsets: None = none; an error for a partition that it cannot answer for.
+    """Query committed offsets from the group's coordinator: None = no offset; an error = it cannot answer for that partition.
 
     Raises:
-        KafkaError: it cannot answer at all now, for example while it loads.
+        KafkaError: the coordinator cannot answer now, for example while it loads.
     """
     topics = defaultdict(list)
     for tp in tps:
@@ -95,11 +94,11 @@ async def fetch(
 
 
 async def commit(admin: AIOKafkaAdminClient, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-    """Commit offsets as a client outside the group; Kafka accepts that while the group has no members.
+    """Commit offsets as a client outside the group. Kafka accepts this while the group has no members.
 
     Raises:
-        UnknownMemberIdError: it has some.
-        KafkaError: it is refused, or nobody answers.
+        UnknownMemberIdError: the group has members.
+        KafkaError: the commit is refused, or no broker answers.
     """
     topics = defaultdict(list)
     for tp, offset in offsets.items():

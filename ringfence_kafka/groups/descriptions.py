@@ -1,4 +1,4 @@
-"""Members of any consumer groups, by a client of librdkafka: it finds each group's coordinator and asks all at once."""
+"""Describes consumer groups with librdkafka's client, which finds all coordinators and queries them at the same time."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -13,24 +13,24 @@ from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
 
 
 class GroupDescription(NamedTuple):
-    """State and members of a consumer group now."""
+    """Present state and members of a consumer group."""
 
     state: str
     members: frozenset[str]
-    """The names of their own that they have in their client IDs."""
+    """Instance names of the members, from their client IDs."""
     assigned: Mapping[tuple[str, int], str]
-    """The member that has each topic's partition; empty while the group rebalances."""
+    """Member that has each partition; empty during a rebalance."""
 
 
 def describe(
     kafka: KafkaSettings, groups: Collection[str], *, partial: bool = False
 ) -> dict[str, GroupDescription]:
-    """Consumer groups; one that nobody knows has no members. Blocks.
+    """Return descriptions of consumer groups. An unknown group has no members. Blocks.
 
-    ``partial``: one that this user may not see is absent.
+    ``partial``: leave out groups that this user may not see.
 
     Raises:
-        PrerequisiteError: this user may not see one.
+        PrerequisiteError: this user may not see a group.
         BrokerUnavailableError: a coordinator does not answer.
     """
     admin = AdminClient(confluent_options(kafka))

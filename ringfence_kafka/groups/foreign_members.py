@@ -1,8 +1,8 @@
-"""Members of a consumer group that are not Ringfence's.
+"""Foreign members of a consumer group: members that are not Ringfence's.
 
-The broker lets any client join a group whose name it has. A client of the classic protocol needs the same assignor, or a group that is empty.
-A client of KIP-848 needs neither: the broker changes the type of the group, and assigns the partitions itself. DescribeGroups then says that
-the group is dead, so its members are asked for by the request of each type.
+Any client may join a group whose name it knows. A client of the classic protocol needs the same assignor, or an empty group. A client of
+KIP-848 needs neither: the broker changes the type of the group and assigns the partitions itself. DescribeGroups then reports the group
+as dead, so members are queried with the request of each type.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,26 +19,26 @@ from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Qu
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""KIP-848, ``group.protocol=consumer``."""
+"""Protocol of KIP-848, ``group.protocol=consumer``."""
 SHARE: Final = "share"
-"""KIP-932."""
+"""Protocol of KIP-932."""
 WAY_OUT: Final = "stop it, or give it another group.id; ACLs keep others out: docs/security.md"
 
 _DESCRIBE_CONSUMER_GROUP: Final = 69
 _DESCRIBE_SHARE_GROUP: Final = 77
 _WITH_MEMBER_TYPE: Final = 1
-"""From this version of the request on a member has its type."""
+"""Version of the request from which members have a type."""
 _IS_CLASSIC: Final = b"\0"
 _NO_SUCH_GROUP: Final = frozenset({69, 35})
-"""GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster has no groups of the type."""
+"""GROUP_ID_NOT_FOUND: the group has another type. UNSUPPORTED_VERSION: the cluster does not support groups of this type."""
 _ID_BYTES: Final = 16
 
 IsOurs = Callable[[bytes], bool]
-"""Says, by the user data that a classic member joined with, whether it is Ringfence's."""
+"""Returns whether a classic member is Ringfence's, from the user data that it joined with."""
 
 
 class ForeignMember(NamedTuple):
-    """A member that is not ours."""
+    """Member of a group that is not Ringfence's."""
 
     client_id: str
     host: str
@@ -50,29 +50,29 @@ class ForeignMember(NamedTuple):
 
 
 def fault(group: str, member: ForeignMember) -> str:
-    """Return a line of what a foreign member is, for health and status."""
+    """Return the description of a foreign member, for health and status."""
     return f"the group {group} has a foreign member, {member}"
 
 
 class OtherMember(NamedTuple):
-    """A member as the request of its group's type describes it."""
+    """Member in the response to the request of its group's type."""
 
     client_id: str
     host: str
     protocol: str | None
-    """None = the broker does not tell."""
+    """Protocol; None = the broker does not report it."""
 
 
 async def ask(
     admin: AIOKafkaAdminClient, group: str, is_ours: IsOurs, own_prefix: str
 ) -> list[ForeignMember]:
-    """Ask the coordinator of a group for its foreign members.
+    """Return the foreign members of a group, from its coordinator.
 
-    ``is_ours`` judges a classic member. Our client IDs begin with ``own_prefix``. The prefix decides while the group rebalances, and about a
-    classic member in a group of KIP-848: there the broker does not return the user data.
+    ``is_ours`` decides about a classic member. Ringfence's client IDs begin with ``own_prefix``. The prefix decides during a rebalance,
+    and about classic members in a group of KIP-848, for which the broker does not return user data.
 
     Raises:
-        KafkaError: the coordinator cannot say now, or denies access.
+        KafkaError: the coordinator cannot answer now, or denies access.
         NotImplementedError: the broker is older than 2.4.
     """
     coordinator = await admin.find_coordinator(group)
@@ -95,7 +95,7 @@ async def ask(
 
 
 async def of_other_types(admin: AIOKafkaAdminClient, group: str, coordinator: int) -> Sequence[OtherMember]:
-    """Return members of KIP-848 and share groups, which DescribeGroups does not describe; ours may be among them."""
+    """Return members of KIP-848 and share groups, which DescribeGroups does not describe. Ringfence's may be among them."""
     members = await _consumer_group(admin, group, coordinator)
     if members is None:
         members = await _share_group(admin, group, coordinator)
@@ -117,14 +117,14 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
-    """Ours speak the classic protocol. Brokers return no user data here; before Kafka 4.1, without a protocol, the name alone decides."""
+    """Return whether the name is Ringfence's. Its members use the classic protocol; before Kafka 4.1 only the name decides, without a protocol."""
     return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
 
 
 async def _consumer_group(
     admin: AIOKafkaAdminClient, group: str, coordinator: int
 ) -> Sequence[OtherMember] | None:
-    """None = the group has another type."""
+    """Return the members; None = the group has another type."""
     for version in (_WITH_MEMBER_TYPE, 0):
         try:
             return await _ask(admin, coordinator, _DESCRIBE_CONSUMER_GROUP, version, group)
@@ -161,7 +161,7 @@ async def _ask(
 
 
 def _group(reader: Reader, *, share: bool, typed: bool) -> tuple[int, list[OtherMember]]:
-    reader.unpack(INT32)  # throttled, ms
+    reader.unpack(INT32)  # throttle time, ms
     members: list[OtherMember] = []
     code = 0
     for _ in reader.array():
@@ -186,7 +186,7 @@ def _member(reader: Reader, *, share: bool, typed: bool) -> OtherMember:
         reader.text()
     if not share:
         reader.text()  # regular expression
-    for _ in range(1 if share else 2):  # what it has, and what it is to have
+    for _ in range(1 if share else 2):  # present and target assignment
         _skip_assignment(reader)
     protocol: str | None = SHARE if share else None
     if typed:

@@ -1,4 +1,4 @@
-"""Members of a consumer group, with the user data of each one."""
+"""Members of a consumer group with their user data."""
 
 import json
 from collections.abc import Callable
@@ -12,35 +12,35 @@ STABLE: Final = "Stable"
 
 
 class Member(NamedTuple):
-    """One of a group."""
+    """Member of a group."""
 
     name: str
-    """Its own, of its client ID."""
+    """Instance name, from its client ID."""
     host: str
     web: str
-    """Address of its web server, which Faust's workers state; else empty."""
+    """Address of its web server, which Faust's workers state; empty for other members."""
     partitions: frozenset[tuple[str, int]]
-    """Topic and number of what it was given; empty while the group gives out partitions."""
+    """Topic and number of its assigned partitions; empty during a rebalance."""
 
 
 class Members(NamedTuple):
     """State and members of a group at one moment."""
 
     state: str
-    """In Kafka's words: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance."""
+    """State in Kafka's terms: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance."""
     members: tuple[Member, ...]
 
     @property
     def rebalancing(self) -> bool:
-        """Whether the group gives out its partitions now."""
+        """Whether the group rebalances."""
         return "Rebalance" in self.state
 
 
 async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], str]) -> Members:
-    """Those of now; ``named`` gives a member's name for its client ID.
+    """Return the present members. ``named``: returns a member's name for its client ID.
 
     Raises:
-        KafkaError: the group's coordinator cannot say, or this user may not see the group.
+        KafkaError: the group's coordinator cannot answer, or this user may not see the group.
     """
     coordinator = await admin.find_coordinator(group)
     (answer,) = await admin.describe_consumer_groups([group], coordinator)
@@ -52,7 +52,7 @@ async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], s
 
 
 def _member(described: tuple[object, ...]) -> Member:
-    """Make a member from a description in any version of Kafka's protocol: metadata and assignment stand last."""
+    """Return a member from a description in any version of Kafka's protocol, where metadata and assignment are last."""
     *front, metadata, assignment = described
     client_id, host = str(front[-2]), str(front[-1]).removeprefix("/")
     return Member(client_id, host, _web(metadata), _partitions(assignment))
@@ -63,7 +63,7 @@ def _web(metadata: object) -> str:
         stated = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
         return str(stated.get("url") or "")
     except (ValueError, TypeError, AttributeError):
-        return ""  # another client's, or none yet
+        return ""  # the data of another client, or none yet
 
 
 def _partitions(assignment: object) -> frozenset[tuple[str, int]]:

@@ -1,10 +1,10 @@
-"""Static membership of a consumer group (KIP-345), as far as aiokafka lacks it. Call functions that take a consumer on its own event loop.
+"""Static membership of a consumer group (KIP-345), as far as aiokafka lacks it. Call functions with a consumer on its own event loop.
 
-aiokafka names the instance when it joins, and does not leave the group at its end. But its heartbeats lack the name. Two processes of one
-name would therefore each see their session as ended, join again and so throw the other out, for ever. With this module a heartbeat has the
-name, and the broker reports which process is fenced.
+aiokafka names the instance when it joins, and does not leave the group at its end. Its heartbeats lack the name. Two processes with the
+same name would therefore both see their sessions as ended, join again and remove each other forever. This module adds the name to
+heartbeats, so that the broker reports which process is fenced.
 
-A member that comes back under its name gets its former partitions without a rebalance, even if it now subscribes to other topics: see
+A member that returns under its name gets its former partitions without a rebalance, even if it now subscribes to other topics: see
 :func:`forget_outdated`.
 """
 
@@ -25,7 +25,7 @@ from ringfence_kafka.aiokafka_patches import internals
 log: Final = logging.getLogger("ringfence.kafka")
 
 SAYS_LIMIT_S: Final = 5.0
-"""For a group that rebalances. One that waits for the member of our name would do so until its session ends."""
+"""Limit for a rebalancing group, in seconds. A group that waits for the member of this name would wait until its session ends."""
 ASK_AGAIN_S: Final = 0.1
 
 
@@ -68,7 +68,7 @@ class _Leave(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeMembers(Request[_Describe]):  # type: ignore[misc]
-    """Asks for the members of a group, with their instance names."""
+    """Query for the members of a group with their instance names."""
 
     API_KEY = 15
 
@@ -76,12 +76,12 @@ class DescribeMembers(Request[_Describe]):  # type: ignore[misc]
         self._group = group
 
     def build(self, request_struct_class: type[_Describe]) -> _Describe:
-        """As it goes over the wire."""
+        """Return the request of this version."""
         return request_struct_class([self._group], False)
 
 
 class LeaveByName(Request[_Leave]):  # type: ignore[misc]
-    """Takes a static member out of its group."""
+    """Request that removes a static member from its group."""
 
     API_KEY = 13
 
@@ -89,7 +89,7 @@ class LeaveByName(Request[_Leave]):  # type: ignore[misc]
         self._group, self._instance = group, instance
 
     def build(self, request_struct_class: type[_Leave]) -> _Leave:
-        """As it goes over the wire."""
+        """Return the request of this version."""
         return request_struct_class(self._group, [("", self._instance)])
 
 
@@ -99,9 +99,9 @@ class Member(NamedTuple):
     member_id: str
     instance: str | None
     metadata: Any
-    """Its data at joining: ``subscription`` and ``user_data``; None while the group rebalances."""
+    """Data that it joined with: ``subscription`` and ``user_data``; None during a rebalance."""
     assigned: Collection[tuple[str, int]] = ()
-    """Topics and partitions that it was given since."""
+    """Assigned topics and partitions."""
 
 
 async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
@@ -136,11 +136,11 @@ def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
 async def forget_outdated(
     admin: AIOKafkaAdminClient, group: str, instance: str, topics: Collection[str]
 ) -> bool:
-    """Remove the member of this name if it subscribes to other or unknown topics; return whether it did.
+    """Remove the member of this name if it subscribes to other or unknown topics; return whether it was removed.
 
-    Otherwise this process would get its predecessor's partitions without a rebalance, also of unwanted topics. Nobody would have the
-    partitions of new topics. While the group rebalances, it does not report subscriptions, and the rebalance may end by the
-    time that we join. Therefore the group is asked again; if it still does not report them in the end, the member is removed.
+    Otherwise this process would get its predecessor's partitions without a rebalance, including those of unwanted topics, and partitions
+    of new topics would have no owner. A rebalancing group does not report subscriptions, and the rebalance may end before this process
+    joins. The query is therefore repeated; if subscriptions are still not reported at the end, the member is removed.
 
     Raises:
         KafkaError: the group's coordinator does not answer, or refuses.
@@ -157,6 +157,6 @@ async def forget_outdated(
     coordinator = await admin.find_coordinator(group)
     answer = await internals.ask(admin, LeaveByName(group, instance), coordinator)
     code = answer.error_code or answer.members[0][2]
-    if code and for_code(code) is not UnknownMemberIdError:  # that one's session has just ended
+    if code and for_code(code) is not UnknownMemberIdError:  # the session of that member has just ended
         raise for_code(code)(f"to take {instance} out of {group}")
     return True

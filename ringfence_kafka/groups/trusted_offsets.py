@@ -1,8 +1,8 @@
-"""Whether a committed offset of our group may be followed: an operator sets offsets, a foreign consumer moves them. Pure.
+"""Decides whether a committed offset may be trusted: operators set offsets, foreign consumers move them. Pure.
 
-An operator's tool commits to a group without members, and commits no leader epoch. A consumer commits the epoch of the records that it read.
-A consumer that names offsets itself commits none. Its commits show in another way: Kafka takes offsets of others only while a group has no
-members, so nothing that changes while we are a member is an operator's.
+An operator's tool commits to a group without members, and without a leader epoch. A consumer commits the epoch of the records that it
+read, except if it sets offsets explicitly. Such commits are detected differently: Kafka accepts commits of outsiders only while a group
+has no members, so a change during this process's membership is not an operator's.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ringfence_kafka.groups.foreign_members import ForeignMember
 
 
 def own_commit(committed: Committed | None) -> Committed | None:
-    """Return the offset if Ringfence or an operator's tool committed it; None = there is none, or a consumer committed it from what it read."""
+    """Return the offset if Ringfence or an operator's tool committed it. None = no offset, or a consumer committed its read position."""
     return None if committed is None or committed.leader_epoch != NO_EPOCH else committed
 
 
@@ -25,18 +25,18 @@ def distrust(
     joined: bool = True,
     reserved: bool = False,
 ) -> str:
-    """Say why a committed offset is not followed.
+    """Return why a committed offset is not trusted.
 
     Args:
-        committed: The offset of the group now.
-        known: The offset that Ringfence wrote last, by its own records; None = it has written none.
-        at_joining: The offset of the group when this process joined it.
-        foreign: Members of the group now that are not ours.
+        committed: Present offset of the group.
+        known: Offset that Ringfence wrote last, from its own records; None = it has written none.
+        at_joining: Offset of the group when this process joined it.
+        foreign: Present foreign members of the group.
         joined: Whether ``at_joining`` is known.
-        reserved: Whether nobody but Ringfence has a use for the group.
+        reserved: Whether only Ringfence has a use for the group.
 
     Returns:
-        The reason; empty = it is ours, or an operator's.
+        The reason; empty = Ringfence or an operator committed it.
     """
     if committed is None or committed.offset == known:
         return ""

@@ -1,1 +1,1 @@
-"""The state of a partition that is assigned, suspended, drained or lost."""
+"""State and task of a partition that is assigned, suspended, drained or lost."""

@@ -1,13 +1,13 @@
 """State machine of one partition's ownership. Pure: events in, the next step out.
 
-Lanes and group consumers use it. Each assignment of the consumer group gives a right: an object that is compared by identity. A partition
-that was opened under an earlier right stays open over a rebalance, and resumes once the present right is confirmed. If another process
-owned the partition in between, it has fenced our transactional producer. Our next write would then be refused, and our state is that of the
-last commit. When a right is gone, only work that was begun under it continues.
+Lanes and group consumers use it. Each assignment of the consumer group is a token ("right"), compared by identity. A partition that was
+opened under an earlier token stays open during a rebalance, and resumes once the present token is confirmed. If another process owned the
+partition in between, it fenced this process's transactional producer: the next write is refused, and the state here is that of the last
+commit. After the loss of a token only work that was started under it continues.
 
-An open partition has one of three ends. It is *drained* and *closed* if it went to another process, or is not sound any more. Running work
-ends, and nobody has to guess how far it came. Until it is drained it may come back, and then it resumes. It is *dropped* if it was refused:
-another process owns it by now, or may own it.
+An open partition ends in one of three ways. It is *drained* and *closed* if it went to another process or its state is no longer sound:
+running work ends, and its position is known exactly. Until it is drained, the partition may return and resume. It is *dropped* if a
+request was refused, because another process owns it or may own it.
 """
 
 import math
@@ -18,30 +18,30 @@ AssignmentT = TypeVar("AssignmentT")
 
 
 class NotOwnerError(Exception):
-    """The group does not confirm the right that a step needs: it will decide again."""
+    """The group does not confirm the token that a step needs. Another assignment follows."""
 
 
 class Action(StrEnum):
-    """Next step for a partition."""
+    """Next step of a partition."""
 
     OPEN = "open"
-    """Go through the order of opening, from its beginning."""
+    """Perform all steps of the opening."""
     REGAIN = "regain"
-    """Have it confirmed that the present right holds, then go on with what is open."""
+    """Confirm the present token with the group, then resume the open partition."""
     WORK = "work"
-    """Take what came, and write."""
+    """Process new messages."""
     REST = "rest"
-    """Wait until :attr:`PartitionState.rests_until`: something was refused or away."""
+    """Wait until :attr:`PartitionState.rests_until`, after a refused request or an unreachable cluster."""
     STAND = "stand"
-    """Begin nothing. An open partition stays open until the group has decided."""
+    """Start nothing. An open partition stays open until the next assignment."""
     DRAIN = "drain"
-    """Begin nothing more, and let running work end. A sound partition may come back meanwhile."""
+    """Start nothing, and let running work end. A sound partition may return meanwhile."""
     CLOSE = "close"
-    """Say how far it came, and give it up: nothing of it comes back."""
+    """Write the final position and close. The partition cannot resume."""
     DROP = "drop"
-    """Give it up at once, and say nothing: it is somebody else's."""
+    """Close at once and write nothing, because another process may own the partition."""
     END = "end"
-    """Nothing is open, and nothing follows."""
+    """Nothing is open, and no step follows."""
 
 
 class PartitionState(Generic[AssignmentT]):
@@ -49,18 +49,18 @@ class PartitionState(Generic[AssignmentT]):
 
     def __init__(self) -> None:
         self.right: AssignmentT | None = None
-        """Under which something may be begun now; None = none."""
+        """Token under which work may start now; None = no work may start."""
         self.attempts = 0
-        """That have failed since something succeeded, or the right is new."""
+        """Number of failed attempts since the last success or the last assignment."""
         self.rests_until = -math.inf
         self._held_by: AssignmentT | None = None
-        """Under which what is open was confirmed last; None = nothing is open."""
+        """Token under which the open partition was confirmed last; None = it is not open."""
         self._way_out: Action | None = None
-        """How what is open is given up, whatever the group says; None = it is not."""
+        """How the open partition is closed, independently of the group; None = it stays open."""
         self._ended = False
 
     def step(self, now: float) -> Action:
-        """Return the next step at this time of a monotonic clock, in seconds."""
+        """Return the next step. ``now``: time of a monotonic clock, in seconds."""
         if self._held_by is not None and (self._way_out is not None or self._ended):
             return self._way_out or Action.DRAIN
         if self._ended:
@@ -75,45 +75,45 @@ class PartitionState(Generic[AssignmentT]):
 
     @property
     def latest(self) -> AssignmentT | None:
-        """The present right; without one, the right under which the open partition was confirmed last."""
+        """Present token; without one, the token under which the open partition was confirmed last."""
         return self._held_by if self.right is None else self.right
 
     def assigned(self, right: AssignmentT) -> None:
-        """Note that the group gives us the partition. A rest ends at once."""
+        """Record an assignment of the partition to this process. It ends a back-off."""
         self.right, self.attempts, self.rests_until, self._ended = right, 0, -math.inf, False
 
     def revoked(self) -> None:
-        """Begin nothing more until the group has decided: a rebalance has begun, or we are not a member any more."""
+        """Start nothing until the next assignment: a rebalance began, or the membership was lost."""
         self.right = None
 
     def ended(self) -> None:
-        """Note that it went to somebody else, or that the process ends."""
+        """Record that the partition went to another process, or that this process ends."""
         self.right, self._ended = None, True
 
     def confirmed(self, right: AssignmentT) -> None:
-        """Note that it was opened or resumed under this assignment, which may be gone by now."""
+        """Record that the partition was opened or resumed under this token, which may be out of date."""
         self._held_by = right
 
     def succeeded(self) -> None:
-        """Note that something was written."""
+        """Record a successful write."""
         self.attempts = 0
 
     def failed(self, until: float, *, keeps: bool = False) -> None:
-        """Note a failure and rest until then. ``keeps``: the open partition is sound; else it is dropped, and opened again."""
+        """Record a failure and back off until ``until``. ``keeps``: the open partition is sound; otherwise it is dropped and reopened."""
         self.attempts += 1
         self.rests_until = until
         if not keeps and self._held_by is not None:
             self._way_out = Action.DROP
 
     def broke(self, until: float) -> None:
-        """Note that the open partition is ours and not sound: it is drained, closed, and opened again, not before ``until``."""
+        """Record that the state of the open partition is not sound: drain, close and reopen it, not before ``until``."""
         self.failed(until, keeps=True)
         self._way_out = self._way_out or Action.DRAIN
 
     def drained(self) -> None:
-        """Nothing of it runs any more, or may: it cannot come back."""
+        """Record that no work of the partition runs any more: it cannot resume."""
         self._way_out = Action.CLOSE
 
     def given_up(self) -> None:
-        """Nothing is open."""
+        """Record that the partition is not open."""
         self._held_by = self._way_out = None

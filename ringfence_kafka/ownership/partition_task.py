@@ -1,4 +1,4 @@
-"""Does about a partition what its tenure says, step by step, in a task of its own."""
+"""Task of one partition: performs the steps of its :class:`PartitionState`."""
 
 import asyncio
 import time
@@ -13,55 +13,55 @@ Opened = TypeVar("Opened")
 
 
 class PartitionTask(ABC, Generic[AssignmentT, Opened]):
-    """Task of one partition. A method that changes the tenure calls :meth:`_disturb` afterwards."""
+    """Task of one partition. A method that changes the state calls :meth:`_disturb` afterwards."""
 
     def __init__(self, name: str) -> None:
-        """``name``: name of the asyncio task."""
+        """Create the task's state. ``name``: name of the asyncio task."""
         self._tenure: PartitionState[AssignmentT] = PartitionState()
         self._opened: Opened | None = None
         """The open partition; None = it is not open."""
         self._wake = asyncio.Event()
         self._standing = asyncio.Event()
-        """Nothing is under way, nor will be until the tenure changes."""
+        """Set while nothing runs and nothing starts before the next change of the state."""
         self._standing.set()
         self._doing: tuple[Action, AssignmentT | None, asyncio.Task[None]] | None = None
-        """The running step and its task, which end when another step is due, and the right that it was begun under."""
+        """Running step, its token and its task. It is cancelled when another step is due."""
         self._task: asyncio.Task[None] | None = None
         self._task_name = name
 
-    # -- the steps ---------------------------------------------------------------------------------------------
+    # -- the steps, for subclasses ---------------------------------------------------------------------------
 
     @abstractmethod
     async def _open(self, right: AssignmentT) -> Opened:
-        """Go through the order of opening."""
+        """Perform the steps of the opening in order."""
 
     @abstractmethod
     async def _regain(self, right: AssignmentT, opened: Opened) -> None:
-        """Have it confirmed that what is open may go on."""
+        """Confirm that the open partition may resume."""
 
     async def _work(self, right: AssignmentT, opened: Opened) -> None:
-        """Until something else is to be done."""
+        """Process messages until another step is due."""
         await self._told()
 
     async def _drain(self, opened: Opened) -> None:
-        """Let what runs end."""
+        """Wait for running work to end."""
 
     async def _close(self, opened: Opened) -> None:
-        """Write what is left, and end what is open."""
+        """Write the final position, and close the partition."""
         await self._drop(opened)
 
     @abstractmethod
     async def _drop(self, opened: Opened) -> None:
-        """End what is open, and write nothing."""
+        """Close the partition without a write."""
 
     @abstractmethod
     def _failed(self, error: BaseException) -> None:
-        """Note in the tenure that a step raised this error."""
+        """Record the error of a step in the state."""
 
-    # -- what makes them -----------------------------------------------------------------------------------------
+    # -- execution of the steps --------------------------------------------------------------------------------
 
     def _disturb(self) -> None:
-        """React to a change of the tenure: a waiting step looks again, and a step that is not due any more ends."""
+        """React to a change of the state: a waiting step checks it, and a step that is no longer due is cancelled."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=self._task_name)
         self._standing.clear()
@@ -80,14 +80,14 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         return self._tenure.step(time.monotonic())
 
     async def _run(self) -> None:
-        """Step by step; nothing but cancellation leaves here."""
+        """Perform steps until the end. Only a cancellation is raised."""
         try:
             while (step := self._step()) is not Action.END:
                 try:
                     await self._do(step)
                 except BaseException as error:
-                    # A task that dies here loses the partition in silence. It may mistake the cancellation of an awaited future for its
-                    # own, or meet a panic of RocksDB's bindings, which is not an Exception.
+                    # A task that dies here would lose the partition unnoticed. The error may be the cancellation of an awaited future, or
+                    # a panic of RocksDB's bindings, which is not an Exception.
                     if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
                         raise
                     self._failed(error)
@@ -117,7 +117,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
             await self._given_up(self._close(opened) if step is Action.CLOSE else self._drop(opened))
 
     async def _while_due(self, step: Action, work: Coroutine[Any, Any, None]) -> None:
-        """Do it as long as it is what is to be done. An opening is half-done then, but nothing of it that the next fence does not end."""
+        """Run a step while it is due. The next fence undoes all effects of an opening that is cancelled halfway."""
         task = asyncio.create_task(work)
         self._doing = (step, self._tenure.right, task)
         try:

@@ -1,6 +1,6 @@
-"""The producer of a bridge: idempotent, no transactions.
+"""Producer of a bridge: idempotent, without transactions.
 
-It writes each batch once and in order for as long as it lives. Hop headers make up for what is lost when it ends.
+While it lives it writes each batch once and in order. Hop headers detect duplicates of batches whose fate is unknown when it ends.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from ringfence_kafka.producer.transactional import (
 )
 
 BATCH_BYTES_MAX: Final = 2**20
-"""Bytes of one record batch, if the topic takes as much. A partition takes one batch per round trip, which limits the throughput over a
-slow link."""
+"""Maximum size of a record batch, if the topic takes as much, in bytes. A partition takes one batch per round trip, which limits the
+throughput over a slow link."""
 START_LIMIT_S: Final = 20.0
 ACKNOWLEDGED_WITHIN_S: Final = 20.0
-"""After which a batch counts as lost: twice the time of a request, so that one lost answer does not end the producer."""
+"""Time after which a batch counts as lost, in seconds: twice the request time-out, so that one lost response does not end the producer."""
 METADATA_AGE_MS: Final = 10_000
-"""How soon it is seen that a topic has other partitions."""
+"""Maximum time until a new partition count of a topic is noticed, in ms."""
 
 
 class IdempotentProducer:
-    """One life: after any failure it is discarded, never fixed."""
+    """Producer that is discarded, never repaired, after any failure."""
 
     def __init__(self, kafka: KafkaSettings, name: str, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
-        """Prepare a producer whose name brokers log. ``batch_bytes_max``: the smallest ``max.message.bytes`` of its topics."""
+        """Prepare a producer. ``name``: name for the brokers' logs; ``batch_bytes_max``: smallest ``max.message.bytes`` of its topics."""
         self._producer = AIOKafkaProducer(
             **producer_options(kafka) | {"client_id": kafka.client_id_of(name)},
             enable_idempotence=True,
@@ -51,7 +51,7 @@ class IdempotentProducer:
         """Connect, and get a producer ID.
 
         Raises:
-            KafkaError: nobody answers, or it is refused.
+            KafkaError: no broker answers, or the request is refused.
         """
         try:
             async with asyncio.timeout(START_LIMIT_S):
@@ -60,20 +60,20 @@ class IdempotentProducer:
             raise KafkaTimeoutError(f"no producer ID within {START_LIMIT_S:.0f} s") from error
 
     def partitions(self, topic: str) -> int:
-        """As its metadata show them now; 0 = they do not."""
+        """Return the partition count in the present metadata; 0 = not known."""
         return len(producer_internals.partitions_of(self._producer, topic) or ())
 
     def builder(self) -> Builder:
-        """Return an empty record batch (one larger record fits alone)."""
+        """Return an empty record batch. A larger record fits as its only one."""
         return builder_of(self._producer)
 
     async def send(self, topic: str, partition: int, builder: Builder) -> None:
-        """Write a batch; returns when it is acknowledged.
+        """Write a batch; return when it is acknowledged.
 
-        aiokafka goes on with the next batch of a partition where it gave one up: hand over one at a time.
+        After aiokafka gives up a batch, it continues with the next one of the partition: the caller must send one at a time.
 
         Raises:
-            KafkaError: it was refused, or its fate is unknown: this producer must be discarded.
+            KafkaError: the batch was refused, or its fate is unknown: discard this producer.
         """
         await require_partition(self._producer, topic, partition, wait=False)
         future: asyncio.Future[Any] = await self._producer.send_batch(builder, topic, partition=partition)
@@ -87,15 +87,15 @@ class IdempotentProducer:
             ) from error
 
     async def discard(self) -> None:
-        """End it within a few seconds, whatever state it and the brokers are in; records under way may still arrive. Never raises.
+        """End the producer within a few seconds, in any state of it and the brokers. Unacknowledged records may still arrive. Never raises.
 
-        A caller that is cancelled meanwhile still waits for the end: nothing else would close the connections.
+        A cancelled caller still waits for the end, because nothing else would close the connections.
         """
         await to_the_end(self._end())
 
     async def _end(self) -> None:
         producer_internals.refuse_sends(self._producer)
-        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for.
+        # No caller cancels this task, so a cancellation comes from a future that aiokafka awaits.
         with contextlib.suppress(Exception, asyncio.CancelledError):
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.client.close()

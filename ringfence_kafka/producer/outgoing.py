@@ -1,4 +1,4 @@
-"""Record batches of a transaction, their partitions, and the errors for refusals."""
+"""Record batches of a transaction, their partitions, and the errors of refusals."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,65 +29,64 @@ NewBuilder = Callable[[], Builder]
 
 
 OF_TOPICS: Final = (InvalidTimestampError, MessageSizeTooLargeError)
-"""Refusals whose way out is in a topic's settings."""
+"""Refusals with a remedy in the topic's settings."""
 _OF_PRODUCERS: Final = (InvalidProducerIdMapping, InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced)
-"""Refusals of a producer: any topic would answer so."""
+"""Refusals of a producer, which do not depend on the topic."""
 
 
 class RefusedError(TopicError):
-    """Topics refuse a record batch for one of :data:`OF_TOPICS`."""
+    """Topics refuse a record batch with an error of :data:`OF_TOPICS`."""
 
     def __init__(self, text: str, *, too_large: bool) -> None:
-        """``too_large``: for its size."""
+        """Create the error. ``too_large``: the reason is the size."""
         super().__init__(text)
         self.too_large = too_large
 
 
 class FencedError(Exception):
-    """Somebody initialised the transactional ID after us, or the broker ended our transaction."""
+    """Another process initialised the transactional ID later, or the broker ended this producer's transaction."""
 
 
 class BatchForm(NamedTuple):
     """Size limit and compression of a producer's record batches."""
 
     bytes_max: int
-    """One larger record fits alone."""
+    """Size limit in bytes. A larger record fits as the only one of its batch."""
     compression: int
-    """By its number in a record batch's attributes; 0 = none."""
+    """Number of the codec in a record batch's attributes; 0 = none."""
 
 
 class Outgoing(NamedTuple):
-    """A record batch on its way to one partition."""
+    """Record batch for one partition."""
 
     topic: str
     partition: int
     builder: Builder
     aged: bool = False
-    """All its records carry timestamps of long ago. Retention may delete it as soon as it is written, before its transaction is committed,
-    unless a younger record stands before it in the log. See
-    :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.prime`."""
+    """Whether all its records have old timestamps. Retention may delete such a batch before its transaction commits, unless a younger
+    record precedes it in the log. See :meth:`ringfence_kafka.producer.transactional.TransactionalProducer.prime`."""
 
 
 _TOPICS: Final = "refusing_topics"
 
 
 def name_topics(error: Exception, topics: Iterable[str]) -> None:
-    """Note on an error which topics refused a batch with it."""
+    """Store in an error which topics refused a batch with it."""
     vars(error)[_TOPICS] = frozenset(topics)
 
 
 def refusing_topics(error: BaseException) -> frozenset[str]:
-    """Return the topics that refused a batch with this error; empty = that is not known, or no topic refused it."""
+    """Return the topics that refused a batch with this error; empty if they are not known or no topic refused."""
     if isinstance(error, _OF_PRODUCERS):
         return frozenset()
     if isinstance(error, TopicAuthorizationFailedError) and error.args and isinstance(error.args[0], set):
-        return frozenset(error.args[0])  # aiokafka fails all batches of the transaction then
+        return frozenset(error.args[0])  # aiokafka then fails all batches of the transaction
     topics: frozenset[str] = vars(error).get(_TOPICS, frozenset())
     return topics
 
 
 def refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoing]) -> RefusedError:
-    """Return what is said where these topics refuse a batch of these for one of :data:`OF_TOPICS`."""
+    """Return the error for topics that refuse one of the batches with an error of :data:`OF_TOPICS`."""
     found = RefusedError(
         _refusal(error, topics, batches), too_large=isinstance(error, MessageSizeTooLargeError)
     )
@@ -103,7 +102,7 @@ def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoi
             f"{wire_names.TIMESTAMP_BEFORE} there to the values of the input, plus the time for which "
             "messages may wait there; 9223372036854775807 allows everything"
         )
-    # An output that was made smaller is gone by at the next opening.
+    # The next opening applies a smaller limit of an output.
     largest = max(batch.builder.size() for batch in batches if batch.topic in topics)
     return (
         f"{named} refuses a record batch for its size, of {largest} bytes at most: if this repeats, raise "
@@ -112,12 +111,12 @@ def _refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoi
 
 
 async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:
-    """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
+    """Refresh the metadata if they lack the partition, because the topic may have grown. aiokafka itself only asserts.
 
-    ``wait``: leave a topic that they do not show at all to aiokafka, which waits for it.
+    ``wait``: leave a topic that is missing in the metadata to aiokafka, which waits for it.
 
     Raises:
-        UnknownTopicOrPartitionError: it does not exist.
+        UnknownTopicOrPartitionError: the partition does not exist.
     """
     for _ in range(METADATA_TRIES):
         if _shows(producer, topic, partition, wait=wait):
@@ -127,7 +126,7 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
         await producer.client.force_metadata_update()
         if _shows(producer, topic, partition, wait=wait):
             return
-        # A new topic is shown a moment later, and the awaited update may have begun before this request.
+        # A new topic appears a moment later, and the awaited refresh may have started before this request.
         await asyncio.sleep(METADATA_AGAIN_S)
     error = UnknownTopicOrPartitionError(f"{topic}/{partition}")
     name_topics(error, [topic])
@@ -140,7 +139,7 @@ def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool
 
 
 async def wait_for_all(awaitables: Sequence[Any]) -> list[Any]:
-    """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
+    """Wait for all, even if one fails, so that every failure is retrieved; then raise the first."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     error = next((result for result in results if isinstance(result, BaseException)), None)
     if error is None:
@@ -148,5 +147,5 @@ async def wait_for_all(awaitables: Sequence[Any]) -> list[Any]:
     try:
         raise error
     finally:
-        # An error whose own frames refer to it keeps all that is in them, batches too, until Python looks for such cycles.
+        # An error that its own traceback refers to keeps everything there alive, batches too, until the garbage collector runs.
         del results, error, awaitables

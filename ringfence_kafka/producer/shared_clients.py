@@ -1,10 +1,10 @@
 """Connections that producers share.
 
-A producer with a client of its own has two or three sockets, a task and metadata of its own. A thousand producers would need more sockets
-than most systems allow a process. With this module many producers use one client, through a *share* each. A share passes the producer's
-requests to the client. When a producer ends, its share ends, and the client stays.
+A producer with its own client has two or three sockets, a task and metadata. A thousand producers would need more sockets than most
+systems allow a process. Here many producers use one client, each through a *share* that passes requests on. When a producer ends, its
+share ends and the client stays.
 
-All shares have the same metadata: the one client requests it for all topics that any of them writes to.
+All shares have the same metadata: the client requests them for all topics of its producers.
 """
 
 import asyncio
@@ -16,27 +16,28 @@ from ringfence_kafka.concurrency.coalesce import StoppedError
 from ringfence_kafka.config.settings import KafkaSettings
 
 CLIENTS_MAX: Final = 8
-"""A broker answers the requests of one connection one after the other: with several, one slow answer holds up few."""
+"""Maximum number of clients. A broker processes the requests of one connection one at a time, so a slow response delays only few
+producers."""
 TURNS_MAX: Final = 256
-"""Fences and transactions at once. With a thousand at once, each would last as long as all together, beyond every time-out, and delay the
-readers of its topics for so long. The number must not be too small either, because a stuck transaction takes a place from the others."""
+"""Maximum number of simultaneous fences and transactions. A thousand at once would exceed every time-out and block readers of their
+topics. The number must not be too small either, because a stuck transaction takes a turn from the others."""
 
 
 class ProducerClients:
-    """A few clients, made when they are needed; each new producer gets a share of the one that has the fewest."""
+    """A few clients, created on demand. Each new producer gets a share of the client with the fewest shares."""
 
     def __init__(self, kafka: KafkaSettings, clients_max: int = CLIENTS_MAX) -> None:
-        """Nothing is connected yet."""
+        """Create the pool, without connections."""
         self._kafka = kafka
         self._clients_max = clients_max
         self._clients: list[SharedClient] = []
         self._stopped = False
         self.turns = asyncio.Semaphore(TURNS_MAX)
-        """One to be taken for each fence and each transaction; never a second one by who has one. Lanes take none: so many open at a
-        time as there are places, and each has one transaction at most."""
+        """Semaphore for fences and transactions; a holder must not acquire it twice. Lanes do not use it: the number of opening lanes is
+        limited, and each lane has at most one transaction."""
 
     def share(self) -> ClientShare:
-        """Return a shared client for one producer, which closes it."""
+        """Return a share for one producer, which closes it."""
         if self._stopped:
             raise StoppedError
         client = min(self._clients, key=lambda client: client.shares, default=None)

@@ -1,6 +1,6 @@
-"""A transaction as aiokafka writes it: separate requests add the partitions and the group.
+"""Transactions as aiokafka writes them: separate requests add the partitions and the group.
 
-All brokers accept that. Only this module and :mod:`ringfence_kafka.producer.transaction_v2` depend on the internals of aiokafka's
+All brokers accept this. Only this module and :mod:`ringfence_kafka.producer.transaction_v2` depend on the internals of aiokafka's
 transactions.
 """
 
@@ -27,10 +27,10 @@ from ringfence_kafka.producer.outgoing import (
 
 
 class TransactionV1:
-    """Transactions of one producer, one after the other."""
+    """Transactions of one producer, one at a time."""
 
     def __init__(self, producer: AIOKafkaProducer, lane: str) -> None:
-        """Use an initialised ``producer``; ``lane`` is whose it is, for fail points."""
+        """Use an initialised ``producer``. ``lane``: name of its owner, for fail points."""
         self._producer = producer
         self._lane = lane
         self._unanswered = False
@@ -44,7 +44,7 @@ class TransactionV1:
         """Begin the next transaction.
 
         Raises:
-            KafkaConnectionError: what was asked of the last one may arrive once more, in this one: a new epoch is needed.
+            KafkaConnectionError: a request of the last transaction may still arrive in this one: a new epoch is needed.
         """
         if self._unanswered:
             raise KafkaConnectionError(
@@ -55,15 +55,15 @@ class TransactionV1:
     async def write(
         self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
     ) -> list[int]:
-        """All of it; waits until all is acknowledged.
+        """Write batches and offsets; wait until all are acknowledged.
 
         Returns:
-            The base offset of each batch, in order; -1 where the broker did not say.
+            Base offset of each batch, in order; -1 if the broker did not report it.
 
         Raises:
             ProducerFenced: another holder has the transactional ID.
-            TopicError: a topic does not take a record's timestamp, or a batch's size.
-            KafkaError: something was refused.
+            TopicError: a topic does not take a record's timestamp or a batch's size.
+            KafkaError: a request was refused.
         """
         futures: list[asyncio.Future[Any]] = []
         try:
@@ -73,13 +73,10 @@ class TransactionV1:
                     futures.append(await self._producer.send_batch(builder, topic, partition=partition))
                     await reach("mid-send", self._lane)
             except IllegalOperation:
-                await wait_for_all(
-                    futures
-                )  # the producer has failed meanwhile: what was sent before it says why
+                await wait_for_all(futures)  # the producer has failed: an earlier send has the cause
                 raise
             committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
-            # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
-            # what that batch held would simply be missing.
+            # All futures are awaited before the commit: aiokafka commits even if a batch failed, and its records would be missing.
             if committed:
                 results = await wait_for_all([*futures, self._send_offsets(committed, group_id)])
             else:
@@ -94,7 +91,7 @@ class TransactionV1:
                 name_topics(error, topics)
             raise
         finally:
-            # If the caller gives up before they are answered, Python would print their results as never retrieved.
+            # If the caller gives up early, Python would report their results as never retrieved.
             _note_outcomes(futures)
 
     async def commit(self) -> None:
@@ -102,14 +99,14 @@ class TransactionV1:
         await self._producer.commit_transaction()
 
     async def abort(self) -> None:
-        """End it so that nobody reads what is in it."""
+        """Abort the transaction, so that readers skip its records."""
         await self._producer.abort_transaction()
 
     async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         try:
             await self._producer.send_offsets_to_transaction(offsets, group_id)
         except asyncio.CancelledError:
-            # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
+            # aiokafka's future remains and fails when this producer is fenced: Python would report it as never retrieved.
             for future in producer_internals.pending_offsets(self._producer):
                 future.add_done_callback(note_outcome)
             raise
@@ -120,13 +117,13 @@ def _refusing(
 ) -> set[str]:
     return {
         batch.topic
-        for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
+        for batch, future in zip(batches, futures, strict=False)  # the writes may have stopped early
         if future.done() and not future.cancelled() and isinstance(future.exception(), kind)
     }
 
 
 def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
-    """Note and release all futures: an error that is raised here would keep itself alive, as in :func:`wait_for_all`."""
+    """Retrieve and release all futures: an error that is raised here would keep itself alive, as in :func:`wait_for_all`."""
     for future in futures:
         future.add_done_callback(note_outcome)
     futures.clear()

@@ -1,11 +1,10 @@
-"""A transaction in three requests, on brokers with KIP-890 (``transaction.version`` 2): each write adds its own partition.
+"""Transactions with three requests, on brokers with KIP-890 (``transaction.version`` 2): each write adds its own partition.
 
-aiokafka needs five, and one more round trip. This module uses aiokafka's connections and metadata, and requests of its own, because
-aiokafka lacks the versions that can do this.
+aiokafka needs five requests and one more round trip. This module uses aiokafka's connections and metadata with its own requests, because
+aiokafka lacks the necessary versions.
 
-Each transaction has an epoch of its own: the coordinator raises it at each end, also at one of its own. Therefore no late request of an
-earlier transaction or holder gets into a later transaction. The fence works as before: a process that initialises the transactional ID
-raises the epoch too.
+Each transaction has its own epoch: the coordinator raises the epoch at every end, including its own aborts. Late requests of an earlier
+transaction or holder therefore cannot affect a later one. The fence works as before: initialising the transactional ID raises the epoch.
 """
 
 import asyncio
@@ -46,38 +45,38 @@ from ringfence_kafka.protocol.flexible_requests import Question
 log: Final = logging.getLogger("ringfence.kafka")
 
 AGAIN_FIRST_S: Final = 0.005
-"""Before what was refused for the moment is asked again: mostly the markers of the transaction before are still being written."""
+"""First delay before a retriable request is repeated, in seconds: mostly the markers of the last transaction are still being written."""
 USUAL_ATTEMPTS: Final = 6
-"""From so many on somebody should know why; they take a tenth of a second."""
+"""Number of attempts, which take a tenth of a second, after which the cause is logged."""
 SAY_S: Final = 5.0
-"""Between two lines about what is asked again."""
+"""Minimum time between two log lines about repeated requests, in seconds."""
 
 
 class TransactionV2:
-    """Transactions of one producer, one after the other."""
+    """Transactions of one producer, one at a time."""
 
     def __init__(self, producer: AIOKafkaProducer, transactional_id: str, lane: str) -> None:
-        """Use an initialised ``producer``, which writes nothing itself; ``lane`` is whose it is, for fail points."""
+        """Use an initialised ``producer``, which writes nothing itself. ``lane``: name of its owner, for fail points."""
         self._producer = producer
         self._id = transactional_id
         self._lane = lane
         self._who = Producer(*producer_internals.identity(producer))
         self._sequences: dict[Place, int] = {}
         self._added: set[Place] = set()
-        """Partitions that are in this transaction."""
+        """Partitions in the current transaction."""
         self._back_off_s = producer_internals.retry_backoff_s(producer)
         self._say_at = 0.0
         self._unanswered: set[int] = set()
-        """Kinds of requests (their API keys) whose last one was not."""
+        """API keys of requests whose last attempt had no response."""
         self._written = self._committing = False
         self._begun = False
-        """The first write of this transaction is answered."""
+        """Whether the first write of the current transaction was answered."""
         self._delay = MarkerDelay()
         self._ended_at = -math.inf
-        """When the last one did, by the monotonic clock."""
+        """Monotonic time at which the last transaction ended."""
 
     async def begin(self) -> None:
-        """Begin the next transaction without a request: the first write begins it."""
+        """Begin the next transaction. This needs no request, because the first write begins it."""
         self._added.clear()
         self._begun = False
         self._written = self._committing = False
@@ -98,8 +97,8 @@ class TransactionV2:
             return await self._produce_all(batches)
         group_node = await self._coordinator(CoordinationType.GROUP, group_id)
         if {self._leader(batch) for batch in batches} == {group_node}:
-            # Both on one connection, where the broker takes up the second when the first is answered: at once, two that add
-            # themselves to one transaction disturb each other.
+            # Both use one connection, whose broker processes the second after the first. Two requests that add themselves to a
+            # transaction at the same time would disturb each other.
             return await self._produce_all(
                 batches, self._commit_offsets(committed, group_id, ConnectionGroup.DEFAULT)
             )
@@ -108,12 +107,12 @@ class TransactionV2:
         return bases
 
     async def commit(self) -> None:
-        """End it. While that is not answered nobody knows whether it is; it is asked until it is."""
+        """Commit the transaction. The request is repeated until it is answered; until then the outcome is unknown."""
         self._committing = True
         await self._end(commit=True)
 
     async def abort(self) -> None:
-        """Abort the transaction, so that no reader sees its records; does nothing if it may be committed already."""
+        """Abort the transaction, so that readers skip its records. Does nothing if the transaction may be committed already."""
         if not self._committing:
             await self._end(commit=False)
 
@@ -134,10 +133,10 @@ class TransactionV2:
         for _ in batches:
             await reach("mid-send", self._lane)
 
-    # -- what is written -----------------------------------------------------------------------------------
+    # -- writes --------------------------------------------------------------------------------------------
 
     async def _produce(self, batches: Sequence[Outgoing]) -> list[int]:
-        """One batch of a partition after the other, those of all partitions at once: their base offsets."""
+        """Write the batches: one at a time for each partition, all partitions at once. Return their base offsets."""
         bases = [-1] * len(batches)
         waiting: dict[Place, deque[int]] = {}
         for number, batch in enumerate(batches):
@@ -174,9 +173,9 @@ class TransactionV2:
         return bases
 
     async def _ask_leaders(self, heads: Mapping[Place, Outgoing]) -> dict[Place, tuple[int, int]]:
-        """Error code and base offset, by partition; without those of which nobody is known to lead them, or does not answer.
+        """Return error code and base offset by partition; partitions without a known leader or without a response are absent.
 
-        One broker after the other, until all have added their partitions: of two that do so at once the coordinator refuses one.
+        Brokers are asked one at a time until all have added their partitions: the coordinator refuses one of two that do so at once.
         """
         by_leader: dict[int, dict[Place, bytes]] = {}
         for place, head in heads.items():
@@ -229,7 +228,7 @@ class TransactionV2:
             attempt += 1
             await self._look_again(CoordinationType.GROUP, codes, attempt)
 
-    # -- its end -------------------------------------------------------------------------------------------
+    # -- end -----------------------------------------------------------------------------------------------
 
     async def _end(self, *, commit: bool) -> None:
         if not self._written:
@@ -252,16 +251,17 @@ class TransactionV2:
             self._who = answer.producer
             self._sequences.clear()
 
-    # -- asking --------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------
 
     async def _ask(self, node: int, question: Question, connection: ConnectionGroup) -> Any:
-        """Return the answer; None = there is none, and it is to be asked again."""
+        """Return the response; None = there is none, and the request must be repeated."""
         try:
             answer = await self._producer.client.send(node, question, group=connection)
         except (IncompatibleBrokerVersion, ProducerClosed):
             raise
         except KafkaError as error:
-            # Brokers close what has been idle or logged in for long, under the next question: that alone is no news.
+            # Brokers close connections that were idle or authenticated for long when the next request arrives. One such failure is
+            # normal.
             if question.API_KEY in self._unanswered or not isinstance(error, KafkaConnectionError):
                 self._say(f"broker {node} does not answer ({error!r})")
             self._unanswered.add(question.API_KEY)
@@ -273,7 +273,7 @@ class TransactionV2:
         return await producer_internals.find_coordinator(self._producer, kind, key)
 
     async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
-        """Before a coordinator is asked again; perhaps it is another one."""
+        """Wait before a coordinator is asked again, and find out whether it changed."""
         if attempt >= USUAL_ATTEMPTS:
             self._say(f"{error_codes.names(codes)} of the coordinator")
         if codes & (COORDINATOR_GONE | {NO_ANSWER}):
@@ -281,7 +281,7 @@ class TransactionV2:
         await self._wait(attempt)
 
     def _say(self, what: str) -> None:
-        """Not each time: a broker that is away refuses at once."""
+        """Log repeated requests, at most every :data:`SAY_S`: a broker that is down refuses at once."""
         if time.monotonic() >= self._say_at:
             self._say_at = time.monotonic() + SAY_S
             log.warning("transactional ID %s: %s, asking again", self._id, what)

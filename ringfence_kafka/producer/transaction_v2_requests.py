@@ -1,6 +1,6 @@
 """The four requests of a transaction of version 2 (KIP-890), as bytes. Pure.
 
-aiokafka knows none of these versions itself.
+aiokafka does not know these versions.
 """
 
 import struct
@@ -11,21 +11,21 @@ from ringfence_kafka.protocol import flexible_requests
 from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
 
 PRODUCE, TXN_OFFSET_COMMIT, END_TXN, API_VERSIONS = 0, 28, 26, 18
-"""Keys of the requests."""
+"""API keys of the requests."""
 PRODUCE_VERSION: Final = 12
 TXN_OFFSET_COMMIT_VERSION: Final = 5
 END_TXN_VERSION: Final = 5
 API_VERSIONS_VERSION: Final = 4
-"""Of Kafka 3.9. Version 3 leaves out what a broker supports from level 0 on (KAFKA-17011)."""
+"""Version in Kafka 3.9. Version 3 leaves out features that a broker supports from level 0 (KAFKA-17011)."""
 FEATURE: Final = "transaction.version"
 SELF_ADDING: Final = 2
-"""Level of that feature from which on brokers add partitions by themselves."""
+"""Level of the feature from which brokers add partitions themselves."""
 
 Place = tuple[str, int]
 """Topic and partition."""
 
 _SUPPORTED, _FINALIZED = 0, 2
-"""Tags of features in the answer to ApiVersions: the broker's, and the cluster's."""
+"""Tags of features in the response to ApiVersions: the broker's, and the cluster's."""
 _FEATURE_RANGE: Final = struct.Struct(">hh")
 _ACKS_ALL: Final = -1
 _PRODUCER: Final = struct.Struct(">qh")
@@ -42,16 +42,16 @@ class Producer(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Levels of the cluster's features, by name. A feature that is not named is at 0."""
+    """Levels of the cluster's features by name. A missing feature has level 0."""
 
     agreed: dict[str, int]
     """Feature levels that the cluster has finalized."""
     supported: dict[str, int]
-    """The highest that the broker which answers could go by."""
+    """Highest feature levels that the answering broker supports."""
 
 
 class Ended(NamedTuple):
-    """The coordinator's answer to the end of a transaction."""
+    """Response of the coordinator to the end of a transaction."""
 
     error_code: int
     producer: Producer
@@ -59,13 +59,13 @@ class Ended(NamedTuple):
 
 
 def api_versions(name: str, version: str) -> Question:
-    """Asks for the features of the cluster. The answer: :class:`Features`."""
+    """Return a query for the features of the cluster, answered with :class:`Features`."""
     body = flexible_requests.text(name) + flexible_requests.text(version) + NO_TAGS
     return Question(API_VERSIONS, API_VERSIONS_VERSION, body, _read_features, tagged=False)
 
 
 def produce(transactional_id: str, timeout_ms: int, batches: Mapping[Place, bytes]) -> Question:
-    """Write a record batch to each partition. The answer: error code and base offset, by partition."""
+    """Return a request that writes a batch to each partition. The response has error code and base offset by partition."""
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for (topic, partition), data in batches.items():
         topics.setdefault(topic, []).append((partition, data))
@@ -76,7 +76,7 @@ def produce(transactional_id: str, timeout_ms: int, batches: Mapping[Place, byte
     ]
     for topic, partitions in topics.items():
         pieces += (flexible_requests.text(topic), flexible_requests.length(len(partitions)))
-        for partition, data in partitions:  # joined once: they are large
+        for partition, data in partitions:  # joined only once, because they are large
             pieces += (INT32.pack(partition), flexible_requests.length(len(data)), data, NO_TAGS)
         pieces.append(NO_TAGS)
     pieces.append(NO_TAGS)
@@ -87,7 +87,7 @@ def produce(transactional_id: str, timeout_ms: int, batches: Mapping[Place, byte
 def commit_offsets(
     transactional_id: str, group_id: str, producer: Producer, offsets: Mapping[Place, int]
 ) -> Question:
-    """Offsets of a group, with the transaction. The answer: error codes by partition."""
+    """Return a request that commits offsets of a group with the transaction. The response has error codes by partition."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), offset in offsets.items():
         whole = _PARTITION_OFFSET.pack(partition, offset, -1) + flexible_requests.text("") + NO_TAGS
@@ -97,7 +97,7 @@ def commit_offsets(
             flexible_requests.text(transactional_id),
             flexible_requests.text(group_id),
             _PRODUCER.pack(*producer),
-            INT32.pack(-1),  # no generation: the transactional ID is the fence
+            INT32.pack(-1),  # no generation, because the transactional ID is the fence
             flexible_requests.text(""),
             flexible_requests.text(None),
             flexible_requests.array(
@@ -111,7 +111,7 @@ def commit_offsets(
 
 
 def end(transactional_id: str, producer: Producer, *, commit: bool) -> Question:
-    """End the transaction. The answer: :class:`Ended`."""
+    """Return a request that ends the transaction, answered with :class:`Ended`."""
     body = (
         flexible_requests.text(transactional_id)
         + _PRODUCER.pack(*producer)
@@ -136,7 +136,7 @@ def _read_features(reader: Reader) -> Features:
         if tag in {_SUPPORTED, _FINALIZED}:
             for _ in reader.array():
                 name = reader.text()
-                # The one tag has the lowest first, the other the highest.
+                # The finalized level comes first there, the highest supported level second.
                 first, second = reader.unpack(_FEATURE_RANGE)
                 if tag == _FINALIZED:
                     features.agreed[name] = first

@@ -1,8 +1,8 @@
 """Transaction version of a cluster (KIP-890): whether it is offered, wanted, or lost.
 
-A broker writes down the state of a transactional ID when it changes. With ``transaction.version`` 0 it cannot write the state of one that was
-used with version 2. It fails after it has noted the change as begun. Until it restarts it refuses all requests for that ID. Then it reads the
-old state and fails in the same way, unless the version is at least 1 again. Seen on Kafka 4.1.0 and 4.4.0.
+A broker persists the state of a transactional ID at each change. With ``transaction.version`` 0 it cannot persist the state of an ID that
+was used with version 2, and fails after it has marked the change as started. It then refuses all requests for this ID until it restarts.
+After the restart it reads the old state and fails in the same way, unless the version is at least 1 again. Seen on Kafka 4.1.0 and 4.4.0.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.producer import transaction_v2_requests
 
 VARIABLE: Final = "RINGFENCE_TRANSACTIONS_V2"
-"""``off`` in it: as aiokafka does it, whatever brokers offer."""
+"""Environment variable. ``off`` = use aiokafka's protocol, even if brokers offer version 2."""
 
 QUESTION_LIMIT_S: Final = 5.0
 LOWERED: Final = (
     f"the cluster's {transaction_v2_requests.FEATURE} is 0 though its brokers support {transaction_v2_requests.SELF_ADDING}, and a transactional ID is refused or gets no answer. "
     "If the version was lowered while it was in use, this is why. Nothing of the ID is processed, and nothing is lost"
 )
-"""Text of a problem that a lowered version causes. A cluster that never raised it may have another one, so the text does not say more."""
+"""Text of a problem that a lowered version causes. A cluster that never raised the version may have another problem."""
 RAISE: Final = f"upgrade --feature {transaction_v2_requests.FEATURE}={transaction_v2_requests.SELF_ADDING}"
 """Arguments of Kafka's tool ``kafka-features.sh``."""
 WAY_OUT: Final = f"then raise it again ('kafka-features.sh {RAISE}'), and then restart all brokers, one after the other; neither is enough alone"
-"""The remedy after ``transaction.version`` was lowered to 0."""
+"""Remedy after ``transaction.version`` was lowered to 0."""
 
 
 class TransactionVersionError(KafkaError):  # type: ignore[misc]
     """Brokers refuse transactional IDs because ``transaction.version`` was lowered to 0 while it was in use."""
 
     def __init__(self, transactional_id: str) -> None:
-        """``transactional_id``: what is refused."""
+        """Create the error of a refused ``transactional_id``."""
         super().__init__(f"{LOWERED}: {WAY_OUT} (transactional ID {transactional_id})")
 
 
 def wanted() -> bool:
-    """Whether it is to be used where it is offered.
+    """Return whether version 2 should be used if it is offered.
 
     Raises:
         ConfigurationError: the variable is neither on nor off.
@@ -55,7 +55,7 @@ def wanted() -> bool:
 
 
 async def offered(producer: AIOKafkaProducer) -> bool:
-    """Whether the cluster of this producer, which is initialised, has it. A feature that all brokers of a cluster have agreed on.
+    """Return whether the cluster of this initialised producer offers version 2, which all its brokers must have agreed on.
 
     Raises:
         KafkaError: the broker does not answer.
@@ -66,9 +66,9 @@ async def offered(producer: AIOKafkaProducer) -> bool:
 
 
 async def lowered(producer: AIOKafkaProducer) -> bool:
-    """Whether the cluster could have the feature and its level is 0. False where no broker answers.
+    """Return whether the cluster supports the feature and its level is 0; False if no broker answers.
 
-    To be asked when brokers refuse a producer: then this is the reason.
+    Call it after brokers refused a producer: a lowered version is then the cause.
     """
     node = producer_internals.known_coordinator(producer, CoordinationType.TRANSACTION)
     if node is None:

@@ -1,8 +1,8 @@
-"""The transactional producer of a lane.
+"""Transactional producer of a lane.
 
-The transactional ID is the fence. No group generation goes with the offsets of a transaction, so the broker cannot know a zombie by its
-generation. It can by its producer epoch: the last producer that initialises the transactional ID owns the lane. Every earlier holder
-fails at its next transactional call.
+The transactional ID is the fence. Offsets of a transaction have no group generation, so the broker cannot detect a former owner by its
+generation. It detects it by the producer epoch: the last producer that initialises the transactional ID owns the lane. Every earlier
+holder fails at its next transactional call.
 """
 
 import asyncio
@@ -52,14 +52,14 @@ __all__ = [
 ]
 
 BATCH_BYTES_MAX: Final = 512 * 1024
-"""Bytes of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
+"""Maximum size of a record batch, in bytes: below the broker's default message.max.bytes of 1 MiB, with room for overhead."""
 REQUEST_BYTES_MAX: Final = 64 * 2**20
 FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
 
 
 class TransactionalProducer:
-    """One producer, one transactional ID, one life: after any failure it is discarded, never fixed."""
+    """Producer with one transactional ID. After any failure it is discarded, never repaired."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class TransactionalProducer:
             kafka: Brokers and access.
             transactional_id: The fence.
             lane: Name of the owner, for fail points.
-            batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
-            transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
-            clients: Connections that it shares with other producers; without them it has its own.
+            batch_bytes_max: Smallest ``max.message.bytes`` of its topics.
+            transaction_timeout_ms: Time after which the broker aborts an open transaction, in ms.
+            clients: Connections to share with other producers; None = use its own.
         """
         self.transactional_id = transactional_id
         self._lane = lane
@@ -100,13 +100,14 @@ class TransactionalProducer:
         self._transactions: TransactionV1 | TransactionV2 = TransactionV1(self._producer, lane)
 
     async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
-        """Take the transactional ID: ends the former holder's open transaction and all its later writes.
+        """Take the transactional ID. This aborts the former holder's open transaction and refuses all its later writes.
 
-        With shared connections a turn of :class:`ringfence_kafka.producer.shared_clients.ProducerClients` is to be held, or what bounds fences otherwise.
+        With shared connections the caller must hold a turn of :class:`ringfence_kafka.producer.shared_clients.ProducerClients`, or limit
+        its fences.
 
         Raises:
-            KafkaTimeoutError: the fence takes longer than ``limit_s`` seconds; aiokafka itself would try for as long as the coordinator is
-            missing.
+            KafkaTimeoutError: the fence took longer than ``limit_s`` seconds. aiokafka itself would retry while the coordinator is
+                unavailable.
             TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
         """
         try:
@@ -126,7 +127,7 @@ class TransactionalProducer:
             ) from error
 
     async def _refused(self, error: UnsupportedVersionError) -> Exception:
-        """Why the broker takes a request no longer that it took before."""
+        """Return why the broker refuses a request that it accepted before."""
         return (
             TransactionVersionError(self.transactional_id)
             if await transaction_version.lowered(self._producer)
@@ -134,18 +135,18 @@ class TransactionalProducer:
         )
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Return the turn to hold during a transaction: with shared connections only so many run at once.
+        """Return the turn to hold during a transaction. With shared connections the number of simultaneous transactions is limited.
 
-        A caller that limits the time of a transaction takes the turn first.
+        A caller with a time limit for the transaction takes the turn first.
         """
         return contextlib.nullcontext() if self._turns is None else self._turns
 
     def builder(self) -> Builder:
-        """Return an empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
+        """Return an empty record batch of up to :data:`BATCH_BYTES_MAX` bytes. A larger record fits as its only one."""
         return builder_of(self._producer)
 
     def form(self) -> BatchForm:
-        """Return the form of the batches of :meth:`builder`, for callers that fill record batches by other means."""
+        """Return size limit and compression of :meth:`builder`'s batches, for callers that build batches differently."""
         return BatchForm(*producer_internals.batch_form(self._producer))
 
     async def transact(
@@ -161,16 +162,17 @@ class TransactionalProducer:
             batches: Record batches to write.
             offsets: Next offsets to commit for the group.
             group_id: The group.
-            approve: Called with the base offsets when all is written, before the commit; raises to prevent it.
+            approve: Called with the base offsets after all writes, before the commit. It raises to prevent the commit.
 
         Returns:
-            The base offset of each batch, in order; -1 where the broker did not say.
+            Base offset of each batch, in order; -1 if the broker did not report it.
 
         Raises:
             FencedError: another holder has the transactional ID.
-            RefusedError: a topic does not take a record's timestamp, or a batch's size.
+            RefusedError: a topic does not take a record's timestamp or a batch's size.
             TransactionVersionError: brokers refuse the ID, because ``transaction.version`` was lowered.
-            KafkaError: something was refused (:func:`refusing_topics` has the topics, where they are known); the outcome is unknown, and this producer must be discarded.
+            KafkaError: a request was refused (:func:`refusing_topics` returns the topics, if known). The outcome is unknown: discard this
+                producer.
         """
         try:
             await self._transactions.begin()
@@ -190,14 +192,14 @@ class TransactionalProducer:
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
-        """Have these partitions hold something of now, by a transaction that is aborted.
+        """Write a present timestamp to these partitions, with a transaction that is aborted.
 
-        Retention deletes segments from a log's beginning and stops at the first whose largest timestamp is young. The marker of
-        the abort carries the broker's time, so whatever is written behind it is kept, however old the time that stands on it.
+        Retention deletes segments from the start of a log and stops at the first one with a young largest timestamp. The abort marker has
+        the broker's time. Records behind it are therefore kept, even if their own timestamps are old.
 
         Raises:
             FencedError: another holder has the transactional ID.
-            KafkaError: something was refused; this producer must be discarded.
+            KafkaError: a request was refused; discard this producer.
         """
         try:
             await self._transactions.begin()
@@ -207,7 +209,7 @@ class TransactionalProducer:
                 batches.append(Outgoing(topic, partition, self.builder()))
                 batches[-1].builder.append(timestamp=None, key=None, value=None, headers=[])
             await self._transactions.write(batches, {}, "")
-            # The coordinator begins no other transaction of ours before all markers of this one are written.
+            # The coordinator begins no other transaction of this producer before all markers of the abort are written.
             await self._transactions.abort()
             self._in_transaction = False
         except ProducerFenced as error:
@@ -225,21 +227,21 @@ class TransactionalProducer:
             raise
 
     async def discard(self) -> None:
-        """End it within a few seconds, whatever state it and the broker are in. Never raises.
+        """End the producer within a few seconds, in any state of it and the broker. Never raises.
 
-        An open transaction is aborted so that readers of the outputs are not held back until the next fence. A caller that is cancelled
-        meanwhile still waits for the end: nothing else would close the connections.
+        An open transaction is aborted, because it would block readers of the outputs until the next fence. A cancelled caller still waits
+        for the end, because nothing else would close the connections.
         """
         await to_the_end(self._end())
 
     async def _end(self) -> None:
-        # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
+        # No other code retrieves the error of aiokafka's transaction; Python would print it with its traceback as never retrieved.
         waiter = producer_internals.transaction_end(self._producer)
         if waiter is not None and waiter.done():
             note_outcome(waiter)
-        # They would be tried for ever if the partition was deleted, and the abort would wait for them.
+        # aiokafka would retry these offsets forever if the partition was deleted, and the abort would wait for them.
         producer_internals.forget_offsets(self._producer)
-        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
+        # No caller cancels this task, so a cancellation comes from a future that aiokafka awaits, as time limits leave behind.
         if self._in_transaction:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
@@ -255,5 +257,5 @@ class TransactionalProducer:
 
 
 def empty_batch() -> Builder:
-    """Return a record batch of no producer's, to see how large it becomes."""
+    """Return an empty record batch that belongs to no producer, to measure sizes."""
     return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=1)

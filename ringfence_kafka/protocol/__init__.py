@@ -1,1 +1,1 @@
-"""Names and byte layouts that every part of Ringfence agrees on. Pure."""
+"""Names and byte layouts that all parts of Ringfence share. Pure."""

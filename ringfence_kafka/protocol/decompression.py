@@ -1,8 +1,8 @@
 """Decompresses the records of a batch in parts. No I/O.
 
-A record batch that is small while it is compressed may have any size afterwards: 25 kB of zstd hold half a gigabyte of legal records.
-Nobody here decompresses more than they ask for. Two codecs have a block that comes at once: a block of lz4 has 4 MiB at most, and one
-of snappy 22 times its compressed bytes. The window of zstd is as large as its frame says, up to 128 MiB.
+A small compressed record batch may have any size after decompression: 25 kB of zstd can hold half a gigabyte of valid records. Callers
+decompress only as much as they request. Two codecs have blocks that are decompressed as a whole: a block of lz4 has at most 4 MiB, one of
+snappy 22 times its compressed bytes. The frame of zstd defines its window size, up to 128 MiB.
 """
 
 import struct
@@ -19,13 +19,13 @@ import zstandard
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
-"""Kafka's numbers, in the attributes of a record batch."""
+"""Kafka's codec numbers, in the attributes of a record batch."""
 INPUT_BYTES: Final = 2**16
-"""Compressed bytes that a library is given at once: it keeps a copy of what it does not need yet."""
+"""Compressed bytes that a library gets at once: it copies the bytes that it does not need yet."""
 SNAPPY_GROWTH_MAX: Final = 32
-"""Above the format's own limit: the densest element copies 64 bytes by 3. A block that claims more is damaged."""
+"""Limit above the format's own: the densest element copies 64 bytes with 3. A block that claims more is damaged."""
 LARGE_WINDOW_BYTES: Final = 8 * 2**20
-"""A process keeps one window above this size at a time."""
+"""A process keeps only one window above this size at a time, in bytes."""
 
 _GZIP_WINDOW: Final = 31
 _GZIP_BYTES: Final = 2**16
@@ -35,10 +35,10 @@ _T = TypeVar("_T")
 
 
 class _Reader(Protocol):
-    """One library, with a batch to decompress."""
+    """Decompressor of one library, for one batch."""
 
     def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most so many; none at the end."""
+        """Return the next bytes, at most ``size``; empty at the end."""
         ...
 
 
@@ -65,7 +65,7 @@ class _Gzip:
                 raise EOFError("the compressed bytes end before their stream does")
 
     def _next_member(self) -> bool:
-        """Begin the next stream of the same bytes. Zeros may stand between the two."""
+        """Begin the next stream of the same bytes. Zeros may separate the two."""
         self._at -= len(self._member.unused_data)
         self._input = b""
         while self._data[self._at : self._at + 1] == b"\x00":
@@ -95,7 +95,7 @@ class _Snappy:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[memoryview]:
-    """Yield each compressed block: Java's library frames them, others send one without a frame."""
+    """Yield each compressed block. Java's library frames blocks, other libraries send one without a frame."""
     view = memoryview(data)
     if not data.startswith(_XERIAL):
         yield view
@@ -142,25 +142,25 @@ _READERS: Final[Mapping[int, Callable[[bytes], _Reader]]] = {
 
 
 def _window(codec: int, data: bytes) -> int:
-    """Return how many bytes a library keeps while it decompresses these."""
+    """Return how many bytes a library keeps while it decompresses the data."""
     if codec == ZSTD:
         return int(zstandard.get_frame_parameters(data).window_size)
     if codec == SNAPPY:
         return max((cramjam.snappy.decompress_raw_len(block) for block in _snappy_blocks(data)), default=0)
-    if codec == LZ4:  # a block as it came, and as it is decompressed
+    if codec == LZ4:  # a block in compressed and decompressed form
         return 2 * int(lz4.frame.get_frame_info(data)["block_size"])
     return _GZIP_BYTES
 
 
 class Stream:
-    """The decompressed bytes of one record batch, read in order."""
+    """Decompressed bytes of one record batch, read in order."""
 
     def __init__(self, codec: int, data: bytes) -> None:
-        """Decompress nothing yet of records that are compressed by Kafka's number of a codec.
+        """Create a stream for records with Kafka's codec number. Nothing is decompressed yet.
 
         Raises:
             UnsupportedCodecError: Kafka has no such codec.
-            CorruptRecordException: the bytes do not begin as that codec does.
+            CorruptRecordException: the bytes do not start like this codec.
         """
         if codec not in _READERS:
             raise UnsupportedCodecError(f"Unknown compression codec {codec:#04x}")
@@ -169,10 +169,10 @@ class Stream:
         self._at = 0
         self._reader: _Reader | None = None
         self.window: int = _sound(lambda: _window(codec, data))
-        """Bytes that the library keeps between two calls, about."""
+        """Approximate number of bytes that the library keeps between two calls."""
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes: so many, or fewer at the end.
+        """Return the next ``size`` bytes, or fewer at the end.
 
         Raises:
             CorruptRecordException: the bytes are damaged.
@@ -188,7 +188,7 @@ class Stream:
             return self._filled(size)
 
     def close(self) -> None:
-        """Give back the window; nothing more is read."""
+        """Release the window. The stream must not be read any more."""
         self._reader = None
 
     def _filled(self, size: int) -> bytes:
@@ -196,7 +196,7 @@ class Stream:
         if reader is None:
             reader = self._reader = _sound(lambda: _READERS[self._codec](self._data))
             skipped = 0
-            while skipped < self._at:  # another stream has taken its window meanwhile
+            while skipped < self._at:  # another stream has taken the window in the meantime
                 again = min(INPUT_BYTES, self._at - skipped)
                 skipped += len(_sound(partial(reader.read, again)))
         found = _sound(partial(reader.read, size))
@@ -212,7 +212,7 @@ class Stream:
 
 
 class _Turn:
-    """Which stream with a large window has it."""
+    """The stream that has the one large window."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -223,11 +223,11 @@ _turn: Final = _Turn()
 
 
 def _sound(act: Callable[[], _T]) -> _T:
-    """Return what a library returns.
+    """Return the result of a library call.
 
     Raises:
-        CorruptRecordException: the library raises; each has its own errors.
-        MemoryError: the process has no memory left, which says nothing of the bytes.
+        CorruptRecordException: the library raised one of its own errors.
+        MemoryError: the process has no memory left; the bytes may be valid.
     """
     try:
         return act()
@@ -238,7 +238,7 @@ def _sound(act: Callable[[], _T]) -> _T:
 
 
 class _Local(threading.local):
-    """The decompressor of a thread: to make one costs more than a small batch."""
+    """Decompressor of one thread: its creation costs more than a small batch."""
 
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
@@ -248,7 +248,7 @@ _local: Final = _Local()
 
 
 def _zstd_at_once(data: bytes, most: int) -> bytes | None:
-    """Return the bytes of one small frame; None = a stream is to read it, and to name what is wrong with it."""
+    """Return the bytes of one small frame; None = a stream must read it and report its problem."""
     try:
         frame = zstandard.get_frame_parameters(data)
         claimed = 0 if frame.content_size == zstandard.CONTENTSIZE_UNKNOWN else frame.content_size
@@ -260,7 +260,7 @@ def _zstd_at_once(data: bytes, most: int) -> bytes | None:
 
 
 def whole(codec: int, data: bytes, most: int) -> bytes | None:
-    """Return all decompressed bytes of a batch; None = they are more than so many.
+    """Return all decompressed bytes of a batch; None = they exceed ``most``.
 
     Raises:
         UnsupportedCodecError: Kafka has no such codec.

@@ -1,4 +1,4 @@
-"""Duplicate IDs of messages, by the forms that a configuration names: header, key, value, a place in JSON, or several of them. Pure."""
+"""Reads duplicate IDs of messages from their configured place: header, key, value, a place in JSON, or several of these. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ import msgspec
 from ringfence_kafka.protocol import wire_names
 
 Forms = str | tuple[str, ...]
-"""One form, or the forms of several parts that are the ID only together."""
+"""One form, or the forms of several parts that are the ID together."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 PARTS_MAX: Final = 8
 STRUCTURED_HEADER: Final = "content-type"
 STRUCTURED_TYPE: Final = b"application/cloudevents+json"
-"""A record whose content type begins so is a CloudEvent in structured mode: its attributes are members of its value."""
+"""Start of the content type of a CloudEvent in structured mode, whose attributes are members of its JSON value."""
 CLOUDEVENTS_PREFIX: Final = "ce_"
 _HEADER: Final = "header:"
 _POINTER: Final = "value:"
@@ -33,16 +33,16 @@ class Part(NamedTuple):
 
     form: str
     names: tuple[str, ...] = ()
-    """Headers; the first that has a value counts."""
+    """Header names; the first one with a value counts."""
     tokens: tuple[str, ...] = ()
-    """Tokens of a JSON pointer (RFC 6901). For a header of CloudEvents: the attribute in a value of structured mode."""
+    """Tokens of a JSON pointer (RFC 6901). For a CloudEvents header: the attribute in a structured value."""
 
 
 def checked_forms(given: object) -> Forms:
-    """Return the forms as they are kept: a list of one is its only form.
+    """Return the forms in their normal form: a list with one form becomes that form.
 
     Raises:
-        ValueError: they cannot be read.
+        ValueError: the forms are not valid.
     """
     forms = given if isinstance(given, list | tuple) else (given,)
     if not 1 <= len(forms) <= PARTS_MAX:
@@ -80,12 +80,12 @@ def _require_form(form: object) -> None:
 
 
 def header_name(forms: Forms) -> str:
-    """Return the header that alone is the ID; empty = the ID is found in another way."""
+    """Return the header that alone is the ID; empty = the ID has another form."""
     return forms.removeprefix(_HEADER) if isinstance(forms, str) and forms.startswith(_HEADER) else ""
 
 
 def parts_of(forms: Forms, header_names: Sequence[str]) -> tuple[Part, ...]:
-    """Return the parts of an ID; ``header_names`` are those of the form ``header``."""
+    """Return the parts of an ID. ``header_names``: headers of the form ``header``."""
     return tuple(_part(form, header_names) for form in ((forms,) if isinstance(forms, str) else forms))
 
 
@@ -102,32 +102,32 @@ def _part(form: str, header_names: Sequence[str]) -> Part:
 
 
 def composed(parts: Iterable[bytes | None]) -> bytes:
-    """Return one ID of several parts. Each has its length before it, so that ``a``, ``bc`` is another ID than ``ab``, ``c``."""
+    """Return one ID from several parts. Each part is preceded by its length, so that ``a``, ``bc`` differs from ``ab``, ``c``."""
     return b"".join([len(part).to_bytes(4, "big") + part for part in parts if part])
 
 
 class DuplicateIds:
-    """Reads the IDs of one address."""
+    """Reader of the IDs of one address."""
 
     def __init__(self, forms: Forms, header_names: Sequence[str]) -> None:
         self.parts = parts_of(forms, header_names)
 
     def read(self, headers: Headers, key: bytes | None, value: bytes | None) -> bytes | None:
-        """Return the ID of a message; None = a part is missing or empty. A value stands there as its BLAKE2b-256 digest."""
+        """Return the ID of a message; None = a part is missing or empty. The form ``value`` uses the value's BLAKE2b-256 digest."""
         found = self._found(headers, key, value)
         if len(found) == 1:
             return found[0] or None
         return composed(found) if all(found) else None
 
     def fault(self, headers: Headers, key: bytes | None, value: bytes | None) -> str:
-        """Return which part is missing, as the reason of a quarantine; empty = none is."""
+        """Return which part is missing, as a reason for quarantine; empty = none."""
         for part, found in zip(self.parts, self._found(headers, key, value), strict=True):
             if not found:
                 return f'no duplicate ID: {_missing(part)} (duplicate_id_missing = "quarantine")'
         return ""
 
     def _found(self, headers: Headers, key: bytes | None, value: bytes | None) -> list[bytes | None]:
-        """Return each part; null and empty ones are missing. The last of repeated headers counts, as in Kafka."""
+        """Return each part; null and empty parts are missing. Among repeated headers the last one counts, as in Kafka."""
         named = dict(headers)
         document: Any = _UNREAD
         parts = []
@@ -163,11 +163,11 @@ def _is_structured(content_type: bytes | None) -> bool:
 
 
 def _document(value: bytes | None) -> Any:
-    """Return the outermost level of a JSON text in UTF-8; None = the value is another thing."""
+    """Return the outermost level of a JSON text in UTF-8; None = the value is not one."""
     if value is None:
         return None
     try:
-        value.decode()  # msgspec does not look into strings that it skips
+        value.decode()  # msgspec does not check strings that it skips
     except UnicodeDecodeError:
         return None
     return _level(value)
@@ -182,7 +182,7 @@ def _level(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | list[msgspec.Ra
 
 
 def _at(level: Any, tokens: Sequence[str]) -> bytes | None:
-    """Return the string, number or boolean at the end of a JSON pointer, as bytes."""
+    """Return the string, number or boolean at a JSON pointer, as bytes."""
     *above, last = tokens
     for token in above:
         found = _child(level, token)
@@ -201,7 +201,7 @@ def _child(level: Any, token: str) -> msgspec.Raw | None:
 
 
 def _scalar(raw: msgspec.Raw) -> bytes | None:
-    """Return a string's UTF-8 bytes, and a number or boolean as it is written."""
+    """Return the UTF-8 bytes of a string, or the text of a number or boolean."""
     text = bytes(raw)
     if text[:1] == b'"':
         try:

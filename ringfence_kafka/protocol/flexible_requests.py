@@ -1,6 +1,7 @@
-"""Requests of Kafka's that aiokafka does not know, as bytes: their compact encoding, and what its connections ask of a request. Pure.
+"""Encodes requests that aiokafka does not know, in Kafka's compact form, with the methods that its connections call. Pure.
 
-Lengths are varints and one more than they are (0 = null), and each structure ends with its tagged fields, of which we send none and skip all.
+Lengths are varints of the length plus one (0 = null). Each structure ends with tagged fields: requests have none, and responses' are
+skipped.
 """
 
 import struct
@@ -29,7 +30,7 @@ class _Header(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Answer type with the method that aiokafka's connection calls."""
+    """Response type with the method that aiokafka's connection calls."""
 
     read: "Callable[[Reader], Any]"
 
@@ -38,23 +39,23 @@ class _Answer(NamedTuple):
 
 
 class Question:
-    """Request as aiokafka's connection takes it, and also the structure that it makes from a request."""
+    """Request for aiokafka's connection. It is also the structure that aiokafka builds from a request."""
 
     __slots__ = ("API_KEY", "API_VERSION", "RESPONSE_TYPE", "_body", "_tagged")
 
     def __init__(
         self, key: int, version: int, body: bytes, read: "Callable[[Reader], Any]", *, tagged: bool = True
     ) -> None:
-        """``read`` makes the answer of its bytes; ``tagged``: its header may have tagged fields."""
+        """Create a request. ``read`` decodes the response; ``tagged``: the response header may have tagged fields."""
         self.API_KEY, self.API_VERSION = key, version
         self.RESPONSE_TYPE = _Answer(read)
         self._body, self._tagged = body, tagged
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> "Question":
-        """Check that a broker with these versions knows this one.
+        """Check that a broker with these versions supports the request.
 
         Raises:
-            IncompatibleBrokerVersion: the broker does not know it.
+            IncompatibleBrokerVersion: the broker does not support it.
         """
         least, most = versions.get(self.API_KEY, (0, -1))
         if not least <= self.API_VERSION <= most:
@@ -74,7 +75,7 @@ class Question:
         return self._body
 
     def parse_response_header(self, buffer: BytesIO) -> _Header:
-        """Version 1, or 0 where nothing is tagged."""
+        """Read a response header of version 1, or 0 without tagged fields."""
         (number,) = INT32.unpack(buffer.read(INT32.size))
         if self._tagged:
             reader = Reader(buffer.getbuffer(), INT32.size)
@@ -84,7 +85,7 @@ class Question:
 
 
 class Reader:
-    """Goes over an answer."""
+    """Reader of a response."""
 
     __slots__ = ("_data", "at")
 
@@ -107,21 +108,21 @@ class Reader:
         return found
 
     def take(self, count: int) -> bytes:
-        """Return so many bytes."""
+        """Return the next ``count`` bytes."""
         found = bytes(self._data[self.at : self.at + count])
         self.at += count
         return found
 
     def text(self) -> str:
-        """Return a compact string; empty where it is null."""
+        """Return a compact string; empty if it is null."""
         return self.take(max(0, self.number() - 1)).decode()
 
     def array(self) -> range:
-        """Return an encoded array of structures."""
+        """Return the indexes of an array; the caller reads the elements."""
         return range(max(0, self.number() - 1))
 
     def skip_tags(self) -> None:
-        """Past the tagged fields of a structure."""
+        """Skip the tagged fields of a structure."""
         for _ in range(self.number()):
             self.number()
             length = self.number()
@@ -134,7 +135,7 @@ def length(count: int) -> bytes:
 
 
 def text(value: str | None) -> bytes:
-    """Return a string."""
+    """Return an encoded string."""
     if value is None:
         return b"\0"
     data = value.encode()
@@ -142,6 +143,6 @@ def text(value: str | None) -> bytes:
 
 
 def array(elements: Iterable[bytes]) -> bytes:
-    """Return an array of structures."""
+    """Return an encoded array of structures."""
     every: Sequence[bytes] = list(elements)
     return length(len(every)) + b"".join(every)

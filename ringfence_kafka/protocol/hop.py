@@ -1,7 +1,7 @@
-"""The step of one record over a bridge, as it stands in a header. Pure.
+"""Step of one record over a bridge, in a header. Pure.
 
-``<bridge>/<source topic's ID>/<partition>/<offset>``. It has Kafka's own ID of the topic, as its tools print it. A source that was deleted
-and created again is another one.
+The form is ``<bridge>/<source topic's ID>/<partition>/<offset>``, with Kafka's topic ID as its tools print it. A source topic that was
+created again has another ID.
 """
 
 import functools
@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 OFFSET_MAX: Final = 2**63 - 1
-"""Kafka's offsets are signed 64-bit numbers. No record stands at the last of them: its successor has one, too."""
+"""Largest offset: Kafka's offsets are signed 64-bit numbers. No record has it, because its successor needs an offset too."""
 NO_IDS: Final = frozenset({"", "A" * 22})
 """Placeholders for a topic's ID on clusters without topic IDs."""
 SOURCES_REMEMBERED: Final = 4_096
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
     bridge: str
     topic_id: str
-    """22 characters."""
+    """Topic ID, 22 characters."""
     partition: int
 
 
@@ -37,7 +37,7 @@ class Hop(NamedTuple):
 
 
 def as_printed(topic_id: str) -> str:
-    """Return a topic's ID as Kafka's tools print it, from librdkafka's text with ``/`` and ``+``."""
+    """Return a topic's ID as Kafka's tools print it. librdkafka's text has ``/`` and ``+``."""
     return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
 
 
@@ -47,12 +47,12 @@ def encode(hop: Hop) -> bytes:
 
 
 def encode_at(source: bytes, offset: int) -> bytes:
-    """Encode a hop of a source that :func:`encode_source` wrote: once for many offsets."""
+    """Encode a hop. ``source``: result of :func:`encode_source`, reused for many offsets."""
     return b"%b/%d" % (source, offset)
 
 
 def decode(value: bytes | None) -> Hop | None:
-    """Decode a hop; None = nothing that a bridge writes."""
+    """Decode a hop; None = no bridge wrote it."""
     if value is None:
         return None
     place, _, number = value.rpartition(b"/")
@@ -63,18 +63,18 @@ def decode(value: bytes | None) -> Hop | None:
 
 
 def encode_source(source: Source) -> bytes:
-    """Return the bytes that a hop begins with."""
+    """Return the start of a hop's bytes."""
     return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
 
 
 def decode_source(value: bytes) -> Source | None:
-    """Decode a source of :func:`encode_source`; None = nothing of the kind."""
+    """Decode a source of :func:`encode_source`; None = not valid."""
     return None if len(value) > _SOURCE_BYTES_MAX else _decode_source(value)
 
 
 @functools.lru_cache(
     SOURCES_REMEMBERED
-)  # thousands of hops in a row have one of a few; what is remembered is short
+)  # thousands of hops in a row have one of a few sources, and the cached values are short
 def _decode_source(value: bytes) -> Source | None:
     found = _SOURCE.fullmatch(value)
     if found is None or (partition := int(found[3])) >= 2**31:
@@ -83,11 +83,11 @@ def _decode_source(value: bytes) -> Source | None:
 
 
 def decode_offset(value: bytes | None) -> int | None:
-    """Return the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
+    """Return the value of :data:`ringfence_kafka.protocol.wire_names.HEADER_CONFIRMED`; None = no bridge wrote it."""
     return None if value is None or len(value) > _DIGITS_MAX else _decode_offset(value)
 
 
-@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of records in a row confirm the same
+@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of records in a row confirm the same offset
 def _decode_offset(value: bytes) -> int | None:
     if not value.isdigit() or (value[0] == _ZERO and len(value) > 1):
         return None

@@ -1,8 +1,8 @@
 """Path of a message in its :data:`ringfence_kafka.protocol.wire_names.HEADER_HOPS`. Pure.
 
-It has the names of members of a cluster connection. For a bridge outside a cluster connection it has Kafka's ID of the source topic behind
-a ``*``, which no member's name contains. A topic that was deleted and created again is therefore another one. Messages may go further than
-one step: a member that gets the message from one on its path then stands there behind a ``+``. No other member needs to bring it there.
+It contains names of members of a cluster connection. A bridge outside of a cluster connection adds ``*`` and Kafka's ID of the source
+topic; member names contain no ``*``. A topic that was created again therefore has another entry. A member that gets the message from one
+on its path is listed with ``+``, so that no other member forwards it there.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final
 TOPIC_MARK: Final = b"*"
 REACHED_MARK: Final = b"+"
 TOPICS_MAX: Final = 16
-"""The last ones stay: a circle over so many topics is seen."""
+"""Maximum number of topic entries; the latest ones stay. Loops over this number of topics are detected."""
 
 
 def topic(topic_id: str) -> bytes:
@@ -20,7 +20,7 @@ def topic(topic_id: str) -> bytes:
 
 
 def reached(member: bytes) -> bytes:
-    """Return the entry of a member that gets it from one that it has passed."""
+    """Return the entry of a member that gets the message from a member on its path."""
     return REACHED_MARK + member
 
 
@@ -30,12 +30,12 @@ def entries(value: bytes | None) -> list[bytes]:
 
 
 def members(found: Sequence[bytes]) -> list[bytes]:
-    """Those that it has passed, of a connection, among the entries."""
+    """Return the members on the path, among the entries."""
     return [data for data in found if data[:1] not in {TOPIC_MARK, REACHED_MARK}]
 
 
 def with_topic(found: Sequence[bytes], own: bytes) -> bytes:
-    """Return the header once it has passed this topic, too."""
+    """Return the header with the entry of one more topic."""
     kept = [*found, own]
     while sum(data[:1] == TOPIC_MARK for data in kept) > TOPICS_MAX:
         kept.remove(next(data for data in kept if data[:1] == TOPIC_MARK))

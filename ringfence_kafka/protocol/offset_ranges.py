@@ -28,10 +28,10 @@ _VARINTS: Final = b"\x01"
 _BITMAP: Final = b"\x02"
 _ONE: Final = ord("1")
 _DENSE: Final = 16
-"""If the span has at least so many offsets for each known one, varints are as short as a bitmap."""
+"""If the span has at least this many offsets for each known one, varints are at most as long as a bitmap."""
 
 Run = tuple[int, int]
-"""Offsets from the first, up to and without the second."""
+"""Start and exclusive end of a run of offsets."""
 
 
 def encode(next_offset: int, runs: Sequence[Run]) -> bytes:
@@ -50,10 +50,10 @@ def encode(next_offset: int, runs: Sequence[Run]) -> bytes:
 
 
 def decode(next_offset: int, data: bytes) -> list[Run]:
-    """Read what :func:`encode` wrote for the same ``next_offset``.
+    """Decode the bytes of :func:`encode` with the same ``next_offset``.
 
     Raises:
-        ValueError: it did not; the text names the fault.
+        ValueError: the bytes are not valid; the text names the problem.
     """
     kind, payload = data[:1], data[1:]
     if kind == _VARINTS:
@@ -67,7 +67,7 @@ def decode(next_offset: int, data: bytes) -> list[Run]:
 
 
 def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
-    """Encode single offsets, in rising order, none below ``next_offset``; many of them take no more than a millisecond.
+    """Encode offsets in ascending order, all at least ``next_offset``. Even many offsets take at most a millisecond.
 
     Raises:
         ValueError: as :func:`check`.
@@ -79,13 +79,13 @@ def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
         for offset in offsets:
             digits[last - offset] = _ONE
         bits, size = int(digits, 2), (span + 7) // 8
-        if 2 * (bits & ~(bits << 1)).bit_count() > size:  # a run takes two varints at least
+        if 2 * (bits & ~(bits << 1)).bit_count() > size:  # a run takes at least two varints
             return _BITMAP + bits.to_bytes(size, "little")
     return encode(next_offset, of_offsets(offsets))
 
 
 def of_offsets(offsets: Iterable[int]) -> list[Run]:
-    """Return the fewest runs of these, which are in rising order."""
+    """Return the smallest number of runs that cover offsets in ascending order."""
     found: list[Run] = []
     start = stop = -1
     for offset in offsets:
@@ -100,7 +100,7 @@ def of_offsets(offsets: Iterable[int]) -> list[Run]:
 
 
 def near(offsets: Iterable[int], apart_max: int) -> list[Run]:
-    """First and last of those that lie no further apart, of offsets in rising order."""
+    """Group offsets in ascending order whose distance is at most ``apart_max``. Return first and last offset of each group."""
     found: list[Run] = []
     for offset in offsets:
         if found and offset - found[-1][1] <= apart_max:
@@ -116,7 +116,7 @@ def texts(runs: Iterable[Run]) -> list[str]:
 
 
 def shown(offsets: Iterable[int], most: int = 10) -> str:
-    """Offsets for a log line, the first runs of them."""
+    """Return offsets for a log line. Only the first runs are listed."""
     given = sorted(offsets)
     found = of_offsets(given)
     noun = "offset" if len(given) == 1 else "offsets"
@@ -124,10 +124,10 @@ def shown(offsets: Iterable[int], most: int = 10) -> str:
 
 
 def check(next_offset: int, runs: Sequence[Run]) -> None:
-    """Make sure that these are runs, and where they may be.
+    """Check that the runs are valid.
 
     Raises:
-        ValueError: the runs are empty, overlap, touch, are not in order or begin below ``next_offset``.
+        ValueError: runs are empty, overlap, touch, are not in order or begin below ``next_offset``.
     """
     if not 0 <= next_offset <= OFFSET_MAX:
         raise ValueError(f"{next_offset} is no offset")
@@ -147,7 +147,7 @@ def check(next_offset: int, runs: Sequence[Run]) -> None:
 
 
 def _lengths(next_offset: int, runs: Iterable[Run]) -> Iterator[int]:
-    """Return run lengths: in turn the offsets outside of runs and inside of runs."""
+    """Return alternating lengths: offsets outside of runs, then inside of runs."""
     end = next_offset
     for start, stop in runs:
         yield start - end

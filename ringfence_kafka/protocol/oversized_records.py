@@ -1,7 +1,7 @@
-"""Replaces a record that is too large to be read whole by one with sizes and digests. No I/O.
+"""Replaces a record that is too large to be read whole with sizes and digests. No I/O.
 
-Brokers compare the size of a compressed batch with ``max.message.bytes``, so a record may have two gigabytes in memory and ten kilobytes on the
-wire.
+Brokers compare the size of a compressed batch with ``max.message.bytes``, so a record of ten kilobytes on the wire may need two gigabytes
+of memory.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from ringfence_kafka.protocol import value_digest
 from ringfence_kafka.protocol.varints import decode, encode_signed, signed
 
 RECORD_BYTES_MAX: Final = 32 * 2**20
-"""Larger records of compressed batches are replaced, unless a process has memory for larger ones."""
+"""Larger records of compressed batches are replaced, unless a process allows larger ones, in bytes."""
 KEPT_BYTES: Final = 2**20
-"""A key or value up to this size stays as it is, and so do headers up to this size in total."""
+"""Keys and values up to this size are kept, as are headers up to this total size, in bytes."""
 _PIECE_BYTES: Final = 2**18
 _VARINT_BYTES_MAX: Final = 10
 
@@ -24,19 +24,19 @@ class Replaced(NamedTuple):
     """Replacement of an oversized record."""
 
     data: bytes
-    """The record as a batch has it."""
+    """The record in the encoding of a batch."""
     offset_delta: int
     reason: str
-    """Why it is not read whole, for quarantine."""
+    """Why the record is not read whole, as a reason for quarantine."""
 
 
 def replace(pull: Callable[[int], bytes], limit: int) -> Replaced:
-    """Read a record piece by piece, and return the one that stands for it.
+    """Read a record piece by piece, and return its replacement.
 
-    ``pull`` returns so many of the next bytes of the batch, or fewer at its end. Records of up to ``limit`` bytes are read whole.
+    ``pull`` returns the given number of next bytes of the batch, or fewer at its end. Records of up to ``limit`` bytes are read whole.
 
     Raises:
-        CorruptRecordException: the bytes do not form a record.
+        CorruptRecordException: the bytes are not a record.
     """
     reader = _Reader(pull)
     length = reader.varint()

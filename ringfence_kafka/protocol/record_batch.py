@@ -1,4 +1,4 @@
-"""Layout of a record batch, format 2, as https://kafka.apache.org/documentation/#recordbatch has it. Pure."""
+"""Layout of a record batch of format 2, by https://kafka.apache.org/documentation/#recordbatch. Pure."""
 
 import struct
 from typing import Final
@@ -9,16 +9,16 @@ from ringfence_kafka.protocol import varints
 
 BATCH_HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Bytes of base offset and length, which the length does not count."""
+"""Bytes of base offset and length, which the length does not include."""
 CODECS: Final = 0x07
-"""Bits of the attributes that name the codec."""
+"""Bits of the attributes that contain the codec."""
 LENGTH_AT: Final = 8
 FORMAT_AT: Final = 16
 FORMAT: Final = 2
-"""Kafka before 0.11 wrote messages of lower formats."""
+"""Format of the batch. Kafka before 0.11 wrote lower formats."""
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
-"""The checksum is of all from there on."""
+"""Start of the bytes that the checksum covers."""
 _LENGTH: Final = struct.Struct(">8xi")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
@@ -45,7 +45,7 @@ class OldFormatError(CorruptRecordException):  # type: ignore[misc]
 
 
 def require_format(data: bytes | memoryview, at: int) -> None:
-    """Check the format of the batch that begins there.
+    """Check the format of the batch at position ``at``.
 
     Raises:
         OldFormatError: Kafka before 0.11 wrote it.
@@ -55,36 +55,36 @@ def require_format(data: bytes | memoryview, at: int) -> None:
 
 
 def batch_end(data: bytes | memoryview, at: int) -> int:
-    """Return where the batch that begins there ends."""
+    """Return the end of the batch at position ``at``."""
     (length,) = _LENGTH.unpack_from(data, at)
     return at + LOG_OVERHEAD + max(0, int(length))
 
 
 def codec_of(data: bytes | memoryview, at: int) -> int:
-    """Return Kafka's number of the codec of the batch that begins there; 0 = none, or its format is an old one."""
+    """Return Kafka's codec number of the batch at position ``at``; 0 = not compressed, or an old format."""
     if len(data) - at < BATCH_HEADER_BYTES or data[at + FORMAT_AT] < FORMAT:
         return 0
     return int(_ATTRIBUTES.unpack_from(data, at + ATTRIBUTES_AT)[0]) & CODECS
 
 
 def count_of(header: bytes) -> int:
-    """Return how many records a batch has, by its header."""
+    """Return the number of records of a batch, from its header."""
     return int(_INT.unpack_from(header, _COUNT_AT)[0])
 
 
 def base_offset(header: bytes | memoryview) -> int:
-    """Return the offset of a batch's first record when it was written, by its header."""
+    """Return the offset of a batch's first record at the time of writing, from its header."""
     return int(_OFFSETS.unpack_from(header)[0])
 
 
 def end_offset(header: bytes) -> int:
-    """Return the offset behind the last one that a batch has, by its header."""
+    """Return the offset after the last one of a batch, from its header."""
     base, last = _OFFSETS.unpack_from(header)
     return int(base) + int(last) + 1
 
 
 def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
-    """Return the end of the last whole record among the first bytes, and the number of records."""
+    """Return the end of the last complete record within the limits, and the number of records."""
     at = count = 0
     limit = min(len(data), bytes_max)
     while count < most and at < limit:
@@ -97,10 +97,10 @@ def whole_records(data: bytes, most: int, bytes_max: int) -> tuple[int, int]:
 
 
 def record_end(data: bytes, at: int = 0) -> int:
-    """Return the end of the record that begins at ``at``, also behind these bytes; one more than their number if its length is cut off.
+    """Return the end of the record at position ``at``, which may be beyond the data. If its length is cut off, return one more than the data's.
 
     Raises:
-        CorruptRecordException: its length is none.
+        CorruptRecordException: the length is not valid.
     """
     try:
         number, at = varints.decode(data, at, _VARINT_BITS_MAX)
@@ -115,7 +115,7 @@ def record_end(data: bytes, at: int = 0) -> int:
 
 
 def uncompressed(header: bytes, records: bytes, count: int) -> bytes:
-    """Return a batch of these records alone, with the header of the batch that they come from. Its checksum is none."""
+    """Return an uncompressed batch with only these records, and the header of their batch. Its checksum is not valid."""
     made = bytearray(header)
     (attributes,) = _ATTRIBUTES.unpack_from(made, ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(made, ATTRIBUTES_AT, attributes & ~CODECS)

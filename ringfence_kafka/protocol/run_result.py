@@ -1,6 +1,7 @@
-"""The result of the last reconciliation run, as the run commits it for status, pages and alerts. Pure.
+"""Result of the last reconciliation run, which the run commits for status, pages and alerts. Pure.
 
-It is the metadata of a committed offset: the group is :func:`ringfence_kafka.protocol.wire_names.run_group`, the partition is the journal's.
+It is the metadata of a committed offset: the group is :func:`ringfence_kafka.protocol.wire_names.run_group`, the partition is the
+journal's.
 """
 
 import json
@@ -9,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 PARTITION: Final = 0
-"""The journal's only partition."""
+"""The only partition of the journal."""
 CLEAN: Final = "clean"
 FAILED: Final = "failed"
 BYTES_MAX: Final = 4_000
@@ -19,33 +20,33 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """Findings of the last run, and the place of its report."""
+    """Findings of the last run, and the location of its report."""
 
     verdict: str
-    """``clean``, ``anomalies``, ``gap``, or :data:`FAILED`: the run ended with an error and judged nothing."""
+    """``clean``, ``anomalies``, ``gap``, or :data:`FAILED`: the run ended with an error and has no findings."""
     began_ms: int
     ended_ms: int
     since_ms: int | None = None
-    """Begin of the run that this one went on from; None = it began at the start of the logs, or it failed."""
+    """Start of the run that this one continued; None = it began at the start of the logs, or it failed."""
     number: int = 0
-    """The number of the run; 0 = it failed."""
+    """Number of the run; 0 = it failed."""
     messages: int = 0
-    """Inputs that it judged."""
+    """Number of inputs that it judged."""
     duplicates: int = 0
     anomalies: Mapping[str, int] = field(default_factory=dict)
-    """Name → records, over all addresses, without zeros. OVERRUN is in a clean run, too."""
+    """Number of records by anomaly over all addresses, without zeros. OVERRUN may occur in a clean run too."""
     report: str = ""
-    """Path or URI of the report page; empty = there is none."""
+    """Path or URI of the report page; empty = none."""
     host: str = ""
-    """The machine of the run, on which a path of :attr:`report` is."""
+    """Host of the run, which has the path of :attr:`report`."""
     error: str = ""
-    """Why it failed."""
+    """Cause of a failure."""
     acknowledged: bool = False
-    """A person has seen the anomalies or the gap."""
+    """Whether a person has acknowledged the anomalies or the gap."""
 
     @property
     def ok(self) -> bool:
-        """Whether nobody has to look at it."""
+        """Whether no person has to look at the run."""
         return self.verdict == CLEAN or self.acknowledged
 
 
@@ -67,7 +68,7 @@ def _dump(result: RunResult) -> str:
 def decode(text: str) -> RunResult | None:
     """Read a committed text; None = another version or another program wrote it."""
     try:
-        # librdkafka ends what it commits with a zero byte.
+        # librdkafka appends a zero byte to the metadata that it commits.
         found: dict[str, Any] = json.loads(text.rstrip("\0"))
         if found["format"] != _FORMAT:
             return None

@@ -1,4 +1,4 @@
-"""Numbers of variable length (LEB128): of Kafka's requests, of records (zigzag), and of offset ranges. Pure."""
+"""Numbers of variable length (LEB128), in Kafka's requests, in records (zigzag) and in offset ranges. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +8,7 @@ _BITS: Final = 7
 
 
 def encode(number: int) -> bytes:
-    """Return a number that is not negative."""
+    """Return the bytes of a non-negative number."""
     data = bytearray()
     while number >= _MORE:
         data.append(number & (_MORE - 1) | _MORE)
@@ -18,20 +18,20 @@ def encode(number: int) -> bytes:
 
 
 def encode_signed(number: int) -> bytes:
-    """Return a number as records have it."""
+    """Return the bytes of a number in a record (zigzag)."""
     return encode(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
 def decode(data: bytes | memoryview, at: int, bits_max: int = 70) -> tuple[int, int]:
-    """Return the number that begins there, and where it ends.
+    """Return the number at position ``at``, and its end.
 
     Raises:
-        IndexError: the bytes end within it.
-        ValueError: it has more bits.
+        IndexError: the bytes end within the number.
+        ValueError: the number has more than ``bits_max`` bits.
     """
     number = data[at]
     at += 1
-    if number < _MORE:  # nearly always
+    if number < _MORE:  # the usual case
         return number, at
     number -= _MORE
     shift = _BITS
@@ -46,15 +46,15 @@ def decode(data: bytes | memoryview, at: int, bits_max: int = 70) -> tuple[int, 
 
 
 def signed(number: int) -> int:
-    """Return the number that a record means by a decoded one."""
+    """Return the signed number of a decoded one (zigzag)."""
     return (number >> 1) ^ -(number & 1)
 
 
 def decode_all(data: bytes, bits_max: int, what: str) -> Iterator[int]:
-    """Yield all numbers of these bytes, of which each is as short as it can be.
+    """Yield all numbers in these bytes. Each must have its shortest form.
 
     Raises:
-        ValueError: one has more bits, is longer than needed, or is cut off; ``what`` names the bytes.
+        ValueError: a number has too many bits, is longer than needed, or is cut off; ``what`` names the bytes.
     """
     number = shift = 0
     for index, byte in enumerate(data):
