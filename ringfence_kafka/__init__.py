@@ -1,4 +1,4 @@
-"""Kafka as Ringfence's programs use it, and what they share: connections, questions, the wire vocabulary, configuration, errors.
+"""Shared parts of Ringfence's programs: connections to Kafka, queries, names on the wire, configuration, errors.
 
-Imports nothing of the rest. It is installed with :mod:`ringfence_client`, in other people's environments too.
+It imports no other package of Ringfence. It is installed with :mod:`ringfence_client`, also in users' own environments.
 """

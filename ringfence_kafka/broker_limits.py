@@ -1,13 +1,13 @@
-"""Limits of the brokers that Ringfence depends on, and the advice where one is too tight. Pure."""
+"""Broker limits that Ringfence depends on, and the advice if one is too tight. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""After which the broker aborts a lane's transaction that nobody ends."""
+"""Time after which the broker aborts an open transaction of a lane, in ms."""
 BRIDGE_SESSION_TIMEOUT_MS: Final = 10_000
 OFFSET_METADATA_BYTES: Final = 4_096
-"""Largest metadata that a bridge commits beside an offset; Kafka's default limit."""
+"""Maximum size of the metadata that a bridge commits with an offset, in bytes; Kafka's default limit."""
 
 TRANSACTION_LIMIT: Final = "transaction.max.timeout.ms"
 SESSION_MIN: Final = "group.min.session.timeout.ms"
@@ -15,7 +15,7 @@ SESSION_MAX: Final = "group.max.session.timeout.ms"
 METADATA_LIMIT: Final = "offset.metadata.max.bytes"
 GROUP_SIZE: Final = "group.max.size"
 MESSAGE_SIZE: Final = "message.max.bytes"
-"""``max.message.bytes`` of topics that are created without it."""
+"""Default of ``max.message.bytes`` for new topics."""
 
 ADVICE: Final[Mapping[str, str]] = {
     "InvalidTransactionTimeout": f"the brokers' {TRANSACTION_LIMIT} is too small: set it to {TRANSACTION_TIMEOUT_MS} or more on all brokers "
@@ -25,4 +25,4 @@ ADVICE: Final[Mapping[str, str]] = {
     "OffsetMetadataTooLargeError": f"the brokers' {METADATA_LIMIT} is too small for a bridge: set it to {OFFSET_METADATA_BYTES} or more; until "
     "then the bridge forwards nothing",
 }
-"""By the class of a broker's refusal: its cause, the remedy, and the consequence for messages."""
+"""Cause, remedy and consequence for messages, by the class of a broker's error."""

@@ -1,7 +1,6 @@
-"""Errors that a person sees. Each names the fault, then the next move.
+"""Errors for people. Each names the problem, then the remedy.
 
-Exit codes are those of the command line: 0 ok, 1 what was checked is not ok, 2 could not run,
-3 unknown because evidence is gone.
+Exit codes are those of the command line: 0 ok, 1 what was checked is not ok, 2 could not run, 3 unknown because evidence is gone.
 """
 
 from typing import ClassVar
@@ -10,7 +9,7 @@ from ringfence_kafka.broker_limits import ADVICE
 
 
 class RingfenceError(Exception):
-    """Base of all errors whose text is meant for an operator; carries the exit code of the process."""
+    """Base of all errors whose text is meant for an operator; it has the exit code of the process."""
 
     exit_code: ClassVar[int] = 2
 
@@ -34,13 +33,13 @@ class TopicError(RingfenceError):
 
 
 class MissingTopicError(TopicError):
-    """A topic does not exist, or this user may not read it. The command has no answer, and does not use the exit code of one."""
+    """A topic does not exist, or this user may not read it. The command has no result, and its exit code differs from those of results."""
 
     exit_code: ClassVar[int] = 2
 
 
 class ForeignChangelogError(RingfenceError):
-    """A changelog holds the rings of another address, whose topics happen to have the same names."""
+    """A changelog has the rings of another address whose topics have the same names."""
 
     def __init__(self, changelog: str, theirs: tuple[str, str], ours: tuple[str, str]) -> None:
         """``theirs`` and ``ours``: app ID and address; ``changelog``: topic and partition."""
@@ -52,25 +51,25 @@ class ForeignChangelogError(RingfenceError):
 
 
 class RepairError(RingfenceError):
-    """A redrive or a drop of refused records cannot go on."""
+    """A redrive or a drop of refused records cannot continue."""
 
 
 class InvariantError(AssertionError):
-    """An invariant is broken: a defect of Ringfence. The component that meets it restarts from its written state."""
+    """An invariant is violated, which is a defect of Ringfence. The component restarts from its written state."""
 
 
 def require(holds: bool, *what: object) -> None:
-    """State what always holds, where it does; ``what`` is shown if it does not.
+    """Check an invariant. ``what`` describes the values in the error.
 
     Raises:
-        InvariantError: it does not hold.
+        InvariantError: it is violated.
     """
     if not holds:
         raise InvariantError(" ".join(map(str, what)))
 
 
 def named(error: BaseException) -> str:
-    """Return an error's class and text, and advice where a limit of the brokers is the cause."""
+    """Return an error's class and text, with advice if a broker limit is the cause."""
     try:
         text = str(error)
     except Exception:
@@ -80,14 +79,14 @@ def named(error: BaseException) -> str:
         return f"{kind}: {advice}"  # the text of a broker's refusal only repeats its class
     if not text:
         return kind
-    return text if text.startswith(kind) else f"{kind}: {text}"  # aiokafka's begin with it
+    return text if text.startswith(kind) else f"{kind}: {text}"  # texts of aiokafka start with the class
 
 
 def said(error: BaseException) -> str:
-    """Return an error on one line; our own need no class name."""
+    """Return an error on one line. Ringfence's own errors need no class name."""
     return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())
 
 
 def unforeseen(error: Exception) -> str:
-    """Return the line below the trace of an error that nobody has foreseen."""
+    """Return the line below the traceback of an unexpected error."""
     return f"internal error, please report it with the lines above: {type(error).__name__}: {error}"

@@ -1,15 +1,15 @@
-"""Words and times that came from others, where a person reads them. Pure."""
+"""Makes foreign texts and times safe and readable. Pure."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 _HEAD: Final = 480
 _TAIL: Final = 80
-"""Characters that are shown of a long text; what we add about waiting messages stands at its end."""
+"""Number of characters from the start and the end of a long text. Ringfence's note about waiting messages is at the end."""
 
 
 def moment(timestamp_ms: int) -> str:
-    """Return a record's time to the millisecond, in UTC; of one that has none a dash, and of one beyond the calendar, as microseconds are, its number."""
+    """Return a record's time in UTC, to the millisecond. Without a time it is a dash, beyond the calendar the number."""
     if timestamp_ms == -1:
         return "-"
     try:
@@ -20,7 +20,7 @@ def moment(timestamp_ms: int) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Without what steers a terminal, or begins a line that looks like another; but with the characters of ``keep``."""
+    """Escape characters that control a terminal or start a new line, except those in ``keep``."""
     if text.isprintable():
         return text
     return "".join(
@@ -30,7 +30,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def shortened(text: str, whole: str) -> str:
-    """Return beginning and end of a long text, such as an exception's; ``whole`` names where all of it is."""
+    """Return start and end of a long text, such as an exception's. ``whole``: where the complete text is."""
     more = len(text) - _HEAD - _TAIL
     if more <= _TAIL:
         return text

@@ -1,1 +1,1 @@
-"""Questions and changes that concern topics and brokers."""
+"""Queries and changes of topics, groups and brokers."""

@@ -1,4 +1,4 @@
-"""Asks brokers for their settings, and finds those that are too tight for a configuration."""
+"""Queries broker settings, and finds those that are too tight for a configuration."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from ringfence_kafka.broker_limits import (
 from ringfence_kafka.config.settings import Settings
 
 SETTINGS: Final = (TRANSACTION_LIMIT, SESSION_MIN, SESSION_MAX, METADATA_LIMIT)
-"""Names of the broker settings that :func:`limit_faults` compares."""
+"""Broker settings that :func:`limit_faults` compares."""
 
 
 async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) -> dict[str, int]:
@@ -26,7 +26,7 @@ async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) ->
     brokers = (await admin.describe_cluster())["brokers"]
     if not brokers:
         return {}
-    # The node of the question decides who answers: each broker describes itself alone.
+    # The request must go to the broker that it names: each broker describes only itself.
     broker = ConfigResource(
         ConfigResourceType.BROKER, str(brokers[0]["node_id"]), configs=dict.fromkeys(names)
     )
@@ -41,7 +41,7 @@ async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) ->
 
 
 class _Need(NamedTuple):
-    """A value that a broker setting must allow."""
+    """Value that a broker setting must allow."""
 
     setting: str
     value: int
@@ -57,9 +57,9 @@ class _Need(NamedTuple):
 
 
 def limit_faults(settings: Settings, brokers: Mapping[str, int]) -> list[str]:
-    """Return a line for each broker setting that keeps a part of this configuration from its work.
+    """Return a line for each broker setting that stops a part of this configuration.
 
-    A setting of :data:`SETTINGS` that ``brokers`` does not have is not compared.
+    Settings of :data:`SETTINGS` that are absent in ``brokers`` are not compared.
     """
     found = (need.fault(brokers[need.setting]) for need in _needs(settings) if need.setting in brokers)
     return [fault for fault in found if fault]

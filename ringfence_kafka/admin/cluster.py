@@ -1,4 +1,4 @@
-"""Questions to one cluster, by subject: its topics, the offsets of their partitions, one consumer group."""
+"""Queries to one cluster, by subject: topics, offsets of partitions, one consumer group."""
 
 from types import TracebackType
 from typing import Self
@@ -11,7 +11,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 
 
 class Cluster:
-    """One connection for all lanes of a worker; what they ask at the same time is asked once."""
+    """One connection for all lanes of a worker. Simultaneous equal queries share one request."""
 
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         self.kafka = kafka
@@ -22,15 +22,15 @@ class Cluster:
         self.groups = GroupAdmin(self.connection, group_id)
 
     async def start(self) -> None:
-        """Connect. May be repeated after it failed.
+        """Connect. May be called again after a failure.
 
         Raises:
-            BrokerUnavailableError: nobody answers, or all deny access.
+            BrokerUnavailableError: no broker answers, or all deny access.
         """
         await self.connection.start()
 
     async def stop(self) -> None:
-        """Disconnect, and answer nobody any more."""
+        """Disconnect. Waiting queries raise StoppedError."""
         await self.groups.stop()
         await self.topics.stop()
         await self.offsets.stop()

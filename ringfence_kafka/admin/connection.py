@@ -1,4 +1,4 @@
-"""aiokafka's two clients that ask one cluster."""
+"""The two aiokafka clients that query one cluster."""
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -13,7 +13,7 @@ from ringfence_kafka.errors import BrokerUnavailableError
 
 
 class Connection:
-    """A consumer for offsets and an admin client for everything else."""
+    """A consumer for offsets, and an admin client for everything else."""
 
     consumer: AIOKafkaConsumer
     admin: AIOKafkaAdminClient
@@ -22,10 +22,10 @@ class Connection:
         self.kafka = kafka
 
     async def start(self) -> None:
-        """Connect. May be repeated after it failed.
+        """Connect. May be called again after a failure.
 
         Raises:
-            BrokerUnavailableError: nobody answers, or all deny access.
+            BrokerUnavailableError: no broker answers, or all deny access.
         """
         options = client_options(self.kafka)
         self.consumer = AIOKafkaConsumer(**options)
@@ -45,9 +45,9 @@ class Connection:
         await self.admin.close()
 
     async def ping(self) -> None:
-        """Return when a broker answers."""
+        """Return after a broker answers."""
         await internals.ask(self.admin, MetadataRequest([], allow_auto_topic_creation=False))
 
     async def denied(self) -> BrokerUnavailableError | None:
-        """Return who denies access now, and why; None if nobody is there."""
+        """Return the error of a broker that denies access now; None if no broker answers."""
         return await refusal(self.kafka, was_in=True)

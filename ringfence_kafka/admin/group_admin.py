@@ -1,4 +1,4 @@
-"""Questions about one consumer group: committed offsets, state, members."""
+"""Queries about one consumer group: committed offsets, state, members."""
 
 import asyncio
 import contextlib
@@ -27,31 +27,31 @@ from ringfence_kafka.groups.foreign_members import ForeignMember, IsOurs
 COORDINATOR_LIMIT_S: Final = 20.0
 DEAD: Final = "Dead"
 NO_MEMBERS: Final = frozenset({"Empty", DEAD})
-"""States of a consumer group of which no consumer runs."""
+"""States of a consumer group without members."""
 _ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
 
 class GroupAdmin:
-    """One group of one cluster. Offsets that are asked for at the same time are one request."""
+    """One group of one cluster. Simultaneous queries for offsets share one request."""
 
     def __init__(self, connection: Connection, group_id: str) -> None:
         self._connection = connection
         self._group_id = group_id
         self._committed = RequestCoalescer(self._ask_committed)
         self._coordinator: int | None = None
-        """The broker that coordinated the group when it was asked last."""
+        """Last known coordinator of the group."""
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop. Waiting queries raise StoppedError."""
         await self._committed.stop()
 
     async def known_commits(
         self, partitions: Collection[tuple[str, int]]
     ) -> dict[tuple[str, int], int | None]:
-        """Return the group's offsets of many partitions; None = none. Absent where the coordinator cannot say.
+        """Return the group's offsets of many partitions; None = no offset. Partitions without an answer are absent.
 
         Raises:
-            KafkaError: it cannot say anything now.
+            KafkaError: the coordinator cannot answer now.
         """
         if not partitions:
             return {}
@@ -63,24 +63,23 @@ class GroupAdmin:
         }
 
     async def committed_offset(self, topic: str, partition: int) -> int | None:
-        """Return the group's committed offset, asked for now; None = none. Raises as :meth:`committed` does."""
+        """Return the group's present committed offset; None = no offset. Raises as :meth:`committed`."""
         found = await self.committed(topic, partition)
         return None if found is None else found.offset
 
     async def committed(self, topic: str, partition: int) -> Committed | None:
-        """Return the group's committed offset and its metadata, asked for now; None = none.
+        """Return the group's present committed offset with its metadata; None = no offset.
 
         Raises:
-            KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
-                that there is none.
+            KafkaError: the coordinator cannot answer, for example while it loads. aiokafka's own query would return no offset then.
         """
         return await self._committed.ask(TopicPartition(topic, partition))
 
     async def commit(self, topic: str, offsets: Mapping[int, Committed]) -> None:
-        """Commit for the group, which has no members now.
+        """Commit offsets for the group, which must have no members.
 
         Raises:
-            KafkaError: it has, or its coordinator does not answer.
+            KafkaError: the group has members, or its coordinator does not answer.
         """
         named = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
         await committed_offsets.commit(self._connection.admin, self._group_id, named)
@@ -90,7 +89,7 @@ class GroupAdmin:
     ) -> Mapping[TopicPartition, Committed | Exception | None]:
         admin, known = self._connection.admin, self._coordinator
         if known is not None:
-            with contextlib.suppress(KafkaError):  # it may be another broker by now
+            with contextlib.suppress(KafkaError):  # the coordinator may have changed
                 found = await committed_offsets.fetch(admin, self._group_id, tps, known)
                 if not any(isinstance(value, _ELSEWHERE) for value in found.values()):
                     return found
@@ -101,10 +100,10 @@ class GroupAdmin:
         return found
 
     async def await_coordinator(self) -> None:
-        """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.
+        """Wait until the group's coordinator answers: the first query of a new cluster creates it, and others may be loading.
 
         Raises:
-            BrokerUnavailableError: it does not within the limit.
+            BrokerUnavailableError: it does not answer within the limit.
         """
         deadline = time.monotonic() + COORDINATOR_LIMIT_S
         while True:
@@ -120,10 +119,10 @@ class GroupAdmin:
                 await asyncio.sleep(0.2)
 
     async def state(self) -> str:
-        """``Empty`` or ``Dead`` = the group has no members now, of whatever protocol.
+        """Return the state of the group. ``Empty`` and ``Dead`` = it has no members of any protocol.
 
         Raises:
-            KafkaError: the group's coordinator cannot say.
+            KafkaError: the group's coordinator cannot answer.
         """
         admin = self._connection.admin
         coordinator = await admin.find_coordinator(self._group_id)
@@ -134,14 +133,14 @@ class GroupAdmin:
         if (code or state == DEAD) and await foreign_members.of_other_types(
             admin, self._group_id, coordinator
         ):
-            return "Stable"  # DescribeGroups calls a group of another type dead
+            return "Stable"  # DescribeGroups reports groups of other types as dead
         return DEAD if code else str(state)
 
     async def members(self) -> members.Members:
-        """Return the members of the group, with what each states about itself.
+        """Return the members of the group, with their statements.
 
         Raises:
-            KafkaError: the group's coordinator cannot say.
+            KafkaError: the group's coordinator cannot answer.
         """
         return await members.fetch(self._connection.admin, self._group_id, self._connection.kafka.instance_of)
 
@@ -154,10 +153,10 @@ class GroupAdmin:
         return await static_members.members(self._connection.admin, self._group_id)
 
     async def foreign_members(self, is_ours: IsOurs, group: str | None = None) -> list[ForeignMember]:
-        """Return the members, of our group or another one, that are not Ringfence's; none of a broker before 2.4.
+        """Return foreign members of this group or another one; empty if the broker is older than 2.4.
 
         Raises:
-            KafkaError: the coordinator cannot say now, or denies access.
+            KafkaError: the coordinator cannot answer now, or denies access.
         """
         prefix = f"{self._connection.kafka.client_id_of('')}-"
         try:
@@ -168,7 +167,7 @@ class GroupAdmin:
     async def describe(
         self, groups: Collection[str], *, partial: bool = False
     ) -> dict[str, GroupDescription]:
-        """Describe any groups, in a thread. Raises as :func:`ringfence_kafka.groups.descriptions.describe` does."""
+        """Describe any groups, in a thread. Raises as :func:`ringfence_kafka.groups.descriptions.describe`."""
         if not groups:
             return {}
         return await asyncio.to_thread(descriptions.describe, self._connection.kafka, groups, partial=partial)

@@ -1,4 +1,4 @@
-"""Watch of a consumer group for foreign members, and the offsets that may be followed."""
+"""Watches a consumer group for foreign members, and decides which committed offsets may be trusted."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from ringfence_kafka.groups.trusted_offsets import distrust, own_commit
 
 LOOK_S: Final = 4.0
 LIMIT_S: Final = 5.0
-"""For an answer. Both together are less than the ten seconds within which a foreign member is named."""
+"""Limit of one query, in seconds. With the interval it is below the ten seconds in which a foreign member must be reported."""
 FRESH_S: Final = 1.0
-"""For so long an answer counts: many partitions are opened at one moment."""
+"""Time that a result is reused, in seconds, because many partitions open at the same time."""
 _UNANSWERED: Final = (KafkaError, OSError, TimeoutError, RingfenceError, StoppedError)
 
 Place = tuple[str, int]
@@ -42,19 +42,19 @@ class GroupWatch:
         *,
         reserved: bool = False,
     ) -> None:
-        """Nothing is asked yet.
+        """Create the watch. It queries nothing yet.
 
         Args:
-            cluster: Is asked of its group.
-            topics: Whose offsets matter.
-            is_ours: Judges a member by the user data that it joined with.
-            log: Names foreign members.
-            meaning: The log text that says what a foreign member means for messages.
-            member_id: The ID by which this process is a member; empty = it is not a member now.
-            reserved: Whether nobody but Ringfence has a use for the group. Else the group may have been another program's before.
+            cluster: Client for queries to the cluster and its group.
+            topics: Topics whose offsets matter.
+            is_ours: Returns whether a member is Ringfence's, from the user data that it joined with.
+            log: Log for foreign members.
+            meaning: Log text with the consequence of a foreign member for messages.
+            member_id: Returns the present member ID of this process; empty = it is not a member.
+            reserved: Whether only Ringfence has a use for the group. Otherwise another program may have used it before.
         """
         self.foreign: list[ForeignMember] = []
-        """As last asked."""
+        """Foreign members at the last query."""
         self._cluster = cluster
         self._topics = sorted(topics)
         self._is_ours = is_ours
@@ -75,27 +75,27 @@ class GroupWatch:
 
     @property
     def faults(self) -> list[str]:
-        """A line for each foreign member."""
+        """One line for each foreign member."""
         return [fault(self._cluster.group_id, item) for item in self.foreign]
 
     @property
     def joined(self) -> bool:
-        """Whether it knows the offsets of the moment at which this process joined the group."""
+        """Whether the offsets at the moment of this process's joining are known."""
         return bool(self._joined_as)
 
     def hurry(self) -> None:
-        """Look at once, because partitions were assigned."""
+        """Query at once, because partitions were assigned."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Query at intervals, until cancelled."""
         while True:
             await self.look()
             await set_within(self._wake, LOOK_S)
             self._wake.clear()
 
     async def look(self) -> None:
-        """Ask for the members once. An answer that does not come changes nothing."""
+        """Query the members once. Without an answer nothing changes."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 async with self._asking:
@@ -122,10 +122,10 @@ class GroupWatch:
     async def distrust(
         self, topic: str, partition: int, committed: Committed | None, known: int | None
     ) -> str:
-        """Say why a committed offset is not followed; see :func:`ringfence_kafka.groups.trusted_offsets.distrust`.
+        """Return why a committed offset is not trusted; see :func:`ringfence_kafka.groups.trusted_offsets.distrust`.
 
         Raises:
-            KafkaError: the group cannot be asked now.
+            KafkaError: the group cannot be queried now.
         """
         if committed is None or committed.offset == known:
             return ""
@@ -144,12 +144,12 @@ class GroupWatch:
         )
 
     def before(self, topic: str, partition: int) -> Committed | None:
-        """Return what to follow instead where nothing else is known: the offset when this process joined the group; None = nothing."""
+        """Return the offset when this process joined the group, as a substitute for one that is not trusted; None = no substitute."""
         found = self._at_joining.get((topic, partition))
         return own_commit(found) if self._reserved else found
 
     async def _note_joining(self) -> None:
-        """Once for each membership. While it lasts the group has a member, and no operator's tool can set offsets."""
+        """Record the offsets once for each membership. While it lasts, operators' tools cannot set offsets."""
         member_id = self._member_id()
         if member_id == self._joined_as:
             return

@@ -10,11 +10,11 @@ from ringfence_kafka.protocol.run_result import RunResult
 
 
 async def last_run(connection: Connection, app_id: str) -> RunResult | None:
-    """Return the result of the last run; None = none has run, or none within the brokers' ``offsets.retention.minutes`` (7 days).
+    """Return the result of the last run; None = no run within the brokers' ``offsets.retention.minutes`` (7 days).
 
     Raises:
         GroupAuthorizationFailedError: this user may not Describe the group of runs.
-        KafkaError: the group's coordinator cannot say now.
+        KafkaError: the group's coordinator cannot answer now.
     """
     group = wire_names.run_group(app_id)
     place = TopicPartition(wire_names.journal_topic(app_id), run_result.PARTITION)

@@ -1,6 +1,6 @@
-"""First and next offsets of partitions, fetched for many partitions at once.
+"""First and next offsets of partitions, queried for many partitions at once.
 
-A request of aiokafka's consumer fails for all partitions when it fails for one, and is repeated for as long as one has no leader.
+A request of aiokafka's consumer fails for all partitions if one fails, and is repeated while one has no leader.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from ringfence_kafka.auth.client_options import REQUEST_TIMEOUT_MS, RETRY_BACKOF
 from ringfence_kafka.concurrency.coalesce import RequestCoalescer, StoppedError
 
 _FIRST: Final = -2
-"""The oldest record that retention left."""
+"""Query for the oldest remaining record."""
 _NEXT: Final = -1
-"""The high watermark: what the next record gets, committed or not."""
+"""Query for the high watermark: the offset of the next record, committed or not."""
 _STABLE: Final = -10
-"""The last stable offset: committed records can be read up to there. The number is Ringfence's own, not one of Kafka's protocol."""
+"""Query for the last stable offset, the end of readable committed records. Ringfence chose this number; the protocol does not have it."""
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
 _OFFSET_NOT_AVAILABLE: Final = 78
-"""A leader that was just elected does not know it yet. aiokafka has no name for it."""
+"""Error of a newly elected leader that does not know the offset yet. aiokafka has no name for it."""
 
 Partition = tuple[str, int]
-"""Topic and number."""
+"""Topic and partition number."""
 
 
 class OffsetReader:
-    """Read offsets of partitions: concurrent calls share one request to each broker, and a partition that fails disturbs no other."""
+    """Reads offsets of partitions. Concurrent calls share one request to each broker. A failed partition does not affect others."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,47 +51,47 @@ class OffsetReader:
         self._stopped = False
 
     async def high_watermark(self, topic: str, partition: int) -> int:
-        """Offset that the next record gets, committed or not.
+        """Return the offset of the next record, committed or not.
 
-        Not the last stable offset, which any open transaction holds back: a restore up to there would miss committed records
-        behind it.
+        The last stable offset is not suitable for a restore: any open transaction holds it back, and committed records behind it would be
+        missed.
         """
         return await self._ask(TopicPartition(topic, partition), _NEXT)
 
     async def stable_end(self, topic: str, partition: int) -> int:
-        """Up to where a reader of committed data gets now: an open transaction may hold back more."""
+        """Return the end of the data that a reader of committed data can read now. An open transaction holds it back."""
         return await self._ask(TopicPartition(topic, partition), _STABLE)
 
     async def stable_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the stable ends of several partitions, in one question."""
+        """Return the stable ends of several partitions, with one request to each broker."""
         ends = await asyncio.gather(*(self.stable_end(*partition) for partition in partitions))
         return dict(zip(partitions, ends, strict=True))
 
     async def log_start(self, topic: str, partition: int) -> int:
-        """Offset of the oldest record that retention left."""
+        """Return the offset of the oldest remaining record."""
         return await self._ask(TopicPartition(topic, partition), _FIRST)
 
     async def since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Offset of the first record that is not older than a time, committed or not; None = there is none."""
+        """Return the offset of the first record that is not older than a timestamp, committed or not; None = there is none."""
         found = await self._ask(TopicPartition(topic, partition), timestamp_ms)
         return None if found < 0 else found
 
     async def known_ends(self, partitions: Collection[Partition], limit_s: float) -> dict[Partition, int]:
-        """Return the high watermarks that brokers answer within so many seconds."""
+        """Return the high watermarks that brokers report within ``limit_s`` seconds."""
         return await self._known(partitions, _NEXT, limit_s)
 
     async def known_starts(self, partitions: Collection[Partition], limit_s: float) -> dict[Partition, int]:
-        """Return the log starts that brokers answer within so many seconds."""
+        """Return the log starts that brokers report within ``limit_s`` seconds."""
         return await self._known(partitions, _FIRST, limit_s)
 
     async def known_stable_ends(
         self, partitions: Collection[Partition], limit_s: float
     ) -> dict[Partition, int]:
-        """Return the stable ends that brokers answer within so many seconds."""
+        """Return the stable ends that brokers report within ``limit_s`` seconds."""
         return await self._known(partitions, _STABLE, limit_s)
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop. Waiting queries raise StoppedError."""
         self._stopped = True
         await asyncio.gather(*(value.stop() for value in self._asked.values()))
 
@@ -100,11 +100,11 @@ class OffsetReader:
         return internals.client_of(self._connection.consumer)
 
     async def _ask(self, tp: TopicPartition, which: int) -> int:
-        """Ask for one offset of now.
+        """Query one present offset.
 
         Raises:
-            KafkaTimeoutError: the partition has no leader, or its leader does not answer, within the time limit of a request.
-            KafkaError: it refuses.
+            KafkaTimeoutError: the partition has no leader, or its leader does not answer, within the request time-out.
+            KafkaError: the broker refuses.
         """
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
@@ -114,7 +114,7 @@ class OffsetReader:
                             raise StoppedError
                         await internals.await_metadata(self._client)
                         node = self._known_leader(tp)
-                        if which >= 0:  # a time, which hardly two questions share
+                        if which >= 0:  # a timestamp, which queries rarely share
                             return _offset(await self._request(node, which, [tp]), tp)
                         return await self._together(node, which).ask(tp)
                     except KafkaError as error:
@@ -129,10 +129,10 @@ class OffsetReader:
     async def _known(
         self, partitions: Collection[Partition], which: int, limit_s: float
     ) -> dict[Partition, int]:
-        """Many questions at once: a thousand that each wait for themselves cost some tenths of a second of CPU.
+        """Query many offsets at once: a thousand separate calls would cost some tenths of a second of CPU.
 
         Raises:
-            StoppedError: nobody answers any more.
+            StoppedError: the reader was stopped.
         """
         found: dict[TopicPartition, int] = {}
         left = {TopicPartition(*partition) for partition in partitions}
@@ -153,7 +153,7 @@ class OffsetReader:
     async def _request_all(
         self, tps: Collection[TopicPartition], which: int, found: dict[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaError]:
-        """Note what each broker answers when it does: one that is silent takes nobody else's answer away. Returns what went wrong."""
+        """Store each broker's answers on arrival, so that a silent broker does not discard the others'. Return the errors."""
         errors: dict[TopicPartition, KafkaError] = {}
         by_node = defaultdict(list)
         for tp in tps:

@@ -1,4 +1,4 @@
-"""Questions about topics, and their creation."""
+"""Queries about topics, and their creation."""
 
 import asyncio
 import time
@@ -23,11 +23,11 @@ from ringfence_kafka.wording import counted
 
 
 class _Refused:
-    """This user may not see the topic."""
+    """Answer for a topic that this user may not see."""
 
 
 class TopicAdmin:
-    """The topics of one cluster. Questions that come together are one request."""
+    """Topics of one cluster. Simultaneous queries share one request."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -36,15 +36,15 @@ class TopicAdmin:
         self._questions: IdentityQuestions | None = None
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop. Waiting queries raise StoppedError."""
         await self._identities.stop()
         await self._descriptions.stop()
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """Partition counts asked for now; a topic that does not exist is absent.
+        """Return present partition counts. Missing topics are absent.
 
         Raises:
-            TopicAuthorizationFailedError: we may not even see a topic.
+            TopicAuthorizationFailedError: this user may not see a topic.
         """
         counts, refused = await topic_descriptions.partition_counts(self._connection.admin, topics)
         if refused:
@@ -52,7 +52,7 @@ class TopicAdmin:
         return counts
 
     async def describe(self, topics: Iterable[str]) -> Described:
-        """Describe topics, with their settings."""
+        """Return descriptions of topics with their settings."""
         names = sorted(set(topics))
         answers = zip(names, await asyncio.gather(*map(self._descriptions.ask, names)), strict=True)
         found = {name: item for name, item in answers if item is not None}
@@ -69,10 +69,10 @@ class TopicAdmin:
     async def create(
         self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]
     ) -> None:
-        """Create a topic. Succeeds if it already exists. ``replication_factor`` 0: the smaller of 3 and the brokers.
+        """Create a topic. Succeeds if it already exists. ``replication_factor`` 0 = the number of brokers, at most 3.
 
         Raises:
-            TopicError: the cluster refuses it.
+            TopicError: the cluster refuses.
         """
         admin = self._connection.admin
         if not replication_factor:
@@ -90,14 +90,14 @@ class TopicAdmin:
                 )
 
     async def await_created(self, topics: list[str], limit_s: float) -> dict[str, TopicDescription]:
-        """Describe topics that were just created, once all are shown. Raises as :func:`ringfence_kafka.admin.topic_descriptions.appeared` does."""
+        """Describe new topics when all of them are visible. Raises as :func:`ringfence_kafka.admin.topic_descriptions.appeared`."""
         return await topic_descriptions.appeared(self._connection.admin, topics, limit_s)
 
     async def add_partitions(self, topic: str, count: int, limit_s: float) -> None:
-        """Give a topic so many partitions; returns when all brokers that are asked show them.
+        """Increase the partition count of a topic to ``count``; return when the brokers report it.
 
         Raises:
-            TopicError: the cluster refuses, or shows them too late.
+            TopicError: the cluster refuses, or reports it too late.
         """
         try:
             await self._connection.admin.create_partitions({topic: NewPartitions(count)})
@@ -118,15 +118,15 @@ class TopicAdmin:
             await asyncio.sleep(0.05)
 
     async def ids(self, topics: list[str]) -> dict[str, str]:
-        """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""
+        """Return Kafka's IDs of existing topics. Raises as :meth:`identity`."""
         identities = await asyncio.gather(*map(self.identity, topics))
         return {topic: item.topic_id for topic, item in zip(topics, identities, strict=True)}
 
     async def identity(self, topic: str) -> TopicIdentity:
-        """Which topic of this name it is now. Asking never creates it, and costs one small request.
+        """Return the identity of the present topic with this name, with one small request that never creates a topic.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
+            UnknownTopicOrPartitionError: no such topic exists.
             TopicAuthorizationFailedError: this user may not see it.
             KafkaConnectionError: no broker answers.
         """

@@ -1,4 +1,4 @@
-"""Asks the cluster what topics are like."""
+"""Queries descriptions of topics."""
 
 import asyncio
 import time
@@ -21,8 +21,8 @@ _ASK_AGAIN_S: Final = 0.05
 async def partition_counts(
     admin: AIOKafkaAdminClient, topics: Collection[str]
 ) -> tuple[dict[str, int], list[str]]:
-    """Ask for partition counts, and for topics that this user may not see. A missing topic is in neither."""
-    # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
+    """Return partition counts, and the topics that this user may not see. Missing topics are in neither."""
+    # Not admin.describe_topics(): with automatic creation, that request would create missing topics.
     request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
     response = await internals.ask(admin, request)
     answers = response.to_object()["topics"]
@@ -38,10 +38,9 @@ async def partition_counts(
 
 
 async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Described:
-    """Describe these topics; a topic that does not exist is in neither part of the answer.
+    """Describe topics. Missing topics are in neither part of the answer.
 
-    A topic that was just created or deleted is also in neither part if one broker lists it and the broker asked for its settings does not
-    know it.
+    A new or deleted topic is also in neither part if one broker lists it and the broker that is asked for its settings does not know it.
     """
     counts, refused = await partition_counts(admin, sorted(set(topics)))
     if not counts:
@@ -65,10 +64,10 @@ async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Describ
 async def appeared(
     admin: AIOKafkaAdminClient, topics: Collection[str], limit_s: float
 ) -> dict[str, TopicDescription]:
-    """Topics that were just made, once all are shown: a broker's metadata have them a moment after they were made.
+    """Describe new topics when all of them are visible: brokers' metadata contain them a moment after their creation.
 
     Raises:
-        TopicError: they are not, after so many seconds.
+        TopicError: one is not visible within the limit.
         TopicAuthorizationFailedError: this user may not see one.
     """
     deadline = time.monotonic() + limit_s

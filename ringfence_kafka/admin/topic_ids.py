@@ -1,7 +1,7 @@
-"""Kafka's own topic IDs (KIP-516), which aiokafka does not know: they identify the current topic of a name.
+"""Kafka's topic IDs (KIP-516), which aiokafka does not know: they identify the present topic of a name.
 
-Any broker returns them, also while others are away. librdkafka asks only one broker, the controller as it knows it. While that broker
-refuses connections, librdkafka connects without a pause, some 16,000 times a second, and uses a whole core.
+Any broker returns them, even while others are unavailable. librdkafka asks only the controller that it knows. While that broker refuses
+connections, librdkafka reconnects without a pause, about 16,000 times a second, and uses a whole core.
 """
 
 import asyncio
@@ -28,53 +28,53 @@ from ringfence_kafka.protocol import flexible_requests
 from ringfence_kafka.protocol.flexible_requests import INT16, INT32, NO_TAGS, Question, Reader
 
 METADATA: Final = 3
-"""Key of the request."""
+"""API key of the request."""
 METADATA_VERSION: Final = 12
-"""Of Kafka 3.1. From 10 on there are IDs."""
+"""Version in Kafka 3.1. Responses have IDs from version 10."""
 _ID: Final = struct.Struct("16s")
 _NO_ID: Final = bytes(16)
 _ANSWERS: Final = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 _NONE: Final = ""
 ANSWER_S: Final = 3.0
-"""For each broker but the last: one that is frozen, or whose host is off, would take all the time of a request, and others wait."""
+"""Limit for each broker except the last, in seconds: a frozen or unreachable one would use up the request time-out."""
 ELSEWHERE_S: Final = 2.0
-"""For all others, at the same time, of a topic of which one broker is not enough."""
+"""Limit for all other brokers, which are asked at the same time about doubtful topics, in seconds."""
 
 
 class TopicIdentity(NamedTuple):
-    """Which topic of a name it is."""
+    """Identity of a topic: its ID and partition count."""
 
     topic_id: str
-    """Kafka's own: one that is created again under the same name has another. In base64, as librdkafka writes it: with ``+`` and ``/``."""
+    """Kafka's topic ID; a topic that is created again gets another one. In base64 as in librdkafka, with ``+`` and ``/``."""
     partitions: int
 
 
 NO_TOPIC: Final = TopicIdentity("", 0)
-"""There is none of that name."""
+"""Identity of a missing topic."""
 
 Identities = Mapping[str, TopicIdentity | Exception]
 
 
 class IdentityQuestions:
-    """Requests for topic IDs through one aiokafka client.
+    """Queries for topic IDs through one aiokafka client.
 
-    Brokers hear one after the other that a topic was created or deleted, and a broker that is cut off from the controllers still answers.
-    Therefore the broker that answered last is asked first and believed. A change that another broker reports is believed if all brokers
-    that answer agree.
+    Brokers learn one after the other that a topic was created or deleted, and a broker without a connection to the controllers still
+    answers. The broker that answered last is therefore asked first and trusted. A change from another broker is trusted if all answering
+    brokers agree.
     """
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
-        """``admin``: started before the first question."""
+        """Create the queries. ``admin`` must be started before the first one."""
         self._client = internals.client_of(admin)
         self._believed: int | None = None
-        """The broker whose answer was the last one."""
+        """Broker that gave the last answer."""
         self._silent: set[int] = set()
-        """Brokers that did not answer in time, such as a frozen one or one whose host is off. They are asked last."""
+        """Brokers that did not answer in time, such as frozen or unreachable ones. They are asked last."""
         self._told: dict[str, str] = {}
-        """The last believed ID of each topic; :data:`_NONE` for a topic that has gone since."""
+        """Last trusted ID of each topic; :data:`_NONE` = the topic was deleted."""
 
     async def ask(self, topics: Collection[str]) -> Identities:
-        """Return each topic's identity, or why it has none: no such topic, no access, or no sure answer. Creates no topic.
+        """Return each topic's identity, or the error: missing topic, no access, or no reliable answer. Creates no topic.
 
         Raises:
             KafkaConnectionError: no broker answers.
@@ -99,7 +99,7 @@ class IdentityQuestions:
         raise KafkaConnectionError(f"no broker reports the topic IDs: {named(error)}") from error
 
     async def _judged(self, node: int, answers: Identities, others: Collection[int]) -> Identities:
-        """Return a broker's answers after the other brokers were asked about the doubtful ones."""
+        """Return a broker's answers, after other brokers were asked about doubtful ones."""
         before, self._believed = self._believed, node
         found = dict(answers)
         if doubtful := [
@@ -122,7 +122,7 @@ class IdentityQuestions:
         return found
 
     def _is_doubtful(self, topic: str, known: str | None, as_before: bool) -> bool:
-        """Whether one broker is not enough: it may have heard of it too late, or not yet."""
+        """Return whether one broker is not enough, because it may not know the newest state of the topic."""
         if known is None:
             return False
         if topic not in self._told:
@@ -139,11 +139,11 @@ class IdentityQuestions:
     def _settled(
         self, topic: str, replies: Sequence[tuple[int, TopicIdentity | Exception]]
     ) -> tuple[int | None, TopicIdentity | Exception]:
-        """Combine the brokers' answers on a topic; return the broker that is believed from now on, and the answer."""
+        """Combine the brokers' answers about a topic. Return the broker to trust from now on, and the answer."""
         known = self._told.get(topic)
         said = {_id(item) for _, item in replies} - {None}
         if known is None and said != {_NONE}:
-            said.discard(_NONE)  # it was just made, and some have not heard of it
+            said.discard(_NONE)  # the topic is new, and some brokers do not know it yet
         if len(said) == 1:
             return next((node, item) for node, item in replies if _id(item) in said)
         return (
@@ -160,7 +160,7 @@ def _id(answer: TopicIdentity | Exception) -> str | None:
 
 def _metadata(topics: Collection[str]) -> Question:
     asked = (_NO_ID + flexible_requests.text(topic) + NO_TAGS for topic in sorted(topics))
-    # Neither create any, nor tell what this user may do.
+    # Create no topics, and return no access rights.
     body = flexible_requests.array(asked) + b"\0" + b"\0" + NO_TAGS
     return Question(METADATA, METADATA_VERSION, body, _read)
 
@@ -186,7 +186,7 @@ def _read_topic(reader: Reader) -> tuple[str, TopicIdentity | Exception]:
     partitions = reader.array()
     for _ in partitions:
         reader.at += INT16.size + 3 * INT32.size  # error, number, leader and its epoch
-        for _ in range(3):  # replicas, those in step, those away
+        for _ in range(3):  # replicas, in-sync replicas, offline replicas
             numbers = len(reader.array())
             reader.at += INT32.size * numbers
         reader.skip_tags()

@@ -1,4 +1,4 @@
-"""Requirements of the settings of topics: one table for workers, consumers and ``ringfence topics check``. Pure."""
+"""Requirements for settings of topics: one table for workers, consumers and ``ringfence topics check``. Pure."""
 
 import math
 from collections.abc import Callable, Collection
@@ -17,16 +17,16 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.protocol import wire_names
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
-"""A day: an input that keeps messages for less loses some in an outage from one evening to the next morning."""
+"""Recommended minimum retention of inputs, in ms: with less than a day, an outage over one night loses messages."""
 
 PROGRESS_LIMITS: Final = {
-    # A holder writes up to ten records a second. An opening reads the open segment too, which compaction never touches. It is as small as
-    # Kafka allows.
+    # A holder writes up to ten records per second. An opening also reads the active segment, which is never compacted. It has the
+    # smallest size that Kafka allows.
     "segment.bytes": 2**20,
-    # Each record's commit marker outlives it for so long: with Kafka's default of a day, 270 MB of four busy partitions.
+    # Commit markers remain for this time. With Kafka's default of one day, four busy partitions keep 270 MB of them.
     "delete.retention.ms": 60 * 1000,
 }
-"""How much compaction may leave of the progress topic."""
+"""Upper limits of settings that decide how much compaction leaves in the progress topic."""
 
 Predicate = Callable[[TopicDescription, TopicDescription], bool]
 """Arguments: a topic, and the topic that its records come from."""
@@ -34,7 +34,7 @@ Predicate = Callable[[TopicDescription, TopicDescription], bool]
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """A requirement of the topics of some roles."""
+    """Requirement for topics with certain roles."""
 
     roles: Collection[str]
     setting: str
@@ -42,12 +42,12 @@ class TopicRule:
     problem: str
     """Consequence for messages, and ``{fix}``: the command that sets the wanted value."""
     wanted: object | None = None
-    """None = the value of the topic that its records come from."""
+    """Wanted value; None = the value of the topic that its records come from."""
     stops: bool = True
-    """Whether it keeps a worker or a consumer from its work; else it is worth knowing."""
+    """Whether a violation stops workers or consumers. Otherwise it is a note."""
 
     def text(self, topic: TopicDescription, role: str, owner: str, source: TopicDescription) -> str:
-        """Return the problem with the way out."""
+        """Return the problem with its remedy."""
         needed = _value(source, self.setting)
         return self.problem.format(
             topic=f"{topic.name} ({role} of {owner})",
@@ -66,13 +66,13 @@ class TopicRule:
 def problems(
     topic: TopicDescription, role: str, owner: str, source: TopicDescription | None = None
 ) -> list[str]:
-    """Return what keeps a worker or a consumer from its work, each with the way out; also that the cluster does not show the settings.
+    """Return problems that stop a worker or a consumer, each with its remedy. Hidden settings are a problem too.
 
     Args:
-        topic: As the cluster has it.
-        role: One of those in :data:`RULES`.
-        owner: An address, or whatever shares the topic.
-        source: The topic that its records come from; None = rules that compare with it are left out.
+        topic: Description of the topic.
+        role: One of the roles in :data:`RULES`.
+        owner: Address, or another owner of the topic.
+        source: Topic that its records come from; None = skip rules that compare the two.
     """
     if topic.config is None:
         return [untold(topic.name)]
@@ -82,14 +82,14 @@ def problems(
 def notes(
     topic: TopicDescription, role: str, owner: str, source: TopicDescription | None = None
 ) -> list[str]:
-    """Return what is worth knowing and stops nothing; arguments as those of :func:`problems`."""
+    """Return remarks that stop nothing. Arguments are those of :func:`problems`."""
     return _broken(topic, role, owner, source, stops=False)
 
 
 def _broken(
     topic: TopicDescription, role: str, owner: str, source: TopicDescription | None, *, stops: bool
 ) -> list[str]:
-    # Compared with itself a topic breaks no rule that compares.
+    # A topic violates no comparing rule when it is compared with itself.
     other = topic if source is None else source
     return [
         rule.text(topic, role, owner, other)
@@ -135,7 +135,7 @@ def _is_short_lived(topic: TopicDescription, _: TopicDescription) -> bool:
 
 
 def _refuses_late(topic: TopicDescription, source: TopicDescription) -> bool:
-    """Whether a topic refuses records that waited in the input, though it takes the input's oldest."""
+    """Return whether a topic refuses records after a long wait in the input, although it takes the input's oldest timestamps."""
     oldest, taken = (item.timestamps.get(wire_names.TIMESTAMP_BEFORE) for item in (source, topic))
     if oldest is None or taken is None or topic is source:
         return False
@@ -157,10 +157,10 @@ def _is_above(setting: str, wanted: int) -> Predicate:
 
 
 TARGET: Final = "target topic"
-"""The accepted topic of another address that parts of transactions go to."""
+"""Accepted topic of another address that parts of transactions go to."""
 _SHOWN: Final = {TARGET: "accepted topic"}
 _RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")
-"""Their records carry the timestamps of the input. A forwarded record carries the time of forwarding."""
+"""Roles whose records have the timestamps of the input. A forwarded record has the time of forwarding."""
 _COMPACTED: Final = "{topic} has cleanup.policy={found}, and compaction deletes messages of a group: name another {role}, or {fix}"
 _NARROWER: Final = (
     "{topic} has %s={found}, {source} has {needed}, and a record between the two would stop its lane: {fix}"
@@ -291,10 +291,10 @@ RULES: Final = (
         for setting, wanted in PROGRESS_LIMITS.items()
     ),
 )
-"""In the order in which a person reads them."""
+"""All rules, in the order in which problems are reported."""
 
 
 def no_room(topic: str, role: str, owner: str, bytes_max: int) -> str:
-    """Return the problem of a topic that refused a record which must never be left out."""
+    """Return the problem of a topic that refused an essential record."""
     described = TopicDescription(topic, 1, {"max.message.bytes": str(bytes_max)})
     return _NO_ROOM.text(described, role, owner, described)

@@ -1,4 +1,4 @@
-"""Description of a topic, and Ringfence's requirements for one. Pure."""
+"""Description of a topic, and texts about topics. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ringfence_kafka.protocol import wire_names
 
 LONG_MAX: Final = 2**63 - 1
-"""In a setting of Kafka's: without limit."""
+"""Value of a Kafka setting that means no limit."""
 
 SETTINGS: Final = (
     "cleanup.policy",
@@ -21,38 +21,37 @@ SETTINGS: Final = (
     wire_names.TIMESTAMP_AFTER,
     wire_names.TIMESTAMP_BEFORE,
 )
-"""All that is ever looked at."""
+"""All settings that Ringfence reads."""
 
 RECORD_ROOM_BYTES: Final = 2048
-"""Bytes of a record that changelog and quarantine topics must take: a slot of a ring, a meta record, the bare form of a record that fits
-nowhere."""
+"""Size of records that changelog and quarantine topics must take, in bytes: a slot, a meta record, or a digest of a record."""
 
 MESSAGE_BYTES_DEFAULT: Final = 1_048_588
-"""Kafka's own ``max.message.bytes``."""
+"""Kafka's default of ``max.message.bytes``."""
 
 ADDED_BYTES: Final = 65_536
-"""Bytes that Ringfence's headers may add to a record of an input."""
+"""Maximum size that Ringfence's headers add to an input record, in bytes."""
 
 OUTPUT_CONFIG: Final[Mapping[str, str]] = {
-    # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
+    # Records keep the timestamps that the input accepted. Kafka's default limit is one hour ahead of the broker's clock.
     wire_names.TIMESTAMP_AFTER: str(LONG_MAX),
     wire_names.TIMESTAMP_BEFORE: str(LONG_MAX),
 }
-"""How outputs are made; the rest is as the cluster has it."""
+"""Settings of new output topics; all others are the cluster's defaults."""
 
 BROKER_TIME: Final[Mapping[str, str]] = {"message.timestamp.type": "LogAppendTime"}
-"""Setting of topics whose records carry the time of writing. The broker's clock gives it, because retention goes by it and our clocks may
-be wrong."""
+"""Setting of topics whose records have the time of writing. The broker's clock sets it: retention uses that clock, and others may be
+wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as the cluster has it.
+    """Description of a topic from the cluster.
 
     Attributes:
-        name: Its name.
+        name: Name of the topic.
         partitions: Its partition count.
-        config: Its settings, those of :data:`SETTINGS` that the cluster knows; None = the cluster did not tell.
+        config: Its settings, as far as :data:`SETTINGS` has them; None = the cluster did not report them.
     """
 
     name: str
@@ -61,20 +60,20 @@ class TopicDescription:
 
     @property
     def cleanup_policy(self) -> frozenset[str]:
-        """The words of ``cleanup.policy``."""
+        """Words of ``cleanup.policy``."""
         words = (self.config or {}).get("cleanup.policy", "delete")
         return frozenset(word.strip() for word in words.split(","))
 
     @property
     def policy_words(self) -> str:
-        """The same as one text."""
+        """Words of ``cleanup.policy`` as one text."""
         return ",".join(sorted(self.cleanup_policy))
 
     @property
     def timestamps(self) -> Mapping[str, int]:
-        """How far a timestamp may be from the broker's clock, in ms, by the setting's name.
+        """Maximum distance of a timestamp from the broker's clock, in ms, by setting.
 
-        Empty = the broker writes its own, or does not know the settings.
+        Empty = the broker sets timestamps itself, or does not know the settings.
         """
         bounds = (wire_names.TIMESTAMP_AFTER, wire_names.TIMESTAMP_BEFORE)
         return (
@@ -83,14 +82,14 @@ class TopicDescription:
 
     @property
     def retention_ms(self) -> float:
-        """Return the ms that a record is kept after its timestamp; infinity also if the broker writes the timestamp."""
+        """Retention of a record after its timestamp, in ms; also infinite if the broker sets timestamps."""
         retention = self.number("retention.ms", -1)
         forever = self._writes_time or retention < 0 or "delete" not in self.cleanup_policy
         return math.inf if forever else retention
 
     @property
     def message_bytes_max(self) -> int:
-        """The largest record batch that it takes."""
+        """Size limit of one record batch of the topic, in bytes."""
         return self.number("max.message.bytes", MESSAGE_BYTES_DEFAULT)
 
     @property
@@ -98,21 +97,21 @@ class TopicDescription:
         return (self.config or {}).get("message.timestamp.type") == "LogAppendTime"
 
     def has(self, setting: str) -> bool:
-        """Whether the cluster reported this setting."""
+        """Return whether the cluster reported this setting."""
         return setting in (self.config or {})
 
     def number(self, setting: str, default: int) -> int:
-        """Return a setting; the default where the cluster does not know it."""
+        """Return a numeric setting; the default if the cluster did not report it."""
         return int((self.config or {}).get(setting, default))
 
 
 class Described(NamedTuple):
-    """The cluster's answer on the topics that it was asked for."""
+    """Answer of the cluster about several topics."""
 
     topics: dict[str, TopicDescription]
-    """Those that exist and that this user may see."""
+    """Topics that exist and that this user may see."""
     refused: frozenset[str]
-    """Those that this user may not see, whether they exist or not."""
+    """Topics that this user may not see, whether they exist or not."""
 
 
 def missing(role: str, address: str, topic: str) -> str:
@@ -139,7 +138,7 @@ def lacking(kind: str, name: str, rights: Iterable[str]) -> str:
 
 
 def span(ms: float) -> str:
-    """Return a length of time as a person says it."""
+    """Return a duration in readable form."""
     if ms == math.inf:
         return "ever"
     for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000)):

@@ -1,19 +1,19 @@
-"""Everything that depends on private parts of aiokafka. Importing it changes nothing; :func:`install` does."""
+"""All code that depends on private parts of aiokafka. An import changes nothing; :func:`install` applies the patches."""
 
 import functools
 from typing import Final
 
 CHECKED_VERSIONS: Final = {"aiokafka": "0.14.0", "faust-streaming": "0.15.3"}
-"""The versions that the patches were checked with. Check each module again before another version is used."""
+"""Versions that the patches were checked with. Check each module again before another version is used."""
 
 
 def install(*, whole_process: bool = False, record_bytes_max: int | None = None) -> None:
-    """Change aiokafka for this process, before its first client. May be repeated.
+    """Patch aiokafka in this process, before its first client. May be called again.
 
     Args:
-        whole_process: The process belongs to Ringfence. Clients that it did not make, such as Faust's, create no topics either, and
-            consumers read malformed records instead of failing.
-        record_bytes_max: Then larger records of compressed batches are replaced; None = the default.
+        whole_process: Whether the process belongs to Ringfence. All clients, also Faust's, then create no topics, and consumers read
+            malformed records instead of failing.
+        record_bytes_max: Size limit of a record in a compressed batch, in bytes; larger ones are replaced. None = the default.
     """
     _install_once()
     if whole_process:
@@ -24,7 +24,7 @@ def install(*, whole_process: bool = False, record_bytes_max: int | None = None)
 
 
 def installed() -> bool:
-    """Whether :func:`install` was called."""
+    """Return whether :func:`install` was called."""
     return _install_once.cache_info().currsize == 1
 
 

@@ -1,4 +1,4 @@
-"""How much goes over a link at once: so much that a request is answered in time, however narrow the link is."""
+"""Adapts the size of transfers to a link, so that requests are answered in time on slow links too."""
 
 import time
 from typing import Any, Final
@@ -10,54 +10,54 @@ from ringfence_kafka.aiokafka_patches import fetch_buffer
 
 LEAST_BYTES: Final = 64 * 2**10
 SLOW: Final = 0.5
-"""Share of the request timeout: after an answer that took longer, the fetch size is halved."""
+"""Share of the request time-out: a slower response halves the size."""
 QUICK: Final = SLOW / 2
-"""Share of the request timeout: after an answer that took less, the fetch size may be doubled."""
+"""Share of the request time-out: a faster response may double the size."""
 PARTITIONS: Final = 8
-"""Assumed number of partitions in one answer while the fetch size is reduced."""
+"""Assumed number of partitions in one response while the size is reduced."""
 FAILED: Final = 4
-"""By this it is divided after a request that nobody answered in time: the next one wants to be."""
+"""Divisor of the size after a request that timed out, so that the next one succeeds."""
 
 
 class FetchSize:
-    """A number of bytes that follows how long they take. Pure.
+    """A size in bytes that adapts to the duration of transfers. Pure.
 
-    An answer that takes longer than the request timeout is lost, and without a smaller size every further attempt would lose it again.
+    A response that takes longer than the request time-out is lost, and each further attempt of the same size would be lost too.
     """
 
     def __init__(self, most: int, limit_s: float) -> None:
-        """Begin with ``most`` bytes, as for a wide link; a request must be answered within ``limit_s``."""
+        """Start with ``most`` bytes, as for a fast link. Requests must be answered within ``limit_s`` seconds."""
         self.bytes = most
         self.most: Final = most
         self._limit_s = limit_s
 
     def took(self, count: int, seconds: float) -> None:
-        """Adapt the size to an answer of ``count`` bytes that took so many seconds. A small quick answer says nothing about a large one."""
+        """Adapt the size to a response of ``count`` bytes. A small fast response says nothing about a large one."""
         if seconds > SLOW * self._limit_s:
             self.bytes = max(LEAST_BYTES, self.bytes // 2)
         elif seconds < QUICK * self._limit_s and 2 * count >= self.bytes:
             self.bytes = min(self.most, self.bytes * 2)
 
     def failed(self) -> None:
-        """They were not acknowledged, or did not come, in time."""
+        """Reduce the size after a transfer that timed out."""
         self.bytes = max(LEAST_BYTES, self.bytes // FAILED)
 
 
 class AdaptiveFetch:
-    """Adapt the fetch size of an aiokafka consumer to how long its fetches take. A broker returns one record batch in any case."""
+    """Adapts the fetch size of an aiokafka consumer to the duration of its fetches. A broker always returns at least one record batch."""
 
     def __init__(self, consumer: Any) -> None:
-        """Take a consumer that is not connected yet; it begins with the sizes that it was constructed with."""
+        """Patch a consumer that is not connected yet. It starts with its own sizes."""
         self._consumer = consumer
         client = consumer._client
         self._partition_most: int = consumer._max_partition_fetch_bytes
         self.portion = FetchSize(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)
-        """Bytes of one answer, all partitions of a broker together."""
+        """Size of one response, with all partitions of a broker, in bytes."""
         self._send = client.send
         client.send = self._measured
 
     def limit(self, partition_bytes: int) -> None:
-        """Limit the bytes of one partition in an answer, from the next request on."""
+        """Limit the size of one partition in a response, in bytes, from the next request on."""
         self._partition_most = partition_bytes
         self._apply()
 

@@ -1,6 +1,6 @@
-"""Compress record batches only if that makes them smaller.
+"""Compresses record batches only if that makes them smaller.
 
-Incompressible data grows with any codec: a batch that just fits its topic would be refused in every attempt.
+Incompressible data grows with any codec: a batch that just fits its topic would be refused at every attempt.
 """
 
 import struct
@@ -26,7 +26,7 @@ _DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
 
 
 class CompressedBatch(BatchBuilder):  # type: ignore[misc]
-    """aiokafka's, which itself sends what it has compressed, larger or not."""
+    """Batch builder that sends the smaller form. aiokafka's own always sends the compressed form."""
 
     _buffer: bytearray | None
 
@@ -39,7 +39,7 @@ class CompressedBatch(BatchBuilder):  # type: ignore[misc]
 
 
 def plain(batch: bytearray) -> bytearray:
-    """Return the records as they were before they were compressed."""
+    """Return the uncompressed form of a batch."""
     (attributes,) = struct.unpack_from(">h", batch, ATTRIBUTES_AT)
     found = batch[:BATCH_HEADER_BYTES] + _DECODERS[attributes & CODECS](bytes(batch[BATCH_HEADER_BYTES:]))
     struct.pack_into(">i", found, LENGTH_AT, len(found) - LOG_OVERHEAD)
@@ -49,7 +49,7 @@ def plain(batch: bytearray) -> bytearray:
 
 
 def builder_of(producer: AIOKafkaProducer) -> Any:
-    """Return an empty record batch of a producer's own size and codec (one larger record fits alone)."""
+    """Return an empty record batch with a producer's size limit and codec. A larger record fits as its only one."""
     batch = producer.create_batch()
     if producer._message_accumulator._compression_type:
         batch.__class__ = CompressedBatch

@@ -1,7 +1,7 @@
-"""Compressed record batches that aiokafka reads in parts, within the bytes that there is room for.
+"""Reads compressed record batches in parts, within a memory limit.
 
-aiokafka decompresses a batch at once, and ``getmany`` returns all its records. Here a part of the batch becomes a batch of its own,
-uncompressed, which aiokafka reads as ever; the next part is decompressed when its turn comes. A part ends at the end of a record.
+aiokafka decompresses a whole batch, and ``getmany`` returns all its records. Here each part becomes an uncompressed batch of its own,
+which aiokafka reads as usual; the next part is decompressed when it is needed. A part ends with a complete record.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,43 +29,44 @@ from ringfence_kafka.protocol.record_batch import (
 )
 
 PART_BYTES: Final = 2**19
-"""Decompressed at once, but at least one record."""
+"""Maximum size of one decompressed part, in bytes, but at least one record."""
 TAKEN_BYTES: Final = 2**20
-"""Bytes of one partition that a caller without a limit of its own takes at once; at least one record."""
+"""Maximum size of the records of one partition that a caller without its own limit gets at once, in bytes, but at least one record."""
 HEADER_BYTES: Final = 170
-"""Bytes of memory that a record header costs as an object, besides its name and value. Measured with CPython 3.11."""
+"""Memory of a record header as an object, without its name and value, in bytes. Measured with CPython 3.11."""
 
 Cut = Callable[[bytes, int, int], tuple[int, int]]
 Parse = Callable[[bytes], Any]
-"""Makes of an uncompressed batch an iterator over its records."""
+"""Returns an iterator over the records of an uncompressed batch."""
 
 
 class Oversized(NamedTuple):
-    """Records that are too large to be read whole: see :mod:`ringfence_kafka.protocol.oversized_records`."""
+    """Handling of records that are too large to be read whole: see :mod:`ringfence_kafka.protocol.oversized_records`."""
 
     limit: int
-    """Bytes that a record may have."""
+    """Maximum size of a record, in bytes."""
     malformed: dict[int, str]
-    """By offset, why a record was replaced."""
+    """Reasons of replaced records by offset."""
 
 
 class RecordBytes:
-    """The bytes of a compressed batch's records, cut at the ends of records."""
+    """Bytes of a compressed batch's records, cut at the ends of records."""
 
     def __init__(
         self, header: bytes, compressed: bytes, cut: Cut | None = None, oversized: Oversized | None = None
     ) -> None:
-        """Create parts that are not decompressed yet.
+        """Create the parts. Nothing is decompressed yet.
 
-        ``cut`` does quickly what :func:`whole_records` does. ``oversized`` takes notes of records that are replaced; None = all are read whole.
+        ``cut`` is a fast replacement of :func:`whole_records`. ``oversized`` receives the reasons of replaced records; None = read all
+        whole.
 
         Raises:
-            CorruptRecordException: the bytes do not begin as their codec does.
+            CorruptRecordException: the bytes do not start like their codec.
             UnsupportedCodecError: Kafka has no such codec.
         """
         self.stream: Final = Stream(codec_of(header, 0), compressed)
         self.left = count_of(header)
-        """Records that are not handed out."""
+        """Number of records that are not returned yet."""
         self._bytes = b""
         self._ended = False
         self._cut = cut or whole_records
@@ -74,22 +75,22 @@ class RecordBytes:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that this keeps, about: the library's window, and what it has decompressed beyond the last part."""
+        """Approximate memory use in bytes: the library's window, and decompressed bytes after the last part."""
         return self.stream.window + len(self._bytes)
 
     def next(self, bytes_max: int, records_max: int) -> tuple[bytes, int]:
-        """Return the bytes of the next records, and how many these are: at least one, else no more than the limits.
+        """Return the bytes of the next records and their number: at least one, otherwise within the limits.
 
         Raises:
             CorruptRecordException: there are fewer or more bytes than the records have.
         """
         self._fill(bytes_max)
-        if self._ended and self.left <= records_max:  # nearly always: no record is looked at
+        if self._ended and self.left <= records_max:  # the usual case, without a look at any record
             found, count = self._bytes, self.left
             self._bytes, self.left = b"", 0
             return found, count
         end, count = self._cut(self._bytes, min(records_max, self.left), bytes_max)
-        while not count:  # one record has more, or its length is cut off
+        while not count:  # one record is larger, or its length is cut off
             before, end = len(self._bytes), record_end(self._bytes)
             if self._oversized is not None and end > max(self._oversized.limit, before + 1):
                 found = self._replaced(self._oversized)
@@ -116,7 +117,7 @@ class RecordBytes:
         return found
 
     def _end_well(self) -> None:
-        """Make sure that nothing stands behind the last record."""
+        """Check that no bytes follow the last record."""
         if not self.left:
             self._fill(len(self._bytes) + 1)
             if self._bytes:
@@ -133,14 +134,14 @@ class RecordBytes:
 
 
 class PartedBatch:
-    """A compressed batch as aiokafka's :class:`PartitionRecords` iterates over it."""
+    """Compressed batch that aiokafka's :class:`PartitionRecords` iterates over."""
 
     def __init__(
         self, batch: Any, data: bytes, leniently: Parse | None, oversized: Oversized | None = None
     ) -> None:
-        """Decompress nothing of aiokafka's ``batch`` yet, whose bytes are ``data``.
+        """Create the batch from aiokafka's ``batch`` with the bytes ``data``. Nothing is decompressed yet.
 
-        ``leniently`` makes a part's records where a header name is not UTF-8; None = that is an error. ``oversized``: as of :class:`RecordBytes`.
+        ``leniently`` parses a part with a header name that is not UTF-8; None = raise an error. ``oversized``: see :class:`RecordBytes`.
         """
         self._batch = batch
         self._oversized = oversized
@@ -157,7 +158,7 @@ class PartedBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that the reading keeps now, beside the batch itself."""
+        """Memory that reading uses now, without the batch itself, in bytes."""
         return 0 if self._records is None else self._records.size + len(self._part_bytes)
 
     def __iter__(self) -> Self:
@@ -167,7 +168,7 @@ class PartedBatch:
         """Return the next record.
 
         Raises:
-            CorruptRecordException: it cannot be read.
+            CorruptRecordException: the record cannot be read.
         """
         while True:
             try:
@@ -187,7 +188,7 @@ class PartedBatch:
 
     def _next_part(self) -> bool:
         if self._records is None:
-            if not count_of(self._header):  # the broker's cleaner has left none
+            if not count_of(self._header):  # log compaction has left no record
                 return False
             self._records = RecordBytes(
                 self._header, self._data[BATCH_HEADER_BYTES:], oversized=self._oversized
@@ -203,7 +204,7 @@ class PartedBatch:
 
 
 class PartedRecords(MemoryRecords):  # type: ignore[misc]
-    """The record batches of a fetch, of which compressed ones are read in parts."""
+    """Record batches of a fetch. Compressed ones are read in parts."""
 
     leniently: Parse | None = None
     oversized: Oversized | None = None
@@ -218,8 +219,8 @@ class PartedRecords(MemoryRecords):  # type: ignore[misc]
         """Return the next batch; None = there is none.
 
         Raises:
-            CorruptRecordException: it is shorter than any.
-            OldFormatError: Kafka before 0.11 wrote it.
+            CorruptRecordException: the bytes are too short for a batch.
+            OldFormatError: Kafka before 0.11 wrote the batch.
         """
         require_format(self.data, self._at)
         batch = super().next_batch()
@@ -234,12 +235,12 @@ class PartedRecords(MemoryRecords):  # type: ignore[misc]
         return batch
 
     def size_in_bytes(self) -> int:
-        """Bytes of memory: of the fetch, and of what is decompressed of it."""
+        """Return the memory of the fetch and its decompressed part, in bytes."""
         return len(self.data) + (0 if self._reading is None else self._reading.size)
 
 
 def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
-    """Aiokafka's own, which ends also where there are enough bytes."""
+    """Replace aiokafka's method by one that also stops at a limit of bytes."""
     if not self.check_assignment(self._topic_partition) or not self.has_more():
         return []
     found: list[Any] = []
@@ -259,17 +260,17 @@ def _getall(self: FetchResult, max_records: int | None = None) -> list[Any]:
 
 
 def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
-    """Whether a control batch ends an aborted transaction; not one that the broker's cleaner has emptied.
+    """Return whether a control batch ends an aborted transaction; False if log compaction has emptied the batch.
 
-    The cleaner keeps the last batch of a producer that has written nothing since, without its records. With transactions v2 that is always a
-    marker. aiokafka raises then, and reads nothing behind it for as long as the broker knows the producer, a day. Java's client reads on.
+    Compaction keeps the last batch of an idle producer without its records. With transactions v2 this batch is always a marker. aiokafka
+    then raises, and reads no further while the broker knows the producer, which is one day. Java's client continues.
     """
     control = next(batch, None)
     return control is not None and ControlRecord.parse(control.key) == ABORT_MARKER
 
 
 def install() -> None:
-    """Have the consumers of this process read so; aiokafka offers no other way than its names."""
+    """Patch the consumers of this process. aiokafka offers no other way than its module's names."""
     FetchResult.getall = _getall
     fetcher.MemoryRecords = PartedRecords
     PartitionRecords._contains_abort_marker = _contains_abort_marker

@@ -1,4 +1,4 @@
-"""Private parts of aiokafka's fetcher: the fetched records, and the choice of requests. Call it on the consumer's own loop."""
+"""Private parts of aiokafka's fetcher: fetched records, and the choice of requests. Call these functions on the consumer's event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,26 +14,26 @@ from ringfence_kafka.protocol.decompression import whole
 from ringfence_kafka.protocol.record_batch import BATCH_HEADER_BYTES, batch_end, end_offset
 
 Stretch = Callable[[bytes, bytes, int, int], Any]
-"""The core's."""
+"""Function of the native core that parses uncompressed records."""
 
 
 def fetcher_of(consumer: Any) -> Any:
-    """Return the fetcher of a consumer that has started."""
+    """Return the fetcher of a started consumer."""
     return consumer._fetcher
 
 
 def partitions(fetcher: Any) -> list[TopicPartition]:
-    """Return the partitions of which something was fetched and is not taken."""
+    """Return the partitions with fetched records that are not taken yet."""
     return list(fetcher._records)
 
 
 def holds(fetcher: Any, tp: TopicPartition) -> bool:
-    """Whether something of a partition was fetched and is not taken."""
+    """Return whether a partition has fetched records that are not taken yet."""
     return tp in fetcher._records
 
 
 def sizes(fetcher: Any) -> dict[TopicPartition, int]:
-    """Bytes, as they came, of what was fetched of each partition and is not taken."""
+    """Return the received bytes of fetched records that are not taken yet, by partition."""
     return {
         tp: 0
         if (found := getattr(record, "_partition_records", None)) is None
@@ -43,12 +43,12 @@ def sizes(fetcher: Any) -> dict[TopicPartition, int]:
 
 
 def parsed(fetcher: Any, tp: TopicPartition) -> Any:
-    """Return the records of what was fetched of a partition; None = there are none, or an error."""
+    """Return the parsed records of a fetched partition; None = there are none, or an error."""
     return getattr(fetcher._records.get(tp), "_partition_records", None)
 
 
 def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, LenientRecords] | None:
-    """Aiokafka's result and its records, which may be read otherwise; None = nothing is there, or it is for aiokafka to read."""
+    """Return aiokafka's result and its records, for another reader; None = nothing is fetched, or aiokafka must read it."""
     result = fetcher._records.get(tp)
     records = getattr(result, "_partition_records", None)
     if type(result) is not FetchResult or not isinstance(records, LenientRecords) or records.raw is False:
@@ -60,46 +60,46 @@ def readable(fetcher: Any, tp: TopicPartition) -> tuple[Any, LenientRecords] | N
 
 
 def advance(result: Any) -> None:
-    """Move the partition's position to the end of what was taken of a result."""
+    """Move the partition's position to the end of the taken records."""
     result._update_position()
 
 
 def drop(fetcher: Any, tp: TopicPartition) -> None:
-    """Drop what is left of a partition, and ask for more."""
+    """Discard the remaining records of a partition, and start a new fetch."""
     result = fetcher._records.pop(tp)
     result._partition_records = None
     ask_anew(fetcher)
 
 
 def ask_anew(fetcher: Any) -> None:
-    """Have the fetching task look again at what to ask for."""
+    """Wake the fetching task, so that it chooses its requests again."""
     fetcher._notify(fetcher._wait_consume_future)
 
 
 def subscriptions(fetcher: Any) -> Any:
-    """Return what the consumer is assigned, and its positions."""
+    """Return the assignment of the consumer, with its positions."""
     return fetcher._subscriptions
 
 
 def is_closed(consumer: Any) -> bool:
-    """Whether the consumer or its fetcher was closed."""
+    """Return whether the consumer or its fetcher was closed."""
     return bool(consumer._closed or consumer._fetcher._closed)
 
 
 def fetching(fetcher: Any) -> "asyncio.Task[None]":
-    """Return the task that fetches; an error may have ended it."""
+    """Return the fetching task. An error may have ended it."""
     task: asyncio.Task[None] = fetcher._fetch_task
     return task
 
 
 def fetch_waiter(fetcher: Any) -> "asyncio.Future[None]":
-    """Return a future that ends when something was fetched, or :func:`wake` is called."""
+    """Return a future that ends after a fetch, or after a call of :func:`wake`."""
     waiter: asyncio.Future[None] = fetcher._create_fetch_waiter()
     return waiter
 
 
 def wake(fetcher: Any) -> None:
-    """End all waits for what is fetched."""
+    """End all waits for fetched records."""
     for waiter in fetcher._fetch_waiters:
         if not waiter.done():
             waiter.set_result(None)
@@ -108,10 +108,10 @@ def wake(fetcher: Any) -> None:
 def choose_fetches(
     fetcher: Any, choose: Callable[[Any], Any], prefetch_backoff_s: float | None = None
 ) -> Any:
-    """Replace the choice of what to ask which broker; returns the former choice. It cannot be undone.
+    """Replace the choice of fetch requests; return the former choice. This cannot be undone.
 
-    ``choose`` is given the assignment, and returns what the former choice does. For ``prefetch_backoff_s`` others wait for a partition that
-    is not taken yet, before there is a fetch without it.
+    ``choose`` gets the assignment and returns the same as the former choice. ``prefetch_backoff_s``: time that other partitions wait for
+    an untaken one before a fetch without it, in seconds.
     """
     former = fetcher._get_actions_per_node
     fetcher._get_actions_per_node = choose
@@ -121,13 +121,13 @@ def choose_fetches(
 
 
 def limit_fetches(fetcher: Any, partition_bytes: int, response_bytes: int) -> None:
-    """Limit the bytes of one partition and of a whole response, from the next request on."""
+    """Limit the sizes of one partition and of a whole response, in bytes, from the next request on."""
     fetcher._max_partition_fetch_bytes = partition_bytes
     fetcher._fetch_max_bytes = response_bytes
 
 
 def set_fetch_wait(fetcher: Any, wait_ms: int) -> None:
-    """Set how long a broker may hold a fetch that finds nothing."""
+    """Set how long a broker may hold a fetch without records, in ms."""
     fetcher._fetch_max_wait_ms = wait_ms
 
 
@@ -137,17 +137,17 @@ def broker_of(fetcher: Any, tp: TopicPartition) -> int:
 
 
 def narrow(request: Any, topics: list[tuple[str, Sequence[Any]]], wait_ms: int | None) -> None:
-    """Have a fetch request ask for these partitions only, and wait no longer."""
+    """Restrict a fetch request to these partitions and a maximum wait."""
     request._topics = topics
     if wait_ms is not None:
         request._max_wait_ms = min(request._max_wait_ms, wait_ms)
 
 
 def decompress(number: int, data: bytes) -> bytes | bool | None:
-    """Return a batch's records, by Kafka's number of their codec.
+    """Return the decompressed records of a batch. ``number``: Kafka's number of the codec.
 
     Returns:
-        None = they are damaged, and aiokafka's reader names the damage. False = they are too many for one part: see :class:`LargeBatch`.
+        None = the bytes are damaged, and aiokafka's reader reports the damage. False = too large for one part: see :class:`LargeBatch`.
     """
     if len(data) > PART_BYTES:
         return False
@@ -159,14 +159,14 @@ def decompress(number: int, data: bytes) -> bytes | bool | None:
 
 
 class LargeBatch:
-    """A compressed batch that the core reads in parts."""
+    """Compressed batch that the native core reads in parts."""
 
     def __init__(
         self, data: bytes, at: int, cut: Cut, stretch: Stretch, oversized: Oversized | None = None
     ) -> None:
-        """Decompress nothing yet of the batch that begins at ``at`` of a fetch.
+        """Create the batch that begins at ``at`` of a fetch. Nothing is decompressed yet.
 
-        ``cut`` finds the ends of records, and ``stretch`` makes records of the bytes between them. ``oversized``: as of :class:`RecordBytes`.
+        ``cut`` finds the ends of records, and ``stretch`` parses the bytes between them. ``oversized``: see :class:`RecordBytes`.
 
         Raises:
             CorruptRecordException: the batch cannot be decompressed.
@@ -180,7 +180,7 @@ class LargeBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that this keeps between two parts, about."""
+        """Approximate memory between two parts, in bytes."""
         return self._bytes.size
 
     @property
@@ -189,12 +189,12 @@ class LargeBatch:
         return not self._bytes.left
 
     def next(self, start: int, records_max: int, bytes_max: int) -> tuple[Any, int] | None:
-        """Return the core's records of the next part, from an offset on, and where what follows begins.
+        """Return the core's records of the next part, at or above an offset, and the start of what follows.
 
-        There are none only at the end of the batch.
+        They are empty only at the end of the batch.
 
         Returns:
-            None = it is for aiokafka to read.
+            None = aiokafka must read the batch.
         """
         try:
             while not self.ended:

@@ -1,4 +1,4 @@
-"""Private parts of aiokafka's clients and consumers. Call these functions on the loop of their client."""
+"""Private parts of aiokafka's clients and consumers. Call these functions on the event loop of their client."""
 
 import asyncio
 import contextlib
@@ -27,30 +27,30 @@ ASK_METADATA = rebootstrap.rebootstrapping(
     ),
     _NO_CREATION,
 )
-"""aiokafka's own method with a request that creates no topic, then the bootstrap servers."""
+"""aiokafka's own method with a request that creates no topic, extended by the bootstrap servers."""
 
 
 def install() -> None:
-    """Have each client return to its bootstrap servers where no known broker answers."""
+    """Let each client return to its bootstrap servers if no known broker answers."""
     AIOKafkaClient._metadata_update = rebootstrap.rebootstrapping(
         AIOKafkaClient._metadata_update, _NO_CREATION
     )
 
 
 def create_no_topics() -> None:
-    """Keep aiokafka's clients from creating topics by asking for them (Kafka's default).
+    """Keep aiokafka's clients from creating topics with metadata requests (Kafka's default).
 
-    Such a cluster would recreate a deleted topic with other settings, and with a partition count that moves homes. For workers, because
-    :func:`never_create` does not reach Faust's clients.
+    Such a cluster would recreate a deleted topic with other settings, and with a partition count that moves homes. Workers call this,
+    because :func:`never_create` does not reach Faust's clients.
     """
     aiokafka.client.MetadataRequest = _NO_CREATION
 
 
 def never_create(owner: Any) -> None:
-    """Have a consumer, producer or admin client create no topic by asking for its metadata.
+    """Keep a consumer, producer or admin client from creating topics with metadata requests.
 
-    Clusters create what they are asked for by default (``auto.create.topics.enable``). A topic that somebody deletes while it is in use
-    would be back before they create it again. aiokafka has no option for it.
+    By default clusters create requested topics (``auto.create.topics.enable``). A topic that is deleted while in use would return before
+    an operator creates it again. aiokafka has no option for this.
     """
     require(aiokafka_patches.installed(), "aiokafka_patches.install() was not called")
     client = client_of(owner)
@@ -73,12 +73,12 @@ async def await_topic(client: Any, topic: str) -> Any:
 
 
 async def ask(admin: Any, request: Any, node: int | None = None) -> Any:
-    """Return the answer of one broker, by default any, to an admin client's request."""
+    """Send an admin client's request to one broker, by default any, and return the response."""
     return await admin._send_request(request, node)
 
 
 def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
-    """Set options of a consumer that somebody else has made, before it connects."""
+    """Set options of a consumer that other code has created, before it connects."""
     client = consumer._client
     if (timeout_ms := options.get("request_timeout_ms")) is not None:
         consumer._request_timeout_ms = client._request_timeout_ms = timeout_ms
@@ -89,7 +89,7 @@ def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
 
 
 def read_committed(consumer: Any, fetch_wait_ms: int) -> None:
-    """Set what a consumer asks for, before it starts: committed records only, and how long a broker holds a fetch."""
+    """Let a consumer read committed records only, and set its fetch wait in ms. Call it before the consumer starts."""
     consumer._isolation_level = "read_committed"
     consumer._fetch_max_wait_ms = fetch_wait_ms
 
@@ -100,7 +100,7 @@ def subscribe(
     revoked: Callable[[list[TopicPartition]], Awaitable[None]],
     given: Callable[[list[TopicPartition]], None],
 ) -> None:
-    """``revoked`` is waited for before the consumer joins again; ``given`` is called before anything is fetched."""
+    """Subscribe a consumer. ``revoked`` is awaited before the consumer rejoins; ``given`` is called before anything is fetched."""
     consumer.subscribe([topic], listener=_Listener(revoked, given))
 
 
@@ -117,7 +117,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def position(consumer: Any, tp: TopicPartition) -> int | None:
-    """Up to where a partition was read, markers of transactions included; None = it is not known now."""
+    """Return the read position of a partition, including markers; None = not known now."""
     subscription = consumer._subscription.subscription
     if subscription is None or subscription.assignment is None or tp not in subscription.assignment.tps:
         return None
@@ -126,18 +126,17 @@ def position(consumer: Any, tp: TopicPartition) -> int | None:
 
 
 def fetched(consumer: Any) -> dict[TopicPartition, int]:
-    """Return the bytes, as they came, that were fetched of each partition and are not taken yet.
+    """Return the received bytes of each partition that are not taken yet.
 
-    aiokafka discards the records of a paused partition when that partition is due.
+    aiokafka discards the records of a paused partition when it handles that partition.
     """
     return fetch_buffer.sizes(consumer._fetcher)
 
 
 def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
-    """Discard the fetched records of these partitions that are not taken yet; the next fetch asks for them again.
+    """Discard the untaken records of these partitions; the next fetch requests them again.
 
-    aiokafka discards the records of a paused partition too, but leaves an object cycle with all the bytes until Python's garbage collector
-    runs.
+    aiokafka also discards the records of a paused partition, but leaves a reference cycle with all the bytes until a garbage collection.
     """
     fetcher = consumer._fetcher
     for tp in tps:
@@ -151,28 +150,28 @@ def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
 
 
 def drop_all_fetched(consumer: Any) -> None:
-    """Drop all that a stopped consumer has fetched, if it ever was started."""
+    """Discard all fetched records of a stopped consumer, even if it never started."""
     if consumer._fetcher is not None:
         drop_fetched(consumer, list(consumer._fetcher._records))
 
 
 def keep_fetching(consumer: Any) -> None:
-    """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
+    """Restart aiokafka's fetching task if an error ended it. Positions stay, and untaken records are fetched again.
 
-    Its own ``getmany`` raises the task's error on each call from then on.
+    aiokafka's ``getmany`` would raise the task's error at each call.
     """
     fetcher = consumer._fetcher
     task: asyncio.Task[None] = fetcher._fetch_task
     if not task.done():
         return
     log.error("the fetch task ended and starts again: %r", ended_by(task))
-    # A failed fetch among them would end the new task at once: it awaits those that it finds.
+    # A failed pending fetch would end the new task at once, because the task awaits all of them.
     fetcher._pending_tasks = {task for task in fetcher._pending_tasks if not task.done()}
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())
 
 
 def ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
-    """Return the error that ended a task; None = none did."""
+    """Return the error that ended a task; None = no error ended it."""
     if task is None or not task.done() or task.cancelled():
         return None
     error = task.exception()
@@ -180,10 +179,9 @@ def ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
 
 
 async def end(consumer: Any, limit: float) -> None:
-    """Stop a consumer, whatever state it and the broker are in, within about so many seconds. Never raises.
+    """Stop a consumer in any state of it and the broker, within about ``limit`` seconds. Never raises.
 
-    aiokafka's own ``stop`` ends with the CancelledError of its fetches where one of them has just failed, and leaves the
-    connections open.
+    aiokafka's ``stop`` raises CancelledError if a fetch has just failed, and leaves connections open.
     """
     stopping = asyncio.create_task(consumer.stop())
     try:
@@ -198,10 +196,10 @@ async def end(consumer: Any, limit: float) -> None:
 
 
 async def await_fetched(consumer: Any, limit_s: float) -> None:
-    """Until something was fetched, or so many seconds have passed.
+    """Wait until something is fetched, at most ``limit_s`` seconds.
 
     Raises:
-        KafkaError: fetching was refused altogether.
+        KafkaError: the broker refuses all fetches.
     """
     waiter = consumer._fetcher._create_fetch_waiter()
     done, _ = await asyncio.wait([waiter], timeout=limit_s)
@@ -214,17 +212,16 @@ async def await_fetched(consumer: Any, limit_s: float) -> None:
 async def take_fetched(
     consumer: Any, tp: TopicPartition, records_max: int
 ) -> tuple[list[Any], dict[int, str]]:
-    """Take the fetched records of one partition, at most ``records_max``. Waits for nothing.
+    """Take fetched records of one partition, at most ``records_max``, without waiting.
 
-    Returns with them, by offset, the problem of each record that :mod:`ringfence_kafka.aiokafka_patches.lenient_records` read in a changed
-    form.
+    Also returns, by offset, the problems of records that :mod:`ringfence_kafka.aiokafka_patches.lenient_records` read in a changed form.
 
     Raises:
-        KafkaError: the fetch of this partition brought an error, or its bytes cannot be read.
+        KafkaError: the fetch of this partition failed, or its bytes cannot be read.
     """
     fetcher = consumer._fetcher
     subscriptions = fetcher._subscriptions
-    # While partitions are given out aiokafka would wait, and positions move meanwhile.
+    # During a rebalance aiokafka would wait, and positions would change meanwhile.
     if subscriptions.reassignment_in_progress or tp not in fetcher._records:
         return [], {}
     parsed = fetch_buffer.parsed(fetcher, tp)

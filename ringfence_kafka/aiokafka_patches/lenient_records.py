@@ -1,8 +1,8 @@
-"""Read records that aiokafka cannot: header names that are not UTF-8, and the records before a damaged batch.
+"""Reads records that aiokafka cannot read: with header names that are not UTF-8, or before a damaged batch.
 
-Clients that treat header names as bytes can write such a name. aiokafka's parser then raises, and loses the records that it had read
-before. This module reads the record batch with that name once more, by aiokafka's own parser in Python, and escapes such names. Batches
-before and behind it are read as usual. Until such a name appears, aiokafka's own code does all the work.
+Clients that treat header names as bytes can write such names. aiokafka's parser then raises, and loses the records that it had parsed.
+This module parses the affected batch again with aiokafka's parser in Python, and escapes such names. All other batches are parsed as
+usual. Until such a name occurs, only aiokafka's own code runs.
 """
 
 from functools import partial
@@ -25,34 +25,34 @@ UNREADABLE_ERRORS: Final = (
     UnicodeDecodeError,
     UnsupportedCodecError,
 )
-"""Errors of the records of one partition, and of nothing else."""
+"""Errors that concern only the records of one partition."""
 NAME_SHOWN_MAX: Final = 100
-"""Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
+"""Maximum number of characters of a malformed name in a reason, which must fit into a quarantine header and the log."""
 
 
 def install(record_bytes_max: int | None = None) -> None:
-    """Have the consumers of this process read so. aiokafka offers only the names in its module for that."""
+    """Patch the consumers of this process. aiokafka offers no other way than its module's names."""
     LenientRecords.record_bytes_max = record_bytes_max or RECORD_BYTES_MAX
     fetcher.MemoryRecords = PartedRecords
     fetcher.PartitionRecords = LenientRecords
 
 
 class LenientRecords(PartitionRecords):  # type: ignore[misc]
-    """The records of a fetch, those included that aiokafka cannot read."""
+    """Records of a fetch, including those that aiokafka cannot read."""
 
     record_bytes_max = RECORD_BYTES_MAX
-    """A record of a compressed batch that has more is replaced by sizes and digests, and is malformed."""
+    """Size limit of a record in a compressed batch, in bytes. Larger records are replaced by sizes and digests, and count as malformed."""
     _records: Any
     _records_iterator: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.malformed: dict[int, str] = {}
-        """Offset → what is wrong, of the malformed records that were met."""
+        """Problems of the malformed records so far, by offset."""
         self.raw: Any = None
-        """For who reads the bytes otherwise: what it has made of them."""
+        """State of another reader of the bytes; False = it cannot read them."""
         self.bytes_max = TAKEN_BYTES
-        """Bytes that are taken at once, but at least one record."""
+        """Maximum size of the records that are taken at once, in bytes, but at least one record."""
         self.oversized = Oversized(self.record_bytes_max, self.malformed)
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
@@ -61,7 +61,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
             self._records.oversized = self.oversized
 
     def size_in_bytes(self) -> int:
-        """Bytes of memory: of the fetch, and of what reading on takes."""
+        """Return the memory of the fetch and of further reading, in bytes."""
         beside = getattr(self.raw, "size", 0)
         return int(self._records.size_in_bytes()) + int(beside)
 
@@ -76,20 +76,20 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
         return bool(self._isolation_level == READ_COMMITTED)
 
     def release(self) -> None:
-        """Break the cycle that aiokafka breaks at the end of the records: the bytes would stay until a collection."""
+        """Break the reference cycle that aiokafka breaks at the end of the records: otherwise the bytes stay until a garbage collection."""
         self._records_iterator = None
 
     @property
     def data(self) -> bytes:
-        """The record batches, as the broker sent them."""
+        """Record batches as the broker sent them."""
         return bytes(self._fetched.data)
 
     def __next__(self) -> Any:
         """Return the next record.
 
         Raises:
-            CorruptRecordException: the record batch that comes next cannot be read at all. All before it is read.
-            OldFormatError: the same, of a message that Kafka before 0.11 wrote.
+            CorruptRecordException: the next record batch cannot be read. All records before it were returned.
+            OldFormatError: the same, for a message that Kafka before 0.11 wrote.
         """
         try:
             return next(self._records_iterator)
@@ -101,7 +101,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
             return next(self)
         except Exception as error:
             if self.next_fetch_offset > self._fetched_at:
-                # Records that were read go first: the next fetch begins with the batch that cannot be read.
+                # Records that were read are returned first: the next fetch begins with the unreadable batch.
                 self._records_iterator = None
                 raise StopIteration from None
             if isinstance(error, OldFormatError):
@@ -109,7 +109,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
             raise CorruptRecordException(repr(error)) from error
 
     def _go_on_leniently(self) -> None:
-        """Read the batch at hand again. The list of aborted transactions up to it is kept."""
+        """Parse the present batch again. The list of aborted transactions up to it is kept."""
         batches = _MemoryRecordsPy(self._fetched.data)
         while True:
             at_hand = batches._next_slice
@@ -120,7 +120,7 @@ class LenientRecords(PartitionRecords):  # type: ignore[misc]
 
 
 class _Again:
-    """A batch that is read again, then those behind it."""
+    """A batch that is parsed again, followed by the remaining batches."""
 
     def __init__(self, batch: "_LenientBatch", behind: Any) -> None:
         self._batch: _LenientBatch | None = batch
@@ -130,7 +130,7 @@ class _Again:
         return self._batch is not None or self._behind.has_next()
 
     def size_in_bytes(self) -> int:
-        """Return the size of the whole fetch."""
+        """Return the size of the whole fetch, in bytes."""
         return int(self._behind.size_in_bytes())
 
     def next_batch(self) -> Any:
@@ -139,7 +139,7 @@ class _Again:
 
 
 class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
-    """A record batch whose header names may lack UTF-8: their bytes become hexadecimal escapes."""
+    """Record batch with header names that may not be UTF-8: invalid bytes become hexadecimal escapes."""
 
     _buffer: Any
 
@@ -162,7 +162,7 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
 
 
 def _shown(name: str) -> str:
-    """Return the text on one line, cut where it is long."""
+    """Return the text on one line, cut if it is long."""
     cut = name if len(name) <= NAME_SHOWN_MAX else name[: NAME_SHOWN_MAX - 1] + "…"
     return printable(cut)
 

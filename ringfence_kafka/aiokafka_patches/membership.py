@@ -1,4 +1,4 @@
-"""Membership of consumer groups: aiokafka's coordinator, kept, asked and corrected. Call it on the consumer's own loop."""
+"""Membership of consumer groups: corrections of aiokafka's coordinator. Call these functions on the consumer's event loop."""
 
 import asyncio
 import logging
@@ -29,21 +29,21 @@ log = logging.getLogger("ringfence.kafka")
 OFFSETS_KEPT_MS: Final = 10 * 365 * 24 * 3_600_000
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 _STILL_A_MEMBER: Final = frozenset(item.errno for item in _CANNOT_SAY)
-"""After these a consumer asks again, as the same member."""
+"""Errors after which a consumer asks again, as the same member."""
 
 
 class GroupMaxSizeReachedError(BrokerResponseError):  # type: ignore[misc]
-    """Refusal of one more member of a full group; aiokafka 0.14 knows no error code above 79."""
+    """A full group refuses one more member. aiokafka 0.14 does not know error codes above 79."""
 
     errno = 81
 
     def __repr__(self) -> str:
-        """Return the advice: aiokafka keeps nothing else of an error that it does not handle."""
+        """Return the advice, because aiokafka keeps only this text of an error that it does not handle."""
         return "GroupMaxSizeReached: the group is full: stop a member, or raise group.max.size of the brokers"
 
 
 class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]
-    """Another process has joined under this one's instance name."""
+    """Another process has joined under this process's instance name."""
 
     errno = 82
     message = "FENCED_INSTANCE_ID"
@@ -51,16 +51,16 @@ class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Teach aiokafka two errors, which it does not know."""
+    """Register two errors that aiokafka does not know."""
     for error in (GroupMaxSizeReachedError, FencedInstanceIdError):
         kafka_errors.setdefault(error.errno, error)
 
 
 def keep_offsets(consumer: Any) -> None:
-    """Have the offsets that a consumer commits expire after :data:`OFFSETS_KEPT_MS` and not with the brokers' default.
+    """Let the offsets that a consumer commits expire after :data:`OFFSETS_KEPT_MS` instead of the brokers' default.
 
-    Brokers forget the offsets of a group without members after ``offsets.retention.minutes``, seven days by default. A request to commit may say
-    otherwise in the versions that aiokafka sends (2 and 3; KIP-211 took it out of later ones).
+    Brokers delete the offsets of a group without members after ``offsets.retention.minutes``, by default seven days. The versions of the
+    commit request that aiokafka sends (2 and 3) may set another time; KIP-211 removed this from later ones.
     """
     coordinator = consumer._coordinator
     commit = type(coordinator)._do_commit_offsets
@@ -78,13 +78,13 @@ class _KeptOffsets(OffsetCommitRequest):  # type: ignore[misc]
 
 
 async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:
-    """Whether a consumer is a member of this generation of its group: asked of the broker, now.
+    """Return whether the broker confirms that a consumer is a member of this generation.
 
-    aiokafka's own idea of it is not enough: a process that was stopped and woke believes it. With ``rebalancing``,
-    who is asked to join the next generation is still one of this: it holds what it has until it joins.
+    aiokafka's own state is not enough: a process that was suspended still trusts it. With ``rebalancing``, a member that is asked to join
+    the next generation still counts as a member of this one: it keeps its partitions until it joins.
 
     Raises:
-        KafkaError: the broker cannot say; where ``rebalancing`` is not set, that is a no.
+        KafkaError: the broker cannot answer; only with ``rebalancing``, otherwise the result is False.
     """
     coordinator = consumer._coordinator
     if coordinator.generation != generation:
@@ -100,17 +100,17 @@ async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False
 
 
 class Membership:
-    """Asks :func:`is_member`, for many at once by one question: also who is asked to join the next generation is a member."""
+    """Coalesced calls of :func:`is_member` with ``rebalancing``."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
         self._asked: RequestCoalescer[int, bool] = RequestCoalescer(self._ask)
 
     async def confirm(self, generation: int) -> bool:
-        """Whether the consumer is a member of this generation: asked of the broker after the call.
+        """Return whether the consumer is a member of this generation, by a query that starts after the call.
 
         Raises:
-            KafkaError: the broker cannot say.
+            KafkaError: the broker cannot answer.
         """
         return await self._asked.ask(generation)
 
@@ -122,20 +122,20 @@ class Membership:
 
 
 def generation(consumer: Any) -> int:
-    """Return the group generation that a consumer believes to be in."""
+    """Return the group generation in the consumer's own state."""
     return int(consumer._coordinator.generation)
 
 
 def member_id(consumer: Any) -> str:
-    """Return the ID that the group gave a consumer; empty = it is not a member."""
+    """Return the member ID of a consumer; empty = it is not a member."""
     coordinator = consumer._coordinator
     return str(getattr(coordinator, "member_id", "") or "")
 
 
 def keep_member(consumer: Any) -> None:
-    """Have aiokafka join the group again after an error ended one of its tasks.
+    """Let aiokafka rejoin the group after an error ended one of its tasks.
 
-    It starts neither again: its ``getmany`` raises the error on each call, and the group takes the member for dead.
+    aiokafka restarts neither task: ``getmany`` raises the error at each call, and the group removes the member.
     """
     coordinator = consumer._coordinator
     heartbeat: asyncio.Task[None] | None = coordinator._heartbeat_task
@@ -150,12 +150,12 @@ def keep_member(consumer: Any) -> None:
 
 
 def keep_asking(consumer: Any) -> None:
-    """Do what aiokafka's ``getmany`` does beside fetching, for a consumer that takes records by ``take_fetched``.
+    """Do what aiokafka's ``getmany`` does besides fetching, for a consumer that uses ``take_fetched``.
 
-    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back.
+    A consumer that is not polled for ``max_poll_interval_ms`` leaves its group, and does not return.
 
     Raises:
-        KafkaError: that error.
+        KafkaError: the error of the group.
     """
     with consumer._subscription.fetch_context():
         pass
@@ -163,34 +163,34 @@ def keep_asking(consumer: Any) -> None:
 
 
 def take_error(consumer: Any) -> None:
-    """Take the group's error from a consumer, which waits with everything until then.
+    """Raise and clear the group's error of a consumer, which waits with everything until then.
 
     Raises:
-        KafkaError: that error.
+        KafkaError: the error of the group.
     """
     consumer._coordinator.check_errors()
 
 
 def join_again(consumer: Any) -> None:
-    """Have the group assign its partitions again, if this member leads it."""
+    """Let the group assign its partitions again, if this member leads it."""
     consumer._coordinator.request_rejoin()
 
 
 def revoke_late(consumer: Any) -> None:
-    """Have a consumer go on until the group assigns again, or it is not a member any more.
+    """Let a consumer continue until the next assignment, or until it is no longer a member.
 
-    It has started, and not joined yet. aiokafka stops fetching, and has its owner give up everything, before it asks to join again. The answer
-    comes when all members have asked, or the session of a dead one ends. Until then nobody else gets anything. From the answer on aiokafka works
-    as before: it pauses, and calls the listener.
+    Call it on a consumer that has started and not joined yet. aiokafka stops fetching and revokes all partitions before it asks to join
+    again. The response comes when all members have asked, or the session of a dead one ends; until then no other member gets a partition.
+    From the response on aiokafka works as before: it pauses, and calls the listener.
     """
     coordinator = consumer._coordinator
     prepare, send = coordinator._on_join_prepare, coordinator._send_req
     held: list[Any] = []
-    """The assignment that is still worked on while the answer is awaited."""
+    """Assignment that stays in use until the response."""
 
     async def prepared(previous: Any) -> None:
         if previous is None or coordinator.member_id == JoinGroupRequest.UNKNOWN_MEMBER_ID:
-            await prepare(previous)  # others may have it already
+            await prepare(previous)  # other members may already have these partitions
         else:
             held.append(previous)
 
@@ -222,23 +222,23 @@ class _Heartbeat(RequestStruct):  # type: ignore[misc]
 
 
 class NamedHeartbeat(Request[_Heartbeat]):  # type: ignore[misc]
-    """A heartbeat of a static member."""
+    """Heartbeat of a static member."""
 
     API_KEY = 12
 
     def __init__(self, *fields: Any) -> None:
-        """``fields``: group, generation, member ID, instance name."""
+        """Create a heartbeat. ``fields``: group, generation, member ID, instance name."""
         self._fields = fields
 
     def build(self, request_struct_class: type[_Heartbeat]) -> _Heartbeat:
-        """As it goes over the wire."""
+        """Return the request of this version."""
         return request_struct_class(*self._fields)
 
 
 def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) -> None:
-    """Have the heartbeats of a consumer that has not joined yet carry its instance name.
+    """Add the instance name to the heartbeats of a consumer that has not joined yet.
 
-    ``fenced`` is called, any number of times, when another process has joined under that name.
+    ``fenced`` is called, possibly several times, when another process has joined under that name.
     """
     coordinator = consumer._coordinator
     send = coordinator._send_req

@@ -1,21 +1,21 @@
-"""Metadata refreshes of a consumer: doubts that its partitions are unchanged, and waits for a leader."""
+"""Metadata refreshes of a consumer: reports possible changes of its topics, and waits for leaders."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 LOOK_AGAIN_S: Final = 0.1
-"""Seconds between two metadata requests while a partition has no leader; aiokafka itself would ask again with each answer."""
+"""Time between two metadata requests while a partition has no leader, in seconds. aiokafka itself repeats them without a pause."""
 _NO_LEADER: Final = -1
 
 
 def refresh_metadata_on_doubt(consumer: Any, doubted: Callable[[], None] = lambda: None) -> None:
-    """Call ``doubted`` whenever a broker's answer makes a consumer refresh its metadata: a topic may have been deleted, or has moved.
+    """Call ``doubted`` when a broker's response makes a consumer refresh its metadata: a topic may have been deleted, or a leader changed.
 
-    It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
+    The call precedes all later responses of the broker. aiokafka itself only refreshes and continues.
 
-    A partition that *still* has no leader causes no doubt: its replicas are away, and the other partitions of the topic need not wait.
-    By itself aiokafka would ask for metadata without a pause until a leader exists; with this change it asks ten times a second.
+    A partition that *still* has no leader causes no call: its replicas are unavailable, and other partitions of the topic need not wait.
+    aiokafka would request metadata without a pause until a leader exists; with this patch it does so ten times a second.
     """
     _MetadataRefresh(consumer, doubted).begin()
 
@@ -27,7 +27,7 @@ class _MetadataRefresh:
         self._doubted = doubted
         self._force: Callable[[], asyncio.Future[Any]] = self._client.force_metadata_update
         self._leaderless: set[Any] = set()
-        """Assigned partitions without a leader, by the metadata that was read last."""
+        """Assigned partitions without a leader, in the latest metadata."""
         self._again: asyncio.Future[Any] | None = None
 
     def begin(self) -> None:
@@ -44,10 +44,10 @@ class _MetadataRefresh:
         return asyncio.shield(self._again)
 
     def _just_waits(self) -> bool:
-        """Whether the fetcher asks only for partitions that are known to have no leader."""
+        """Return whether the fetcher only refreshes for partitions that are known to have no leader."""
         fetcher = self._consumer._fetcher
         if fetcher is None or asyncio.current_task() is not fetcher._fetch_task:
-            return False  # a broker has answered
+            return False  # the refresh follows a broker's response
         cluster = self._client.cluster
         leaders = {tp: cluster.leader_for_partition(tp) for tp in self._consumer.assignment()}
         before, self._leaderless = (

@@ -1,7 +1,7 @@
-"""Return to the bootstrap servers when no known broker answers (KIP-899).
+"""Returns to the bootstrap servers if no known broker answers (KIP-899).
 
-aiokafka asks only the brokers that the last metadata named. If all of them move to other addresses at once, it asks the old addresses for
-ever. Java clients and librdkafka start again from ``bootstrap.servers``, and so does this module.
+aiokafka asks only the brokers in its last metadata. If all of them move to other addresses at once, it asks the old addresses forever.
+Java clients and librdkafka start again from ``bootstrap.servers``, as this module does.
 """
 
 import logging
@@ -19,19 +19,19 @@ _update_metadata: Final[Callable[[Any, Any], None]] = ClusterMetadata.update_met
 
 
 def install() -> None:
-    """Have each cluster's metadata remember the ID of the cluster that it came from."""
+    """Store the cluster ID in each cluster's metadata."""
     ClusterMetadata.update_metadata = _update_and_remember
 
 
 async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool:
-    """Ask the bootstrap servers for metadata, after no known broker has answered; whether one did and ``cluster`` is updated.
+    """Query the bootstrap servers for metadata after no known broker answered. Return whether ``cluster`` was updated.
 
-    An answer from another cluster is refused: its topics have the same names and other records.
+    A response of another cluster is refused: its topics may have the same names with other records.
     """
     known = {(broker.host, broker.port) for broker in client.cluster.brokers()}
     for host, port, _ in client.hosts:
         if (host, port) in known:
-            continue  # it was asked a moment ago, by its node ID
+            continue  # it was just asked by its node ID
         metadata = await _ask(client, host, port, request)
         if metadata is None or not metadata.brokers or _of_another_cluster(client, host, port, metadata):
             continue
@@ -48,9 +48,9 @@ async def ask_bootstrap_servers(client: Any, cluster: Any, request: Any) -> bool
 def rebootstrapping(
     ask: Callable[[Any, Any, Any], Awaitable[bool]], request: Callable[[Any], Any]
 ) -> Callable[[Any, Any, Any], Awaitable[bool]]:
-    """Extend ``AIOKafkaClient._metadata_update``, which is ``ask``, by the bootstrap servers.
+    """Extend ``AIOKafkaClient._metadata_update``, given as ``ask``, by the bootstrap servers.
 
-    ``request`` makes the metadata request for a list of topics, or None for all.
+    ``request`` returns the metadata request for a list of topics; None = all.
     """
 
     async def _metadata_update(client: Any, cluster: Any, topics: Any) -> bool:
@@ -62,7 +62,7 @@ def rebootstrapping(
 
 
 async def _ask(client: Any, host: str, port: int, request: Any) -> Any:
-    """Return a server's metadata, or None if it does not answer."""
+    """Return a server's metadata; None = it does not answer."""
     try:
         connection = await create_conn(
             host,

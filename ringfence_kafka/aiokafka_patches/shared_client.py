@@ -1,4 +1,4 @@
-"""One client for many producers, and a share of it for each."""
+"""One client for many producers, and the shares through which they use it."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class SharedClient(AIOKafkaClient):  # type: ignore[misc]
-    """aiokafka's client, for producers that come and go."""
+    """Client for producers that start and stop at any time."""
 
     def __init__(self, asker: "SharedClient | None" = None, **options: Any) -> None:
-        """``asker``: the client that asks for metadata; without one this one does."""
+        """Create the client. ``asker``: client that requests the metadata; None = this one."""
         super().__init__(**options)
         self.shares = 0
         self._asker = asker or self
@@ -33,16 +33,15 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     @property
     def _synchronised(self) -> bool | None:
-        """Whether metadata is kept up to date; None = not begun."""
+        """Whether the metadata are kept up to date; None = not started."""
         return None if self._sync_task is None else not self._sync_task.done()
 
     async def _get_conn(
         self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
-        """Connect, with one attempt at a time for each broker; attempts at other brokers do not wait.
+        """Connect, with one attempt at a time for each broker; attempts for other brokers do not wait.
 
-        aiokafka makes one connection at a time: of many producers each would try a broker that is gone without a word for
-        seconds, one after the other.
+        aiokafka makes one connection at a time: many producers would try an unreachable broker one after the other, each for seconds.
         """
         attempt = self._attempts.get((node_id, group))
         if attempt is None or attempt.done():
@@ -55,17 +54,17 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
     def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
 
-    # -- metadata: asked for once, for all ---------------------------------------------------------------------
+    # -- metadata, requested once for all clients --------------------------------------------------------------
 
     def force_metadata_update(self) -> "asyncio.Future[bool]":
-        """Those that ask meanwhile get the same answer."""
+        """Refresh the metadata. Concurrent callers get the same result."""
         if self._asker is not self:
             return self._asker.force_metadata_update()
         asked: asyncio.Future[bool] = super().force_metadata_update()
         return asked
 
     def add_topic(self, topic: str) -> "asyncio.Future[bool]":
-        """Ask for this one, too, from now on."""
+        """Include a topic in all metadata requests from now on."""
         if self._asker is not self:
             return self._asker.add_topic(topic)
         asked: asyncio.Future[bool] = super().add_topic(topic)
@@ -80,9 +79,9 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
     # -- connections ---------------------------------------------------------------------------------------------
 
     async def reach(self) -> None:
-        """Wait until a broker is connected; callers share one attempt.
+        """Wait until a broker is connected. Callers share one attempt.
 
-        Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
+        Clients that lost all their brokers start again with the bootstrap servers, like new ones.
         """
         synchronised = self._asker._synchronised
         if synchronised is True and any(conn.connected() for conn in self._conns.values()):
@@ -97,7 +96,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
             await self._asker.reach()
         else:
             if self._synchronised is False:
-                self._sync_task = None  # an error ended it: bootstrap() starts another
+                self._sync_task = None  # an error ended it, and bootstrap() starts another
             await self.bootstrap()
         node = self.get_random_node()
         if node is not None:
@@ -106,7 +105,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
     async def send(
         self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
     ) -> Any:
-        """As it is, but for two requests that time out together: the later one finds the connection gone."""
+        """Send a request, as aiokafka does. If two requests time out together, the later one finds its connection removed."""
         try:
             return await super().send(node_id, request, group=group)
         except KeyError as error:
@@ -125,7 +124,7 @@ class SharedClient(AIOKafkaClient):  # type: ignore[misc]
 class ClientShare:
     """Stands for a producer's own client: the part of aiokafka's client that a producer uses.
 
-    When it is closed, what its producer still waits for fails at once, and nothing of anybody else's does.
+    After its close, pending requests of its own producer fail at once, and those of other producers continue.
     """
 
     def __init__(self, client: SharedClient) -> None:
@@ -136,7 +135,7 @@ class ClientShare:
 
     @property
     def cluster(self) -> Any:
-        """The metadata."""
+        """Metadata of the cluster."""
         return self._client.cluster
 
     @property
@@ -144,11 +143,11 @@ class ClientShare:
         return str(self._client._client_id)
 
     async def bootstrap(self) -> None:
-        """Connect; each producer that starts calls it."""
+        """Connect. Each starting producer calls it."""
         await self._while_open(self._client.reach())
 
     async def close(self) -> None:
-        """Do without one more producer; each that stops calls it, perhaps more than once."""
+        """Remove this producer from the client. Each stopping producer calls it, possibly several times."""
         if self._open:
             self._open = False
             self._client.shares -= 1
@@ -156,28 +155,28 @@ class ClientShare:
                 scope.reschedule(0)
 
     def get_random_node(self) -> int | None:
-        """Return a broker."""
+        """Return any broker."""
         node: int | None = self._client.get_random_node()
         return node
 
     def force_metadata_update(self) -> "asyncio.Future[bool]":
-        """Ask for metadata; those that ask meanwhile get the same answer."""
-        self._require_open()  # it ends the producer's endless attempts
+        """Refresh the metadata. Concurrent callers get the same result."""
+        self._require_open()  # ends the producer's endless attempts
         update: asyncio.Future[bool] = self._client.force_metadata_update()
         return update
 
     async def ready(self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> bool:
-        """Whether a broker can be connected."""
+        """Return whether a broker can be connected."""
         return await self._while_open(self._client.ready(node_id, group=group))
 
     async def send(
         self, node_id: int, request: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT
     ) -> Any:
-        """Return a request and its answer."""
+        """Send a request, and return the response."""
         return await self._while_open(self._client.send(node_id, request, group=group))
 
     async def coordinator_lookup(self, kind: int, key: str) -> int:
-        """Return the broker that coordinates a transactional ID or a group."""
+        """Return the coordinator of a transactional ID or a group."""
         return await self._while_open(self._client.coordinator_lookup(kind, key))
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:

@@ -1,4 +1,4 @@
-"""Quotas: brokers that throttle a client say so in their answers (KIP-219), and aiokafka does not look."""
+"""Quotas: brokers report the throttling of a client in their responses (KIP-219), and aiokafka ignores it."""
 
 import logging
 import time
@@ -13,9 +13,9 @@ log = logging.getLogger("ringfence.kafka")
 
 REPEAT_AFTER_S: Final = 60.0
 RECENT_S: Final = 60.0
-"""For status."""
+"""Time span of the throttling that status shows, in seconds."""
 _QUOTAS: Final = {"Fetch": "consumer_byte_rate", "Produce": "producer_byte_rate"}
-"""API → the quota that most often limits it; others are limited by ``request_percentage`` or ``controller_mutation_rate``."""
+"""Quota that most often limits an API; others are limited by ``request_percentage`` or ``controller_mutation_rate``."""
 _handle_frame: Final = AIOKafkaConnection._handle_frame
 
 
@@ -24,14 +24,14 @@ class ThrottleLog:
 
     def __init__(self) -> None:
         self.total_ms: Counter[str] = Counter()
-        """Milliseconds by API, since the process began."""
+        """Total throttle time since the start of the process, in ms, by API."""
         self._by_second: dict[int, Counter[str]] = {}
-        """Milliseconds by API, of the last minute."""
+        """Throttle times of the last minute, in ms, by second and API."""
         self._told_ms: Counter[str] = Counter()
         self._told_at = float("-inf")
 
     def note(self, api: str, throttled_ms: int, client_id: str) -> None:
-        """Count an answer to a request such as ``Fetch`` that was throttled; log at most one line a minute."""
+        """Count a throttled response to a request such as ``Fetch``; log at most one line a minute."""
         self.total_ms[api] += throttled_ms
         now = time.monotonic()
         self._by_second.setdefault(int(now), Counter())[api] += throttled_ms
@@ -48,7 +48,7 @@ class ThrottleLog:
         )  # fmt: skip
 
     def recent(self) -> dict[str, float]:
-        """Return the seconds of the last minute for which brokers delayed this process, by API."""
+        """Return the throttle time of the last minute, in seconds, by API."""
         self._forget(time.monotonic())
         total: Counter[str] = sum(self._by_second.values(), Counter())
         return {api: ms / 1000 for api, ms in sorted(total.items())}
@@ -59,16 +59,16 @@ class ThrottleLog:
 
 
 def quotas(apis: Iterable[str]) -> str:
-    """Name the quotas that limit these requests."""
+    """Return the names of the quotas that limit these requests."""
     return " or ".join(dict.fromkeys(_QUOTAS.get(name, "request_percentage") for name in apis))
 
 
 THROTTLED: Final = ThrottleLog()
-"""The one log of this process, because quotas count all its clients together."""
+"""The only log of this process, because quotas count all its clients together."""
 
 
 def install() -> None:
-    """Have each connection of aiokafka look at the throttle time of every answer."""
+    """Let each connection of aiokafka read the throttle time of every response."""
     AIOKafkaConnection._handle_frame = _handle_and_note
 
 

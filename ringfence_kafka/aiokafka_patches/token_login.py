@@ -1,4 +1,4 @@
-"""Hears that a broker refuses an OAuth token."""
+"""Detects that a broker refuses an OAuth token."""
 
 import aiokafka.conn
 from aiokafka.conn import OAuthAuthenticator
@@ -8,16 +8,16 @@ _UNDERSTOOD = b"\x01"
 
 
 class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
-    """Answers a refusal, and raises the broker's reason.
+    """Authenticator that answers a refusal and raises the broker's reason.
 
-    A broker refuses by a challenge, and sends its reason once the client answers that with one byte (RFC 7628, 3.2.2 and 3.2.3). By itself
-    aiokafka takes any answer for success, and finds the connection closed later.
+    A broker refuses with a challenge, and sends its reason after the client answers with one byte (RFC 7628, 3.2.2 and 3.2.3). aiokafka
+    itself treats any response as success, and finds the connection closed later.
     """
 
     _refused = False
 
     async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
-        """Return what to send next, and that an answer comes; None after the login.
+        """Return the next bytes to send, and that a response follows; None after the login.
 
         Raises:
             SaslAuthenticationFailed: the broker gave its reason.

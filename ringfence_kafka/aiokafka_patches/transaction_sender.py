@@ -1,15 +1,15 @@
-"""Restrict the requests that aiokafka sends for a transaction: only added partitions, and offsets and end once.
+"""Restricts the requests of aiokafka's transactions: only added partitions are written, and offsets and the end are sent only once.
 
 When a coordinator refuses a partition, aiokafka forgets which partitions were still to be added, and sends the waiting records of all of
-them. The markers of the transaction before may not be written yet. In a partition of that transaction the broker then accepts such a
+them. The markers of the previous transaction may not be written yet. In a partition of that transaction the broker then accepts such a
 record, and that transaction's marker commits it. A refused transaction would become visible in part: its changelog without its messages.
 
-aiokafka repeats an end request that got no answer. If the first request was only late, it arrives in the midst of the next transaction and
-ends that with the part that is written by then. Late offsets replace those of the next transaction, and the group goes back. Therefore this
-epoch must not have another transaction. Other late requests do no such harm. Brokers recognise repeated records by their sequence numbers.
+aiokafka repeats an end request without a response. If the first request was only late, it arrives during the next transaction and ends it
+with the part that is written by then. Late offsets replace those of the next transaction, and the group goes back. This epoch must
+therefore not have another transaction. Other late requests do no such harm. Brokers recognise repeated records by their sequence numbers.
 Late partitions and a late group begin an empty transaction; its time-out ends it, and at worst its holder is fenced.
 
-Neither can happen where each transaction has an epoch of its own (:mod:`ringfence_kafka.producer.transaction_v2`).
+Neither can happen if each transaction has its own epoch (:mod:`ringfence_kafka.producer.transaction_v2`).
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -26,7 +26,7 @@ HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
 
 
 def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
-    """Batches for partitions that the coordinator has not confirmed wait; those that it never will fail."""
+    """Hold back batches for partitions that the coordinator has not confirmed; fail those that it will never confirm."""
     accumulator, manager = producer._message_accumulator, producer._txn_manager
     drain = accumulator.drain_by_nodes
 
@@ -41,7 +41,7 @@ def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
 
 
 def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
-    """Call ``tell`` when offsets or an end stay without an answer: they may arrive at any time."""
+    """Call ``tell`` when offsets or an end have no response: the request may still arrive at any time."""
     client = producer.client
     send = client.send
 
@@ -65,7 +65,7 @@ def _fail(batches: Collection[Any], reason: BaseException) -> None:
 
 
 def _reason(manager: Any) -> BaseException:
-    """Why the transaction can only be aborted; else it has ended."""
+    """Return why the transaction can only be aborted, or that it has ended."""
     waiter = manager.wait_for_transaction_end()
     reason: BaseException | None = None
     if waiter is not None and waiter.done() and not waiter.cancelled():

@@ -1,4 +1,4 @@
-"""Error texts for brokers that refuse us or do not answer, the same for every client. Pure, except that it reads our own certificate."""
+"""Error texts for brokers that refuse access or do not answer, shared by all clients. Pure, except that it reads the client's certificate."""
 
 from ringfence_kafka.auth import certificate_validity
 from ringfence_kafka.config.settings import KafkaSettings
@@ -8,21 +8,21 @@ from ringfence_kafka.errors import BrokerUnavailableError
 def nobody(
     kafka: KafkaSettings, reason: str = "", key: str = "kafka.bootstrap_servers"
 ) -> BrokerUnavailableError:
-    """Return the error if no broker answers; ``reason`` in brackets, with a space before it; ``key`` as in the file."""
+    """Return the error if no broker answers. ``reason``: text in brackets, after a space; ``key``: the key in the file."""
     return BrokerUnavailableError(
         f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it ('ringfence broker' for a first trial), or fix the address"
     )
 
 
 def unresolved(kafka: KafkaSettings, host: str) -> BrokerUnavailableError:
-    """Return the error for a host name that this machine does not know, while no other server answers."""
+    """Return the error for a host name that this machine cannot resolve, while no other server answers."""
     return BrokerUnavailableError(
         f"cannot resolve host {host!r} of the bootstrap servers {kafka.bootstrap_servers!r}: fix the name, or this machine's name service"
     )
 
 
 def refused(server: str, reason: str) -> BrokerUnavailableError:
-    """``server`` (``host:port``) refused us; ``reason`` is one of the sentences below."""
+    """Return the error for a server (``host:port``) that refused access. ``reason``: one of the sentences below."""
     return BrokerUnavailableError(f"the broker at {server} denies access: {reason}")
 
 
@@ -40,7 +40,7 @@ def password(kafka: KafkaSettings) -> str:
 
 
 def mechanism(kafka: KafkaSettings) -> str:
-    """Explain that the listener knows no such login."""
+    """Explain that the listener does not support this login mechanism."""
     return (
         f"it does not accept kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: set one that this listener "
         "has enabled"
@@ -48,7 +48,7 @@ def mechanism(kafka: KafkaSettings) -> str:
 
 
 def authority(kafka: KafkaSettings, why: str, code: int = 0) -> str:
-    """We do not trust the broker's certificate; ``why`` and ``code`` as OpenSSL says it."""
+    """Explain that the broker's certificate is not trusted. ``why`` and ``code`` are OpenSSL's."""
     if code == certificate_validity.EXPIRED:
         return "its certificate has expired: have that of the broker renewed; if it was, see that this machine's clock is right"
     if code == certificate_validity.NOT_YET:
@@ -68,7 +68,7 @@ def authority(kafka: KafkaSettings, why: str, code: int = 0) -> str:
 
 
 def certificate(kafka: KafkaSettings, alert: str) -> str:
-    """Explain that the broker does not trust our certificate, or misses it; ``alert`` as TLS names it."""
+    """Explain that the broker does not trust the client's certificate, or misses it. ``alert``: name of the TLS alert."""
     if fault := certificate_validity.fault(kafka.ssl_certfile):
         return f"it refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}, which {fault} ({alert}): have it renewed"
     refusal = (
@@ -95,7 +95,7 @@ def readable(kafka: KafkaSettings) -> list[str]:
 
 
 def no_login(kafka: KafkaSettings) -> str:
-    """Explain that the listener takes no login at all."""
+    """Explain that the listener supports no login at all."""
     return (
         f"it accepts no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for "
         f"another listener; set {'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or "
@@ -104,7 +104,7 @@ def no_login(kafka: KafkaSettings) -> str:
 
 
 def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
-    """Explain a connection that ended at once; ``tls``: whether that port speaks TLS, None = not known."""
+    """Explain a connection that ended at once. ``tls``: whether the port uses TLS, None = not known."""
     if tls is not False and certificate_validity.fault(kafka.ssl_certfile):
         return certificate(kafka, "it closes the connection")
     now = f"kafka.security_protocol = {kafka.security_protocol!r}"

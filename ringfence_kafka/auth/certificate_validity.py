@@ -1,18 +1,18 @@
-"""Until when a certificate holds."""
+"""Validity period of certificates."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 EXPIRED: Final = 10
-"""This and the next, as OpenSSL numbers what is wrong with a certificate: ``X509_V_ERR_…``."""
+"""OpenSSL's codes for problems of a certificate: ``X509_V_ERR_…``."""
 NOT_YET: Final = 9
 OTHER_NAME: Final = frozenset({62, 64})
-"""It is for another host name, or another address."""
+"""Codes of a certificate for another host name or address."""
 
 
 def fault(path: str | Path) -> str:
-    """Why the first certificate of a PEM file, whose chain it begins, does not hold now; empty = it does, or cannot be read."""
+    """Return why the first certificate of a PEM file is not valid now; empty = it is valid, or cannot be read."""
     from cryptography import x509
 
     try:

@@ -1,6 +1,6 @@
-"""Security options for each kind of client, and the reasons why a broker refuses us.
+"""Security options for each kind of client, and the reasons for which a broker refuses access.
 
-The password is read from the environment when a client is made, and is kept by that client alone.
+The password is read from the environment when a client is created, and only that client keeps it.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
 REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
 PROBE_LIMIT_S: Final = 5.0
-"""For asking a broker why; a person waits."""
+"""Limit of one query for the reason of a refusal, in seconds; a person waits."""
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """OAuth tokens for one aiokafka client."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        """Raise as :func:`ringfence_kafka.auth.oauth.source_of` does."""
+        """Create the token provider. Raises as :func:`ringfence_kafka.auth.oauth.source_of`."""
         self._source = source_of(kafka)
 
     async def token(self) -> str:
@@ -53,7 +53,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return the options that every aiokafka client of ours takes: where the cluster is and how to get in. Installs the patches of aiokafka."""
+    """Return the options of all aiokafka clients: addresses and access. Installs the patches of aiokafka."""
     aiokafka_patches.install()
     options: dict[str, Any] = {
         "bootstrap_servers": [server.strip() for server in kafka.bootstrap_servers.split(",")],
@@ -81,12 +81,11 @@ def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
 
 
 async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavailableError | None:
-    """Try each server once more; returns the first refusal with the way out, or None if nobody was there to refuse.
+    """Try each server once more. Return the first refusal with its remedy; None if no server refuses.
 
-    A host name without an address is an error of this kind too, if no server refuses.
-
-    Kafka's clients themselves say only that no connection came about. ``was_in``: the client connected before, so a connection that closes
-    at once means a proxy without its broker, not a wrong security protocol.
+    A host name without an address is also returned as an error if no server refuses. Kafka's clients themselves report only that no
+    connection was made. ``was_in``: the client connected before, so a connection that closes at once means a proxy without its broker,
+    not a wrong security protocol.
     """
     options = client_options(kafka)
     for name in ("retry_backoff_ms", "connections_max_idle_ms"):
@@ -100,7 +99,7 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
                 try:
                     await connection.send(
                         MetadataRequest([])
-                    )  # before a login a broker tells its versions only
+                    )  # before the login a broker reports only its versions
                 finally:
                     connection.close()
         except (KafkaError, OSError, TimeoutError) as error:
@@ -120,7 +119,7 @@ async def refusal(kafka: KafkaSettings, *, was_in: bool = False) -> BrokerUnavai
 
 
 def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
-    """Fault and way out of one failed connection; None if it says nothing about access."""
+    """Return problem and remedy of one failed connection; None if it is not about access."""
     for cause in _causes(error):
         match cause:
             case IllegalSaslStateError():
@@ -137,12 +136,12 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
 
 
 def _closed(error: BaseException) -> bool:
-    """Whether the connection came about, and ended before anything was said."""
+    """Return whether the connection was made, and ended before any response."""
     return any(isinstance(cause, ssl.SSLError | ConnectionResetError | EOFError) for cause in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and what led to it, outermost first."""
+    """Yield the error and its causes, outermost first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

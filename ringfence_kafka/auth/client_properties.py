@@ -1,4 +1,4 @@
-"""Properties that are passed on to the clients: the names that each client knows, and checks of unknown ones."""
+"""Properties for the clients: the names that each client knows, and checks of unknown ones."""
 
 import difflib
 import functools
@@ -18,9 +18,9 @@ AIOKAFKA: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
 }
-"""Properties that the aiokafka clients of workers, consumers and bridges know → aiokafka's own names."""
+"""aiokafka's names of the properties that workers, consumers and bridges support."""
 ALL: Final = ("connections.max.idle.ms", "request.timeout.ms", "retry.backoff.ms")
-"""Properties that every aiokafka client knows."""
+"""Properties that every aiokafka client supports."""
 PRODUCERS: Final = ("compression.type",)
 JAVA_NAMES: Final = frozenset(
     prefix + name
@@ -65,24 +65,23 @@ JAVA_NAMES: Final = frozenset(
     }.items()
     for name in names.split()
 )
-"""Properties that Java's consumer knows, and with it Spark's source: ``ConsumerConfig`` of kafka-clients 4.1 lists them when it runs as a
-program."""
+"""Properties of Java's consumer, and so of Spark's source: ``ConsumerConfig`` of kafka-clients 4.1 lists them when it runs as a program."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _UNKNOWN: Final = "No such configuration property"
 
 
 def check(kafka: KafkaSettings) -> None:
-    """Check that at least one client knows each property, and that its value suits those clients.
+    """Check that at least one client knows each property, and that these clients accept its value.
 
     Raises:
-        ConfigurationError: a line for each that is not.
+        ConfigurationError: one line for each problem.
     """
     if faults := [f"kafka.properties: {fault}" for fault in _faults(kafka.properties)]:
         raise ConfigurationError("\n".join(faults))
 
 
 def for_aiokafka(kafka: KafkaSettings, names: Iterable[str] = ALL) -> dict[str, Any]:
-    """Return the configured properties among these names, as aiokafka takes them. Raises as :func:`check` does."""
+    """Return the configured properties among these names, in aiokafka's form. Raises as :func:`check`."""
     check(kafka)
     given = {name: kafka.properties[name] for name in names if name in kafka.properties}
     return {
@@ -92,19 +91,19 @@ def for_aiokafka(kafka: KafkaSettings, names: Iterable[str] = ALL) -> dict[str, 
 
 
 def for_librdkafka(kafka: KafkaSettings) -> dict[str, str]:
-    """Those that librdkafka knows. Raises as :func:`check` does."""
+    """Return the properties that librdkafka knows. Raises as :func:`check`."""
     check(kafka)
     return {name: value for name, value in kafka.properties.items() if not _librdkafka_says(name, value)}
 
 
 def for_java(kafka: KafkaSettings) -> dict[str, str]:
-    """Those that Java's consumer knows. Raises as :func:`check` does."""
+    """Return the properties that Java's consumer knows. Raises as :func:`check`."""
     check(kafka)
     return {name: value for name, value in kafka.properties.items() if name in JAVA_NAMES}
 
 
 def ignored_properties(kafka: KafkaSettings) -> list[str]:
-    """Those that workers' own client does not know."""
+    """Return the properties that the workers' client does not know."""
     return sorted(kafka.properties.keys() - AIOKAFKA.keys())
 
 
@@ -127,7 +126,7 @@ def _faults(passed: Mapping[str, str]) -> Iterator[str]:
 
 @functools.cache
 def _librdkafka_says(name: str, value: str) -> str:
-    """Return librdkafka's own error for a property; empty = it accepts it. A client without brokers connects to nothing."""
+    """Return librdkafka's error for a property; empty = it accepts it. A client without brokers makes no connection."""
     try:
         AdminClient({"bootstrap.servers": "", "log_level": 0, name: value})
     except KafkaException as error:

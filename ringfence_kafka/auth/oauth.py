@@ -1,4 +1,4 @@
-"""Tokens for SASL OAUTHBEARER: from a function of the user's, or by client credentials from an identity provider."""
+"""Tokens for SASL OAUTHBEARER: from a user's function, or with client credentials from an identity provider."""
 
 import asyncio
 import importlib
@@ -27,7 +27,7 @@ RENEWED_AT: Final = 0.8
 
 
 class Token(NamedTuple):
-    """As brokers take it."""
+    """Token and its expiry."""
 
     text: str
     expires: float
@@ -35,13 +35,13 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """A token is kept until most of its life is over. Its methods may be called in any thread."""
+    """Source of tokens. It keeps a token for most of its lifetime. Thread-safe."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        """Load the function.
+        """Load the user's function.
 
         Raises:
-            ConfigurationError: there is none of that name, or its module does not load.
+            ConfigurationError: the function does not exist, or its module does not load.
         """
         self._kafka = kafka
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class TokenSource:
         self._function = _loaded(kafka.sasl_oauth_callback) if kafka.sasl_oauth_callback else None
 
     def for_librdkafka(self, _config: str) -> tuple[str, float]:
-        """Return the token in the form that ``oauth_cb`` wants."""
+        """Return the token in the form of ``oauth_cb``."""
         token = self.current()
         return token.text, token.expires
 
@@ -57,7 +57,7 @@ class TokenSource:
         """Return a token that stays valid for a while.
 
         Raises:
-            PrerequisiteError: no token is available; the text repeats the reason from the function or the identity provider, and no secret.
+            PrerequisiteError: no token is available; the text has the reason from the function or the identity provider, and no secret.
         """
         with self._lock:
             now = time.time()
@@ -82,7 +82,7 @@ class TokenSource:
         try:
             found = self._function()
             if inspect.isawaitable(found):
-                with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a loop that runs
+                with ThreadPoolExecutor(1) as pool:  # an event loop may run in the caller's thread
                     found = pool.submit(asyncio.run, _awaited(found)).result()
         except Exception as error:
             raise PrerequisiteError(f"{self._where} fails: {named(error)}") from error
@@ -101,10 +101,10 @@ _SOURCES: Final[dict[tuple[str, ...], TokenSource]] = {}
 
 
 def source_of(kafka: KafkaSettings) -> TokenSource:
-    """One for all clients that get in by the same settings: a thousand producers need no thousand tokens.
+    """Return one source for all clients with the same access settings: a thousand producers do not need a thousand tokens.
 
     Raises:
-        ConfigurationError: as :class:`TokenSource` does.
+        ConfigurationError: as :class:`TokenSource`.
     """
     key = (
         kafka.sasl_oauth_callback,
@@ -123,7 +123,7 @@ async def _awaited(found: Any) -> Any:
 
 
 def _loaded(text: str) -> Callable[[], Any]:
-    """Return the function that ``pkg.module:function`` names; the current folder comes first."""
+    """Return the function in ``pkg.module:function``. The current folder comes first in the search path."""
     module, _, path = text.partition(":")
     here = str(Path.cwd())
     if sys.path[:1] != [here]:
@@ -144,14 +144,14 @@ def _loaded(text: str) -> Callable[[], Any]:
 
 
 def _granted(kafka: KafkaSettings) -> Token:
-    """Fetch a token by client credentials (RFC 6749, 4.4)."""
+    """Request a token with client credentials (RFC 6749, 4.4)."""
     # Authlib and requests take a quarter of a second to load.
     import requests
     from authlib.integrations.base_client import OAuthError
     from authlib.integrations.requests_client import OAuth2Session
 
     url, client_id = kafka.sasl_oauth_token_url, kafka.sasl_oauth_client_id
-    # RFC 6749, 2.3.1: both in the form of a URL's. Authlib sends them as they are given.
+    # RFC 6749, 2.3.1 requires URL encoding of both. Authlib sends them unchanged.
     login = [urllib.parse.quote(name, safe="") for name in (client_id, kafka.oauth_client_secret())]
     system = ssl.get_default_verify_paths()
     try:
@@ -178,7 +178,7 @@ def _granted(kafka: KafkaSettings) -> Token:
 
 
 def _checked(response: Any) -> Any:
-    """Raise an error for a refusal by HTTP status: Authlib looks for ``error`` in the body alone."""
+    """Raise an error for a refusal by HTTP status: Authlib only looks for ``error`` in the body."""
     from authlib.integrations.base_client import OAuthError
 
     if _CLIENT_ERROR <= response.status_code < _SERVER_ERROR:
@@ -188,7 +188,7 @@ def _checked(response: Any) -> Any:
 
 
 def _expiry(text: str) -> float:
-    """Return when a JWT expires, by its claims; of any other token, :data:`UNKNOWN_LIFE_S` from now."""
+    """Return the expiry of a JWT from its claims; for other tokens :data:`UNKNOWN_LIFE_S` from now."""
     from joserfc import jws
     from joserfc.errors import JoseError
 

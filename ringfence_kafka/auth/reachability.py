@@ -1,4 +1,4 @@
-"""A first look at a cluster, before anything large is loaded: is anybody there?"""
+"""Quick check of a cluster, before any large module is loaded: whether a server listens."""
 
 import socket
 import ssl
@@ -13,10 +13,10 @@ HANDSHAKE_LIMIT_S: Final = 3.0
 
 
 def require_listener(kafka: KafkaSettings) -> None:
-    """Return unless every address refuses at once. A slow address does not raise: later callers ask it again with more patience.
+    """Return unless every address refuses at once. A slow address raises nothing: later callers wait longer for it.
 
     Raises:
-        BrokerUnavailableError: nobody listens anywhere.
+        BrokerUnavailableError: no address accepts connections.
     """
     places = [part.strip().rpartition(":") for part in kafka.bootstrap_servers.split(",")]
     pool = ThreadPoolExecutor(len(places))
@@ -27,7 +27,7 @@ def require_listener(kafka: KafkaSettings) -> None:
             try:
                 refusals.append(future.result(2 * LOOK_LIMIT_S))
             except TimeoutError:
-                return  # a name that is looked up for long
+                return  # a slow name lookup
     finally:
         pool.shutdown(wait=False)
     if all(refusals):
@@ -35,7 +35,7 @@ def require_listener(kafka: KafkaSettings) -> None:
 
 
 def _refusal(host: str, port: int) -> str:
-    """Return why the connection was refused; empty = it was accepted, or got no answer in time."""
+    """Return why the connection was refused; empty = it was accepted, or not answered in time."""
     try:
         socket.create_connection((host, port), LOOK_LIMIT_S).close()
     except TimeoutError:
@@ -48,14 +48,14 @@ def _refusal(host: str, port: int) -> str:
 
 
 def speaks_tls(host: str, port: int) -> bool | None:
-    """Whether a TLS handshake is answered there; None = nobody says. Nothing secret is sent, so nothing is verified."""
+    """Return whether the port answers a TLS handshake; None = not known. Nothing secret is sent, so nothing is verified."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection((host, port), HANDSHAKE_LIMIT_S) as plain:
             context.wrap_socket(plain, server_hostname=host).close()
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # it is TLS that says no
+        return "ALERT" in (error.reason or "")  # an alert is an answer in TLS
     except ConnectionResetError:
         return False
     except OSError:

@@ -11,16 +11,16 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
 _UNHEARD: Final = logging.getLogger("librdkafka")
-"""It writes some lines to the terminal whatever their level, as after a long ``send`` with tokens; its errors come with its answers."""
+"""Logger that discards librdkafka's lines. It writes some regardless of their level; its errors are also in its results."""
 _UNHEARD.addHandler(logging.NullHandler())
 _UNHEARD.propagate = False
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Verify the brokers' certificates and host names; present the client's certificate where one is configured.
+    """Return a context that verifies brokers' certificates and host names, with the client's certificate if one is configured.
 
     Raises:
-        ConfigurationError: a file does not hold what it should.
+        ConfigurationError: the content of a file is not valid.
     """
     try:
         context = ssl.create_default_context(cafile=kafka.ssl_cafile or None)
@@ -53,7 +53,7 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 
 
 def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return the security options of librdkafka's clients. Raises as :func:`ssl_context` does, and PrerequisiteError without a token."""
+    """Return the security options of librdkafka's clients. Raises as :func:`ssl_context`, and PrerequisiteError without a token."""
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
@@ -63,7 +63,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
         **client_properties.for_librdkafka(kafka),
     }
     if kafka.uses_ssl:
-        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
+        ssl_context(kafka)  # librdkafka's error for a faulty file names neither the key nor a remedy
         files = {
             "ssl.ca.location": kafka.ssl_cafile,
             "ssl.certificate.location": kafka.ssl_certfile,
@@ -75,7 +75,7 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
     if kafka.uses_tokens:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         source = source_of(kafka)
-        source.current()  # librdkafka itself would say, after ten seconds, only that there was none
+        source.current()  # otherwise librdkafka reports only after ten seconds that there was no token
         options["oauth_cb"] = source.for_librdkafka
     elif kafka.uses_sasl:
         options["sasl.mechanism"] = kafka.sasl_mechanism
@@ -89,12 +89,12 @@ class _EncryptedKeyError(Exception):
 
 
 def _no_passphrase() -> str:
-    """Replace OpenSSL's question on the terminal, for which a worker would wait forever."""
+    """Raise instead of OpenSSL's question on the terminal, for which a worker would wait forever."""
     raise _EncryptedKeyError
 
 
 def _is_locked(keyfile: str) -> bool:
-    """Whether a key is encrypted, in either form that PEM has for it."""
+    """Return whether a key is encrypted, in either PEM form."""
     try:
         return b"ENCRYPTED" in Path(keyfile).read_bytes()
     except OSError:
@@ -102,7 +102,7 @@ def _is_locked(keyfile: str) -> bool:
 
 
 def _names_nothing(error: OSError) -> bool:
-    """Whether OpenSSL says only that it cannot read a PEM file, as after a wrong password."""
+    """Return whether OpenSSL only reports that it cannot read a PEM file, as after a wrong password."""
     return isinstance(error, ssl.SSLError) and not error.reason
 
 

@@ -1,1 +1,1 @@
-"""The configuration file that all programs read: its schema, and how it is read."""
+"""Configuration file of all programs: its schema, and its reading."""

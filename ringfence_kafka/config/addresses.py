@@ -22,14 +22,14 @@ from ringfence_kafka.protocol.duplicate_id import Forms, checked_forms, header_n
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
-"""Slots are numbered with 31 bits in the changelog's keys."""
+"""Maximum size of a ring: changelog keys have 31 bits for the slot number."""
 MAX_ID_MIN_AGE: Final = 36_525 * 86_400
-"""A hundred years: timestamps in milliseconds, and their differences, have 64 bits in the native core."""
+"""Maximum age of an ID in seconds, a hundred years: the native core has 64 bits for timestamps in milliseconds and their differences."""
 DEFAULT_GROUP: Final = "qpid.no-group"
 _NAME: Final = TypeAdapter(TopicName)
 _WILDCARDS: Final = frozenset("*?[")
 _POSSIBLE: Final = re.compile(r"([a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
-"""Kafka's legal characters, wildcards, and sets that are closed."""
+"""Pattern of topic names with wildcards: Kafka's legal characters, ``*``, ``?``, and closed sets."""
 
 
 class AddressDefaults(Section):
@@ -54,8 +54,7 @@ class AddressDefaults(Section):
     persist_id_cache: bool = True
     """Whether a ring outlives its lane; false = IDs are forgotten at restarts, failures and moves."""
     duplicate_id_from: Annotated[Forms, BeforeValidator(checked_forms)] = "header"
-    """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it
-    together."""
+    """Place of the ID: ``header``, ``key``, ``value``, ``header:NAME``, ``value:/json/pointer``, or a list of places that form it together."""
     duplicate_id_missing: Literal["unchecked", "quarantine"] = "unchecked"
     """Treatment of a message without an ID, or without a part of it."""
     group_header: str = ""
@@ -89,7 +88,7 @@ class AddressDefaults(Section):
 
     @property
     def id_headers(self) -> tuple[str, ...]:
-        """Headers of which one alone is the ID; empty = the ID is found in another way."""
+        """Headers one of which alone is the ID; empty = the ID has another form."""
         if self.duplicate_id_from == "header":
             return self.duplicate_id_headers
         name = header_name(self.duplicate_id_from)
@@ -167,17 +166,17 @@ class AddressSettings(AddressDefaults):
 
     @property
     def ring_capacity(self) -> int:
-        """IDs that a ring has room for."""
+        """Number of IDs that a ring has room for."""
         return self.id_cache_size_max or self.id_cache_size
 
     @property
     def observes(self) -> bool:
-        """Whether duplicates are marked and pass."""
+        """Whether duplicates are marked and accepted."""
         return self.mode == "observe"
 
     @property
     def forwards(self) -> bool:
-        """Whether messages may have another home than the lane that they reach: with one lane none has."""
+        """Whether messages can have another home than the lane that they reach. With one lane they cannot."""
         return self.lanes != 1
 
     @property
@@ -186,7 +185,7 @@ class AddressSettings(AddressDefaults):
         return "divert" in (self.duplicates, self.on_conflict)
 
     def topics(self, app_id: str) -> dict[str, str]:
-        """All topics of the address by their role."""
+        """Return all topics of the address by role."""
         roles = {
             "input topic": self.input_topic,
             "accepted topic": self.accepted_topic,
@@ -199,7 +198,7 @@ class AddressSettings(AddressDefaults):
 
 
 def _promise_faults(address: AddressSettings) -> Iterator[str]:
-    """Yield why a promise in time cannot be kept, with the way out."""
+    """Yield why a promise in time cannot be kept, with the remedy."""
     size, most = address.id_cache_size, address.id_cache_size_max
     if not address.id_min_age:
         if most:
@@ -234,7 +233,7 @@ def _is_name(name: object) -> TypeGuard[str]:
 
 
 def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterator[tuple[str, str]]:
-    """Yield each topic that belongs to this configuration, with what it is."""
+    """Yield each topic that belongs to this configuration, with its role."""
     yield wire_names.journal_topic(app_id), "the journal"
     yield wire_names.progress_topic(app_id), "the progress of consumer groups"
     for address in addresses:
@@ -243,11 +242,11 @@ def claimed_topics(addresses: Iterable[AddressSettings], app_id: str) -> Iterato
         yield wire_names.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
 
 
-# -- patterns: entries that set defaults for all names that match; the most specific wins, key by key ----------------
+# -- patterns set defaults for all names that match; the most specific one wins, for each key ------------------------
 
 
 def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the literal addresses, each merged over the defaults and matching patterns; a non-table stays as it is."""
+    """Return the literal addresses, merged over the defaults and their patterns. Entries that are not tables stay unchanged."""
     patterns = sorted_patterns(entries)
     resolved = []
     for entry in entries:
@@ -265,7 +264,7 @@ def resolve_patterns(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tup
 
 
 def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of both. A layer that names the one header of its IDs needs no inherited list of headers."""
+    """Return the keys of both tables. A layer that names a single ID header does not inherit the list of headers."""
     forms = layer.get("duplicate_id_from")
     is_named = isinstance(forms, str) and bool(header_name(forms))
     return {key: value for key, value in base.items() if not (is_named and key == "duplicate_id_headers")} | {
@@ -274,28 +273,28 @@ def _over(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sorted_patterns(entries: Sequence[Any]) -> list[int]:
-    """Return the places of the patterns among the entries, the most specific last."""
+    """Return the indexes of the patterns among the entries, the most specific last."""
     places = [number for number, entry in enumerate(entries) if is_pattern(entry)]
     return sorted(places, key=lambda number: _specificity(entries[number]))
 
 
 def is_pattern(entry: object) -> bool:
-    """Whether an entry's name has a wildcard: ``*``, ``?`` or ``[``."""
+    """Return whether an entry's name has a wildcard: ``*``, ``?`` or ``[``."""
     name = entry.get("name") if isinstance(entry, dict) else None
     return isinstance(name, str) and has_wildcard(name)
 
 
 def has_wildcard(name: str) -> bool:
-    """Whether a name stands for all that match."""
+    """Return whether a name is a pattern."""
     return not _WILDCARDS.isdisjoint(name)
 
 
 def can_match(pattern: str) -> bool:
-    """Whether there are topic names that it matches."""
+    """Return whether a pattern matches any valid topic name."""
     return _POSSIBLE.fullmatch(pattern) is not None
 
 
 def _specificity(pattern: Mapping[str, Any]) -> int:
-    """Literal characters of the pattern; a set in brackets counts as none."""
+    """Return the number of literal characters of the pattern; a set in brackets does not count."""
     literal = re.sub(r"\[[^]]*\]|[*?]", "", pattern["name"])
     return len(literal)

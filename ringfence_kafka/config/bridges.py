@@ -1,4 +1,4 @@
-"""``[[bridges]]`` and ``[[cluster_connections]]``: what is forwarded from one cluster to another."""
+"""Tables ``[[bridges]]`` and ``[[cluster_connections]]``: forwarding from one cluster to another."""
 
 import fnmatch
 from collections import Counter
@@ -13,20 +13,20 @@ from ringfence_kafka.config.section import MEMBER_PATTERN, NAME_PATTERN, Section
 from ringfence_kafka.protocol import wire_names
 
 NAME_CHARACTERS_MAX: Final = 200
-"""Longest bridge name that :mod:`ringfence_kafka.protocol.hop` takes; its group and its quarantine topic then fit Kafka's limits."""
+"""Maximum length of a bridge name in :mod:`ringfence_kafka.protocol.hop`. Its group and its quarantine topic then fit Kafka's limits."""
 NO_NAME: Final = "status"
-"""``ringfence bridge status`` is a verb."""
+"""Reserved names: ``ringfence bridge status`` is a command."""
 STRICT_NAMES_MAX: Final = 2_000
-"""Characters of all members' names: they stand beside each committed offset, in Kafka's 4,096 bytes."""
+"""Maximum total length of all members' names: they are in the metadata of each commit, which Kafka limits to 4,096 bytes."""
 ADDRESS: Final = "{address}"
-"""Stands for an address's name in ``target``."""
+"""Placeholder for an address's name in ``target``."""
 
 WINDOW: Final = 5_000
-"""Offsets under way, where the target remembers as many."""
+"""Default of unconfirmed offsets, if the target remembers at least this number."""
 
 BridgeName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 MemberName = Annotated[str, StringConstraints(pattern=MEMBER_PATTERN, max_length=60)]
-"""No dots: it is part of bridges' names. No commas: headers list members."""
+"""Pattern of member names. They have no dots, because they are part of bridge names, and no commas, because headers list them."""
 UserIds = Literal["check", "ignore"]
 Offsets = Annotated[int, Field(ge=1, le=65_536, json_schema_extra=unit("offsets"))]
 
@@ -38,10 +38,10 @@ def _require_no_verb(value: str) -> str:
 
 
 def window_of(window: int | None, id_cache_size: int) -> int:
-    """Return the window of a bridge to an address of this ``id_cache_size``: the configured one, else at most that size.
+    """Return the window of a bridge to an address with this ``id_cache_size``: the configured one, else at most that size.
 
-    More offsets than ``id_cache_size`` above what is confirmed push each other out at the target, and pass again when they are sent again. An
-    address of size 0 finds no duplicates, whatever the window.
+    With more unconfirmed offsets than ``id_cache_size``, the target forgets some of them, and accepts them twice when they are sent
+    again. An address with size 0 detects no duplicates with any window.
     """
     return window or min(WINDOW, id_cache_size or WINDOW)
 
@@ -131,7 +131,7 @@ class MemberSettings(KafkaSettings):
     """Name of the member, in the names of bridges and in the path of a message."""
 
     def kafka(self) -> KafkaSettings | None:
-        """How it is reached; None = as ``[kafka]`` says."""
+        """Return the access to the member; None = as in ``[kafka]``."""
         if self.model_fields_set <= {"name"}:
             return None
         made = KafkaSettings.model_construct(
@@ -214,24 +214,24 @@ class ConnectionSettings(Section):
 
     @property
     def target_template(self) -> str:
-        """``target``, or its default."""
+        """Value of ``target``, or its default."""
         return self.target or (ADDRESS if self.load_balancing == "all" else f"{ADDRESS}.shared")
 
     def target_address(self, address: str) -> str:
-        """Return the address at the members that one of here goes to."""
+        """Return the address at the members that a local address goes to."""
         return self.target_template.replace(ADDRESS, address)
 
     def bridge_name(self, member: str, address: str) -> str:
-        """Return the name of the bridge that brings an address to a member."""
+        """Return the name of the bridge for an address and a member."""
         return f"{self.name}.{self.this}.{member}.{address}"
 
     def member(self, name: str) -> MemberSettings:
-        """Return the member of that name, which there is."""
+        """Return an existing member by name."""
         return next(member for member in self.members if member.name == name)
 
     @property
     def targets(self) -> list[str]:
-        """The members that it forwards to."""
+        """Members that it forwards to."""
         own = self.load_balancing == "strict"
         return [member.name for member in self.members if own or member.name != self.this]
 

@@ -29,13 +29,13 @@ def feeder(address: AddressSettings, addresses: Iterable[AddressSettings]) -> Ad
 
 
 def upstream(name: str, addresses: Iterable[AddressSettings]) -> tuple[str, ...]:
-    """Return the addresses whose messages reach an address by chains, the nearest first."""
+    """Return the addresses whose messages reach an address through chains, the nearest first."""
     _, *found = _path(name, feeders(addresses))
     return tuple(found)
 
 
 def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings]:
-    """Return the addresses so that each one comes after the address that feeds it."""
+    """Return the addresses in an order in which each one follows the address that feeds it."""
     by_name = {address.name: address for address in addresses}
     fed_by = feeders(addresses)
     found: dict[str, AddressSettings] = {}
@@ -46,11 +46,11 @@ def upstream_first(addresses: Sequence[AddressSettings]) -> list[AddressSettings
 
 
 def feeding_cycle(addresses: Iterable[AddressSettings]) -> list[str]:
-    """Return the names along a circle of chained addresses, the first one again at the end; empty if there is none."""
+    """Return the names along a cycle of chained addresses, with the first one again at the end; empty if there is no cycle."""
     fed_by = feeders(addresses)
     for name in fed_by:
         *path, last = _path(name, fed_by)
-        if last in fed_by:  # the walk ended at an address that it had passed
+        if last in fed_by:  # the walk ended at an address that it had visited
             path = [*path, last]
             return [fed_by[last], *reversed(path[path.index(fed_by[last]) :])]
     return []

@@ -1,4 +1,4 @@
-"""Durations of the configuration: a number in the key's unit, or text such as ``"1h30m"``."""
+"""Durations in the configuration: a number in the key's unit, or text such as ``"1h30m"``."""
 
 import re
 from typing import Annotated, Any, Final
@@ -12,7 +12,7 @@ _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
-    """Return a validator that turns text into a number of this unit; other values pass unchanged."""
+    """Return a validator that converts text to a number in this unit; other values pass unchanged."""
 
     def number(value: object) -> object:
         if not isinstance(value, str):
@@ -40,7 +40,7 @@ def _duration(unit: str, *, whole: bool = False) -> BeforeValidator:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as the configuration takes it, such as ``1h30m``; 0 is ``0s``."""
+    """Return a duration in the configuration's form, such as ``1h30m``; 0 is ``0s``."""
     rest = round(seconds * 1_000)
     parts = []
     for unit in ("d", "h", "m", "s", "ms"):
@@ -51,7 +51,7 @@ def duration_text(seconds: float) -> str:
 
 
 def _in_schema(unit: str, number: str) -> Any:
-    """Return the part of the JSON Schema that all durations of a unit share; bounds hold for numbers, the pattern for text."""
+    """Return the JSON Schema that all durations of a unit share. Bounds apply to numbers, the pattern to text."""
     return Field(
         json_schema_extra={
             "type": [number, "string"],

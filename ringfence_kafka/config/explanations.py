@@ -1,4 +1,4 @@
-"""Texts of validation errors: key, value, what the key takes, and the way out. No secret is in them."""
+"""Texts of validation errors: key, value, valid values, and the remedy, without secrets."""
 
 import difflib
 import re
@@ -20,7 +20,7 @@ HIDDEN: Final = "(hidden)"
 _SECRET: Final = re.compile(
     r"pass|secret|token|jaas|private|credential|assertion|authorization|cookie|api.?key", re.IGNORECASE
 )
-"""A key of such a name may hold a secret, and nothing repeats its value. ``sasl_password_env`` holds a name."""
+"""Names of keys that may have a secret, whose value no text repeats. ``sasl_password_env`` only has a name."""
 _PUBLIC: Final = frozenset({"sasl_oauth_token_url"})
 
 _CHARACTERS: Final = {
@@ -30,7 +30,7 @@ _CHARACTERS: Final = {
     HOST_PATTERN: "use letters, digits, dots, underscores and hyphens, without a port",
     MEMBER_PATTERN: "use letters, digits, underscores and hyphens",
 }
-"""Advice on a name, by the pattern that it does not match."""
+"""Advice for a name, by the pattern that it violates."""
 
 _TYPES: Final = {
     "int_type": "a whole number",
@@ -46,10 +46,10 @@ _OUT_OF_RANGE: Final = frozenset({"greater_than", "greater_than_equal", "less_th
 _NUMBERS: Final = frozenset({"int_type", "float_type", "finite_number"})
 
 _NAMED: Final = frozenset({"addresses", "bridges", "cluster_connections", "members"})
-"""Tables of which there are several, each with a name."""
+"""Tables that can occur several times, each with a name."""
 
 _PLANNED: Final = frozenset({"consumer"})
-"""Keys of the interface whose feature this version does not have: named apart from misspelt ones."""
+"""Known keys whose feature this version lacks; their text differs from that of misspelt keys."""
 
 
 def explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
@@ -77,20 +77,20 @@ def explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     elif kind in _TYPES:
         words = _range(location) if kind in _NUMBERS else ""
         message = f"must be {_TYPES[kind]}{f', {words}' if words else ''}"
-    # The message itself names the keys of a table that do not fit together, with their values.
+    # For tables with contradictory keys, the message has the keys and their values.
     shown = "" if kind == "value_error" and isinstance(value, dict) else f" = {value!r}"
     return f"{key}{shown}: {message[:1].lower()}{message[1:]}"
 
 
 def _range(location: Sequence[int | str]) -> str:
-    """Return the whole range of a number with its unit; empty = it has no bounds."""
+    """Return the range of a number with its unit; empty = it has no bounds."""
     key = schema.at(location)
     words = schema.range_of(key)
     return f"{words} {key.get('x-unit', '')}".rstrip() if words else ""
 
 
 def place(location: Sequence[int | str], data: Mapping[str, Any]) -> str:
-    """Return the key as a person finds it in the file: an address or a bridge by its name, not by its number."""
+    """Return a key as it is found in the file: addresses and bridges by name instead of by number."""
     parts: list[str] = []
     there: Any = data
     for part in location:
@@ -119,12 +119,12 @@ def _unknown(location: Sequence[int | str]) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of a key of that name is kept out of all output."""
+    """Return whether output must hide the value of a key with this name."""
     return bool(_SECRET.search(name)) and not name.endswith("_env") and name not in _PUBLIC
 
 
 def without_secrets(name: str, value: Any) -> Any:
-    """Return the value of a key as output may show it."""
+    """Return the value of a key with secrets hidden."""
     if isinstance(value, dict):
         return {key: without_secrets(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""``[kafka]``, and every other table that says how to reach a cluster."""
+"""Table ``[kafka]``, and other tables with access to a cluster."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 NOT_SET: Final = (
     "that variable is not set: export it, or with systemd write NAME=value into the unit's EnvironmentFile"
 )
-"""Error text for a missing environment variable with a secret. systemd leaves out lines with `export`."""
+"""Error text for a missing environment variable with a secret. systemd ignores lines with `export`."""
 
 
 class KafkaSettings(Section):
@@ -94,7 +94,7 @@ class KafkaSettings(Section):
 
     @property
     def client_id(self) -> str:
-        """ID of this application and instance at brokers: in logs, quotas and metrics."""
+        """Client ID of this application and instance at brokers: in logs, quotas and metrics."""
         return "-".join(filter(None, (self._application or "ringfence", self._instance)))
 
     def client_id_of(self, instance: str) -> str:
@@ -112,7 +112,7 @@ class KafkaSettings(Section):
         return made
 
     def name_clients(self, application: str, instance: str) -> None:
-        """Set the names of clients; the settings that it belongs to call it once."""
+        """Set the names of clients. The settings that contain this table call it once."""
         self._application, self._instance = application, instance
 
     @property
@@ -122,7 +122,7 @@ class KafkaSettings(Section):
 
     @property
     def uses_tokens(self) -> bool:
-        """Whether they log in with a token instead."""
+        """Whether clients log in with a token."""
         return self.uses_sasl and self.sasl_mechanism == "OAUTHBEARER"
 
     @property
@@ -137,24 +137,24 @@ class KafkaSettings(Section):
         return self
 
     def sasl_password(self) -> str:
-        """Return the password, read when it is needed and kept nowhere."""
+        """Return the password. It is read at each call and not stored."""
         if self.sasl_password_env:
             return os.environ[self.sasl_password_env]
         return self._secrets()["sasl_password"]
 
     @property
     def password_place(self) -> str:
-        """Name the place of the password, for error texts."""
+        """Place of the password, for error texts."""
         return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
 
     def oauth_client_secret(self) -> str:
-        """Return the secret for the identity provider, read when it is needed and kept nowhere."""
+        """Return the secret for the identity provider. It is read at each call and not stored."""
         name = self.sasl_oauth_client_secret_env
         return os.environ[name] if name else self._secrets()["sasl_oauth_client_secret"]
 
     @property
     def oauth_secret_place(self) -> str:
-        """Name the place of the client secret, for error texts."""
+        """Place of the client secret, for error texts."""
         return (
             f"${self.sasl_oauth_client_secret_env}"
             if self.sasl_oauth_client_secret_env
@@ -169,7 +169,7 @@ class KafkaSettings(Section):
 
     @property
     def key_password_place(self) -> str:
-        """Name the place of the private key's password, for error texts."""
+        """Place of the private key's password, for error texts."""
         return f"${self.ssl_key_password_env}" if self.ssl_key_password_env else self.command_config
 
     def _secrets(self) -> Mapping[str, str]:
@@ -177,7 +177,7 @@ class KafkaSettings(Section):
 
 
 def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterator[str]:
-    """Yield the faults; ``secrets`` are those of a file, by the key that they stand for."""
+    """Yield the problems. ``secrets``: secrets from a file, by key."""
     keys = ("security_protocol", "sasl_mechanism", *_LOGIN, *_OAUTH, *_FILES, "ssl_key_password_env")
     given: dict[str, str] = {key: value for key in keys if (value := getattr(access, key))}
     protocol = f"security_protocol = {given['security_protocol']!r}"
@@ -198,7 +198,7 @@ def _access_faults(access: KafkaSettings, secrets: Mapping[str, str]) -> Iterato
 
 
 def file_fault(path: str) -> str:
-    """Why that can be no PEM file; empty = it may be one. A device or a pipe is not read: clients open it again and again."""
+    """Return why a path is not a usable PEM file; empty = it may be. Devices and pipes are refused, because clients open the file repeatedly."""
     if Path(path).is_file():
         return ""
     return f"{'not a regular' if Path(path).exists() else 'no such'} file: name a PEM file"

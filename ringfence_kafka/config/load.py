@@ -27,12 +27,12 @@ SECRET_VARIABLES: Final = (
     "ssl_key_password_env",
     "web_token_env",
 )
-"""Keys that name a variable which holds a secret."""
+"""Keys that name an environment variable with a secret."""
 _CONNECTION_KEPT: Final = frozenset({"bootstrap_servers", "properties"})
-"""Keys of ``[kafka]`` that a file of the command line leaves in force; all other keys concern access."""
+"""Keys of ``[kafka]`` that stay valid beside a file of the command line; all other keys concern access."""
 
 _LISTS: Final = frozenset({"addresses", "bridges", "cluster_connections"})
-"""Tables of which there are several: no variable can say which of them it means."""
+"""Tables that can occur several times: a variable cannot address one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +41,24 @@ class Connection:
 
     bootstrap_servers: str | None = None
     command_config: str | None = None
-    """File of Java properties. It alone decides on access: the access keys of ``[kafka]`` do not count."""
+    """File of Java properties. It replaces all access keys of ``[kafka]``."""
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """All that a configuration consists of, before validation."""
+    """Parts of a configuration before validation."""
 
     path: Path
     text: str
-    """Text of the file; empty = without a file."""
+    """Text of the file; empty = no file."""
     data: dict[str, Any]
     overrides: Mapping[Location, str]
-    """Variables of the environment and options of the command line, by the keys that they set."""
+    """Environment variables and command line options, by the keys that they set."""
 
     @property
     def origin(self) -> str:
-        """The file and all overrides, for the beginning of an error."""
+        """File and all overrides, as the start of an error."""
         overrides = ", ".join(dict.fromkeys(self.overrides.values()))
         return (str(self.path) if self.text or self.path.exists() else "without a file") + (
             f" with {overrides}" if overrides else ""
@@ -75,7 +75,7 @@ def load(
     """Read and validate the settings, as :func:`read` and :func:`validate`.
 
     Raises:
-        ConfigurationError: names the file, the key, the value and the way out.
+        ConfigurationError: the text has the file, the key, the value and the remedy.
     """
     document = read(path, environ, connection, optional=optional)
     return validate(document.data, document.origin)
@@ -88,16 +88,16 @@ def read(
     *,
     optional: bool = False,
 ) -> Document:
-    """Read the file, and put the environment and the command line over it.
+    """Read the file, and override it with the environment and the command line.
 
     Args:
-        path: The TOML file. It must exist: a worker that silently runs on defaults is worse than none.
-        environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``, by a TOML value or a bare string.
-        connection: The options of the command line.
-        optional: For who can do without any file.
+        path: TOML file. It must exist, because a worker must not run on defaults unnoticed.
+        environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``, with a TOML value or a bare string.
+        connection: Options of the command line.
+        optional: Whether the file may be missing.
 
     Raises:
-        ConfigurationError: the file cannot be read, or a variable or an option cannot be used.
+        ConfigurationError: the file cannot be read, or a variable or an option is not valid.
     """
     text = ""
     try:
@@ -119,7 +119,7 @@ def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
     """Validate settings that are already a mapping.
 
     Raises:
-        ConfigurationError: every fault on a line of its own.
+        ConfigurationError: one line for each problem.
     """
     entries = data.get("addresses", ())
     numbered = list(enumerate(entries)) if isinstance(entries, list | tuple) else []
@@ -128,7 +128,7 @@ def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
     literal = [number for number, item in numbered if not is_pattern(item)]
     errors = [error for _, error in unsound]
     try:
-        # Without the faulty patterns, whose faults would be told again at each name that they match.
+        # Faulty patterns are left out: their problems would be repeated for each matching name.
         sound = {"addresses": [item for number, item in numbered if number not in faulty]} if faulty else {}
         settings = Settings.model_validate({**data, **sound})
     except ValidationError as error:
@@ -140,7 +140,7 @@ def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
 
 
 def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
-    """Return the problems of a pattern, also if it matches nothing yet: they would surprise the person who adds a matching name later."""
+    """Return the problems of a pattern, even if it matches no name yet: otherwise they appear when a matching name is added."""
     if not is_pattern(entry):
         return []
     errors: list[ErrorDetails] = []
@@ -158,7 +158,7 @@ def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
 
 
 def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
-    """Count the address as a person does, patterns included; settings count without them."""
+    """Return the error with the address's number in the file, which counts patterns too."""
     match error["loc"]:
         case ("addresses", int(number), *rest):
             return {**error, "loc": ("addresses", literal[number], *rest)}
@@ -189,11 +189,11 @@ def _tables(value: Any) -> list[dict[str, Any]]:
 def _overlay(
     data: dict[str, Any], environ: Mapping[str, str], password_variables: Collection[str]
 ) -> dict[Location, str]:
-    """Put the environment's values over the file's; return the names of the variables used, by key."""
+    """Override the file's values by the environment's. Return the names of the used variables, by key."""
     used: dict[Location, str] = {}
     for variable, raw in sorted(environ.items()):
         section, delimiter, key = variable.removeprefix(ENV_PREFIX).lower().partition(ENV_DELIMITER)
-        # Without the delimiter it is somebody else's: Kubernetes sets RINGFENCE_PORT and more for a Service named ringfence.
+        # Without the delimiter the variable is foreign: Kubernetes sets RINGFENCE_PORT and others for a Service named ringfence.
         if not (variable.startswith(ENV_PREFIX) and delimiter) or variable in password_variables:
             continue
         if section not in Settings.model_fields or section in _LISTS or not key:
@@ -209,7 +209,7 @@ def _overlay(
 
 
 def _connect(data: dict[str, Any], connection: Connection) -> dict[Location, str]:
-    """Put the command line's connection over the rest; return the options used, by key."""
+    """Override the connection by the command line's. Return the used options, by key."""
     table = data.setdefault("kafka", {})
     used: dict[Location, str] = {}
     if not isinstance(table, dict):

@@ -1,4 +1,4 @@
-"""The effective configuration: each value with its origin, a line of the file, a variable, an option or the default."""
+"""The effective configuration: each value with its origin, which is a line of the file, a variable, an option or the default."""
 
 import fnmatch
 import re
@@ -25,7 +25,7 @@ _LOGIN: Final = re.compile(r"(?<=//)[^/@]*@")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value in force; a secret is hidden already."""
+    """Effective value of a key; secrets are hidden already."""
 
     key: str
     value: Any
@@ -33,13 +33,13 @@ class Value:
 
 
 def line_numbers(text: str) -> dict[Location, int]:
-    """Return the line of each key of a valid TOML file: ``tomllib`` reads it statement by statement."""
+    """Return the line of each key of a valid TOML file. ``tomllib`` parses it statement by statement."""
     found: dict[Location, int] = {}
     table: Location = ()
     entries: Counter[Location] = Counter()
     statement = ""
     for number, line in enumerate(text.split("\n"), 1):
-        # A statement ends with the first line that makes it valid: no beginning of a list or of a long text is.
+        # A statement ends with the first line that makes it valid: no incomplete list or long text is valid.
         statement += f"{line}\n"
         try:
             given = tomllib.loads(statement)
@@ -54,7 +54,7 @@ def line_numbers(text: str) -> dict[Location, int]:
 
 
 def _entered(header: Any, entries: Counter[Location]) -> Location:
-    """Return the place of a table that a header opens; ``entries`` counts those of ``[[several]]``."""
+    """Return the place of the table that a header opens. ``entries``: counts of the ``[[several]]`` tables so far."""
     location: Location = ()
     while header:
         ((name, header),) = header.items()
@@ -80,7 +80,7 @@ class _Origins:
         self._lines = line_numbers(document.text)
 
     def of(self, location: Location) -> str:
-        """Return the origin of a key that somebody set; empty = nobody did."""
+        """Return the origin of a key that is set; empty = it is not set."""
         for end in range(len(location), 1, -1):  # a variable may set a whole table, such as kafka.properties
             if override := self._document.overrides.get(location[:end]):
                 return override
@@ -93,7 +93,7 @@ class _Origins:
         return f"{self._document.path}:{self._lines[location]}" if location in self._lines else ""
 
     def value(self, location: Location, value: Any, origin: str = "") -> Value:
-        """Return a value under the name of its key; ``origin`` is that of a key that nobody set at this place."""
+        """Return a value with its key. ``origin``: origin if the key is not set at this place."""
         name = str(location[-1])
         return Value(
             place(location, self._document.data),
@@ -103,7 +103,7 @@ class _Origins:
 
 
 def effective(document: Document, settings: Settings) -> Iterator[Value]:
-    """Yield all values in force; ``settings`` are those of the document."""
+    """Yield all effective values. ``settings``: settings of the document."""
     origins = _Origins(document)
     yield from _kafka(origins, document, ("kafka",), settings.kafka)
     for name in ("app", "address_defaults", "reconcile"):
@@ -147,7 +147,7 @@ def _value(origins: _Origins, location: Location, value: Any, origin: str = "") 
 def _kafka(
     origins: _Origins, document: Document, location: Location, kafka: KafkaSettings
 ) -> Iterator[Value]:
-    """Yield the access to a cluster. A key may come from a property of Kafka's name, here or in a file of Java properties."""
+    """Yield the access to a cluster. A key may come from a Kafka property here or in a file of Java properties."""
     table: Any = document.data
     for part in location:
         table = table.get(part, {}) if isinstance(table, dict) else table[part]
@@ -185,7 +185,7 @@ def _address(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """Return a value without possible secrets, also one in place of a variable's name."""
+    """Return a value without possible secrets, including a secret in place of a variable's name."""
     if not isinstance(value, str) or not value:
         return list(value) if isinstance(value, tuple) else value
     if is_secret(name) or (name.endswith("_env") and not _VARIABLE.fullmatch(value)):

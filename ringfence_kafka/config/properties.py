@@ -1,7 +1,7 @@
-"""Properties by Kafka's own names: for ``[kafka]``, for Ringfence, for the clients. Pure except for reading a file.
+"""Properties with Kafka's own names, for ``[kafka]``, for Ringfence and for clients. Pure except for reading a file.
 
-They come from ``[kafka.properties]``, from ``-X key=value``, and from the file of ``--command-config``. Secrets are taken from
-such a file only: a configuration is shown around, and a command line is seen by everybody on the machine.
+They come from ``[kafka.properties]``, from ``-X key=value``, and from the file of ``--command-config``. Only such a file may contain
+secrets: configurations are shared, and all users of a machine can read a command line.
 """
 
 import re
@@ -28,10 +28,10 @@ KEYS: Final = {
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
 }
-"""Those that are keys of ``[kafka]``."""
+"""Properties that are keys of ``[kafka]``."""
 
 _STORES: Final = {"truststore": ("ssl_cafile",), "keystore": ("ssl_certfile", "ssl_keyfile")}
-"""Java's files, and the keys that one in PEM stands for."""
+"""Stores of Java, and the keys that one in PEM format replaces."""
 
 _PASSWORD: Final = "sasl_password"
 _SECRETS: Final = {
@@ -44,13 +44,13 @@ _JAAS: Final = "sasl.jaas.config"
 _FILE_ONLY: Final = frozenset(
     f"sasl.oauthbearer.assertion.private.key.{name}" for name in ("pem", "passphrase")
 )
-"""Secrets that go on to the clients that know them."""
+"""Secrets that are passed to the clients that know them."""
 _WRITTEN_OUT: Final = {
     "ssl.ca.pem": "ssl_cafile",
     "ssl.certificate.pem": "ssl_certfile",
     "ssl.key.pem": "ssl_keyfile",
 }
-"""librdkafka takes these as they are, the other clients from files alone; and a key is a secret."""
+"""PEM texts that only librdkafka accepts; the other clients need files, and a private key is a secret."""
 _LOGIN: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s+(?P<options>.*?);\s*", re.DOTALL)
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';]+))""")
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
@@ -59,13 +59,13 @@ _CALLBACK: Final = "sasl.login.callback.handler.class"
 _KAFKAS_CALLBACK: Final = re.compile(
     r"org\.apache\.kafka\.common\.security\.oauthbearer\.(secured\.)?OAuthBearerLoginCallbackHandler"
 )
-"""Client credentials, by Java's own; what else stands there is code."""
+"""Java's handler of client credentials. Any other class is foreign code."""
 
 _VERIFIED: Final = {
     "ssl.endpoint.identification.algorithm": "https",
     "enable.ssl.certificate.verification": "true",
 }
-"""The only value that these may have."""
+"""The only allowed values of these properties."""
 
 _GROUPS: Final = "app.id is the workers' group and --consumer-group that of consumers, and Ringfence runs their membership itself"
 _EXACTLY: Final = "exactly-once depends on it, so Ringfence sets it itself"
@@ -108,18 +108,18 @@ OWNED: Final = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""Properties that Ringfence sets itself, each with the reason."""
+"""Properties that Ringfence sets itself, with the reasons."""
 
 
 class Translated(NamedTuple):
-    """What properties mean."""
+    """Properties by their use."""
 
     keys: dict[str, str]
     """Keys of ``[kafka]``, without secrets."""
     passed: dict[str, str]
-    """For the clients, by Kafka's names."""
+    """Properties for the clients, with Kafka's names."""
     secrets: dict[str, str]
-    """By the key that they stand for."""
+    """Secrets by key."""
 
 
 NOTHING: Final = Translated({}, {}, {})
@@ -129,7 +129,7 @@ def read(file: str) -> Translated:
     """Read and translate a file of Java properties.
 
     Raises:
-        ValueError: it cannot be read, or a property cannot be used; names each, and the way out.
+        ValueError: the file cannot be read, or properties are not valid; the text has each one, and the remedy.
     """
     try:
         properties = parse_java(Path(file).read_text("utf-8"))
@@ -145,10 +145,10 @@ def read(file: str) -> Translated:
 
 
 def translate(properties: Mapping[str, object], origin: str, *, from_file: bool = False) -> Translated:
-    """Sort properties out; ``origin`` for errors.
+    """Sort properties by their use. ``origin``: where they come from, for errors.
 
     Raises:
-        ValueError: some cannot be used; names each, and the way out.
+        ValueError: properties are not valid; the text has each one, and the remedy.
     """
     found, faults = Translated({}, {}, {}), []
     for name, value in properties.items():
@@ -238,7 +238,7 @@ def _open_store(
     kind = str(properties.get(f"ssl.{store}.type", "JKS")).upper()
     keys = " and ".join(_STORES[store])
     if kind != "PEM" and part != "location" and f"ssl.{store}.location" in properties:
-        return  # said of that
+        return  # the location reports the problem
     if kind != "PEM":
         raise ValueError(
             f"a {store} of type {kind} is Java's own: export it as PEM (keytool -importkeystore … -deststoretype PKCS12, then openssl "
@@ -251,10 +251,10 @@ def _open_store(
 
 
 def parse_java(text: str) -> dict[str, str]:
-    """Key → value; of a key that stands twice the last counts.
+    """Return values by key. Of a repeated key the last value counts.
 
     Raises:
-        ValueError: a line is none; names its number.
+        ValueError: a line is not valid; the text has its number.
     """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
@@ -266,7 +266,7 @@ def parse_java(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Without comments and empty ones; one that ends with a backslash goes on in the next."""
+    """Return lines with their numbers, without comments and empty lines. A line that ends with a backslash continues on the next."""
     lines: list[tuple[int, str]] = []
     continued = False
     for number, raw in enumerate(text.splitlines(), 1):

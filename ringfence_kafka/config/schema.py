@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, from the settings and the docstrings of their fields."""
+"""JSON Schema of the configuration file, from the settings and the docstrings of their fields."""
 
 import ast
 import functools
@@ -17,7 +17,7 @@ _DEFINITIONS: Final = "#/definitions/"
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """Return the schema, in draft 7, which editors for TOML know. ``x-unit`` and ``x-since`` are ours."""
+    """Return the schema in draft 7, which TOML editors support. ``x-unit`` and ``x-since`` are Ringfence's own."""
     found = Settings.model_json_schema(ref_template=f"{_DEFINITIONS}{{model}}")
     definitions = found.pop("$defs")
     for model in _sections(Section):
@@ -38,7 +38,7 @@ def _sections(base: type[Section]) -> Iterator[type[Section]]:
 
 
 def _property(schema: dict[str, Any], sentence: str) -> dict[str, Any]:
-    """Return the schema of one key as a file has it: TOML has no null, and a key that may be left out has no default then."""
+    """Return the schema of one key in the file. TOML has no null, so an optional key has no default."""
     schema.pop("title", None)
     if {"type": "null"} in (choices := schema.get("anyOf", [])):
         (schema,) = (choice for choice in choices if choice != {"type": "null"})
@@ -46,7 +46,7 @@ def _property(schema: dict[str, Any], sentence: str) -> dict[str, Any]:
 
 
 def _docstrings(model: type[Section]) -> dict[str, str]:
-    """Return the docstrings below the fields. Pydantic can collect them, but each start of each program would take its time."""
+    """Return the docstrings below the fields. Pydantic could collect them, but this would slow down the start of all programs."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, Section):
@@ -74,7 +74,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def at(location: Sequence[int | str]) -> dict[str, Any]:
-    """Return the schema of a place in the settings, as Pydantic's errors name it; empty = nothing is known of it."""
+    """Return the schema of a place in the settings, as in Pydantic's errors; empty = not known."""
     schema = document()
     for part in location:
         schema = resolved(schema)

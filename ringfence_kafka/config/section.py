@@ -1,4 +1,4 @@
-"""Base of every table of the configuration, and name types that several tables take."""
+"""Base class of all tables of the configuration, and types of names in several tables."""
 
 from typing import Annotated, Any, Final
 
@@ -13,9 +13,9 @@ MEMBER_PATTERN: Final = r"^[a-zA-Z0-9_-]+$"
 HOST_PATTERN: Final = r"^[a-zA-Z0-9._-]*$"
 TOPIC_NAME_MAX: Final = 200
 TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME_PATTERN, max_length=TOPIC_NAME_MAX)]
-"""Kafka's legal characters; Kafka allows no topic named ``.`` or ``..``."""
+"""Kafka's legal characters; Kafka does not allow topics named ``.`` or ``..``."""
 GROUP_BYTES_MAX: Final = 1_000
-"""Longest name of a consumer group, in bytes. Kafka's own limit is some 32,000, and Ringfence makes longer names from this one."""
+"""Maximum length of a consumer group's name, in bytes. Kafka's limit is about 32,000, and Ringfence derives longer names from this one."""
 
 
 class Section(BaseModel):
@@ -25,12 +25,12 @@ class Section(BaseModel):
 
 
 def unit(name: str) -> dict[str, Any]:
-    """Return what the JSON Schema says about a key's unit."""
+    """Return a key's unit for the JSON Schema."""
     return {"x-unit": name}
 
 
 def listed(field: str, *others: str) -> Any:
-    """Return a validator of fields that are tuples here and lists in the file."""
+    """Return a validator for fields that are tuples here and lists in the file."""
     return field_validator(field, *others, mode="before")(_as_tuple)
 
 
@@ -39,13 +39,13 @@ def _as_tuple(value: object) -> object:
 
 
 def require_consumer_group(name: str) -> str:
-    """Return the name, if a consumer group may be called so.
+    """Return a valid name of a consumer group unchanged.
 
-    Kafka takes nearly everything but an empty name. This refuses other mistakes too, such as a variable that is not set, and names
-    that do not fit into one line of a log.
+    Kafka accepts nearly all names except an empty one. This check also refuses mistakes, such as an unset variable, and names that do not
+    fit into one log line.
 
     Raises:
-        ConfigurationError: it may not.
+        ConfigurationError: the name is not valid.
     """
     if not name.strip():
         raise ConfigurationError(

@@ -1,6 +1,6 @@
-"""Settings: what the TOML file and the environment may say, validated before anything starts.
+"""Settings from the TOML file and the environment, validated before anything starts.
 
-Unknown keys, wrong types, impossible combinations and keys of absent features are errors. They name the key, its value and the remedy.
+Unknown keys, wrong types, impossible combinations and keys of missing features are errors. They name the key, its value and the remedy.
 Nothing is ignored.
 """
 
@@ -47,7 +47,7 @@ from ringfence_kafka.config.validation import (
 from ringfence_kafka.errors import ConfigurationError
 
 RUNS_FOLDER: Final = "reconcile"
-"""Below ``app.data_dir``, beside the folders of workers."""
+"""Folder below ``app.data_dir``, beside the folders of workers."""
 
 __all__ = [
     "AddressDefaults",
@@ -128,7 +128,7 @@ class AppSettings(Section):
 
     @property
     def instance_name(self) -> str:
-        """The folder name in force. Stable over restarts, so that a worker finds its RocksDB again."""
+        """Effective folder name. It is the same after a restart, so that a worker finds its RocksDB again."""
         return self.instance or f"{socket.gethostname()}-{self.web_port}"
 
 
@@ -190,7 +190,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _clients_have_names(self) -> Self:
-        """Brokers see in logs, quotas and metrics whose clients they are."""
+        """Set the client names that brokers show in logs, quotas and metrics."""
         bridged = [
             kafka for bridge in self.bridges for kafka in (bridge.source, bridge.target) if kafka is not None
         ]
@@ -202,7 +202,7 @@ class Settings(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults_reach_addresses(cls, data: object) -> object:
-        """Put ``[address_defaults]`` and matching patterns under each address before validation."""
+        """Merge ``[address_defaults]`` and matching patterns into each address before validation."""
         if not isinstance(data, dict):
             return data
         defaults, addresses = data.get("address_defaults", {}), data.get("addresses", ())
@@ -211,7 +211,7 @@ class Settings(Section):
         try:
             AddressDefaults.model_validate(defaults)
         except ValidationError:
-            defaults = {}  # reported once, at address_defaults, and not again at each address
+            defaults = {}  # reported once, at address_defaults, and not again for each address
         return {**data, "addresses": resolve_patterns(defaults, addresses)}
 
     @model_validator(mode="after")
@@ -225,7 +225,7 @@ class Settings(Section):
         return feeder(address, self.addresses)
 
     def require_own_input(self, address: AddressSettings, what: str) -> None:
-        """Refuse to write into the input of a chained address: workers alone write it. ``what`` begins the message.
+        """Refuse writes to the input of a chained address, which only workers may write. ``what``: start of the message.
 
         Raises:
             ConfigurationError: another address feeds it.
@@ -263,12 +263,12 @@ class Settings(Section):
         return self
 
     def with_web_port(self, port: int) -> Self:
-        """Return a copy with another port, which names the instance where nothing else does."""
+        """Return a copy with another port. The port is part of the instance name if no name is set."""
         app = self.app.model_copy(update={"web_port": port})
         return self.model_copy(update={"app": app, "kafka": self.kafka.named(app.id, app.instance_name)})
 
     def target(self, name: str) -> AddressSettings:
-        """Return an address of another cluster: as the one of that name is configured here, else by patterns and defaults."""
+        """Return an address of another cluster: the one with this name here, or else one from patterns and defaults."""
         found = self.address(name)
         if found is not None:
             return found
@@ -279,7 +279,7 @@ class Settings(Section):
         return AddressSettings.model_validate(resolved)
 
     def _size(self, name: str) -> int | None:
-        """``id_cache_size`` of a configured address, or of one elsewhere by a pattern or ``[address_defaults]``."""
+        """Return ``id_cache_size`` of a configured address, or of another one from a pattern or ``[address_defaults]``."""
         found = self.target(name).id_cache_size
         if self.address(name) is not None or "id_cache_size" in self.address_defaults.model_fields_set:
             return found
@@ -295,14 +295,14 @@ class Settings(Section):
         )
 
     def address(self, name: str) -> AddressSettings | None:
-        """Return the address of that name, or None."""
+        """Return the address with this name, or None."""
         return next((address for address in self.addresses if address.name == name), None)
 
     def configured(self, name: str) -> AddressSettings:
-        """Return the address of that name.
+        """Return the address with this name.
 
         Raises:
-            ConfigurationError: there is none; the known ones are listed.
+            ConfigurationError: it does not exist; the text lists the known ones.
         """
         found = self.address(name)
         if found is None:

@@ -31,7 +31,7 @@ KAFKA_INTERNAL: Final = frozenset(
 
 
 def topic_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
-    """Yield faults of names of addresses and topics, and of addresses of transactions."""
+    """Yield problems of address and topic names, and of ``transaction_addresses``."""
     for name, count in Counter(address.name for address in addresses).items():
         if count > 1:
             yield f"addresses: {name!r} is listed {count} times; keep one [[addresses]] entry of it"
@@ -74,11 +74,11 @@ def _chain_faults(addresses: Sequence[AddressSettings]) -> Iterator[str]:
 
 
 def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator[str]:
-    """Yield topics that cannot be, or that are two things at once without being a chain."""
+    """Yield topics with invalid names, or with two roles that do not form a chain."""
     claims = list(claimed_topics(addresses, app_id))
     chained = _chained_topics(addresses, app_id, claims)
     owners: dict[str, tuple[str, str]] = {}
-    """Kafka takes no two topics that differ only in where they have dots and underscores."""
+    """Owner and topic by normalised name: Kafka does not allow topics that differ only in dots and underscores."""
     for topic, claim in claims:
         if topic in KAFKA_INTERNAL:
             yield f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
@@ -100,7 +100,7 @@ def _claim_faults(addresses: Sequence[AddressSettings], app_id: str) -> Iterator
 def _chained_topics(
     addresses: Sequence[AddressSettings], app_id: str, claims: Sequence[tuple[str, str]]
 ) -> set[str]:
-    """Return the topics between two addresses of a chain that are no address's name."""
+    """Return the topics between two chained addresses that are not named like an address."""
     roles = Counter((topic, role) for address in addresses for role, topic in address.topics(app_id).items())
     names = {address.name for address in addresses}
     return {
@@ -113,7 +113,7 @@ def _chained_topics(
 
 
 def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
-    """Whether both name a server of the other's."""
+    """Return whether each of the two clusters lists a server of the other."""
     ours, theirs = ({part.strip() for part in kafka.bootstrap_servers.split(",")} for kafka in (one, other))
     return not ours.isdisjoint(theirs)
 
@@ -125,9 +125,9 @@ def bridge_faults(
     topics: Mapping[str, str],
     kafka: KafkaSettings,
 ) -> Iterator[str]:
-    """Yield what does not fit together among tables, a line a fault with the way out. Pure.
+    """Yield contradictions among tables, one line with the remedy for each. Pure.
 
-    ``topics`` says what each topic is that belongs to addresses or the application; ``kafka`` is the cluster of tables that name none.
+    ``topics``: role of each topic of addresses or the application; ``kafka``: cluster of tables that name none.
     """
     names = [(bridge.name, f"bridges: {bridge.name!r}") for bridge in bridges]
     for bridge in bridges:
@@ -162,9 +162,9 @@ def window_faults(
     addresses: Collection[str],
     size: Callable[[str], int | None],
 ) -> Iterator[str]:
-    """Yield windows above what the target remembers, a line a fault with the remedy.
+    """Yield windows that exceed the target's memory, one line with the remedy for each.
 
-    ``size`` returns ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
+    ``size`` returns ``id_cache_size`` of an address in this configuration; None = not configured.
     """
     wide = [
         (f"bridges: {bridge.name!r}", bridge.window, bridge.target_address)
@@ -199,7 +199,7 @@ def _name_faults(names: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _quarantine_faults(names: Iterable[tuple[str, str]], topics: Mapping[str, str]) -> Iterator[str]:
-    """Bridges whose quarantine topic is another's: Kafka takes dots and underscores for the same."""
+    """Yield bridges whose quarantine topic has another role: Kafka treats dots and underscores as equal."""
     owners = {topic.replace(".", "_"): f"{topic} is {owner}" for topic, owner in topics.items()}
     for name, place in names:
         quarantine = wire_names.bridge_quarantine_topic(name)
@@ -219,7 +219,7 @@ def _unfit_addresses(
 
 
 def _unfit(name: str) -> str:
-    """Why no address can be called so, and the way out; empty = it can."""
+    """Return why a name is not valid for an address, with the remedy; empty = it is valid."""
     try:
         _TOPIC_NAME.validate_python(name)
     except ValidationError as error:
@@ -273,7 +273,7 @@ def _topic_faults(
 
 
 def _into_chain(place: str, address: AddressSettings, feeder: str, way_out: str) -> str:
-    """Return the fault of a bridge into a chained address: workers alone write its input topic."""
+    """Return the problem of a bridge into a chained address, whose input only workers may write."""
     return (
         f"{place}: the input topic of {address.name!r} is {address.input_topic}, the accepted topic of "
         f"{feeder!r}, and only workers write there: {way_out}"
@@ -289,7 +289,7 @@ def _connection_faults(
             known = ", ".join(sorted(addresses)) or "none"
             yield f"{place}: addresses: {pattern!r} matches no [[addresses]] entry (there are {known}): fix it, or add one"
     here = connection.member(connection.this).kafka() or kafka
-    # With strict a cluster may stand in for a member that is lost: each group still goes to one.
+    # With strict, one cluster may replace a lost member: each group still goes to one member.
     for member in connection.members if connection.load_balancing == "all" else ():
         if member.name != connection.this and same_cluster(here, member.kafka() or kafka):
             yield (

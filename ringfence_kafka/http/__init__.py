@@ -1,1 +1,1 @@
-"""Web servers: sockets, authentication, and errors of a probe."""
+"""Web servers: sockets, authentication, and errors of probes."""

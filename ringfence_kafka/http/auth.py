@@ -1,4 +1,4 @@
-"""TLS and the token of the pages of workers, consumers and bridges."""
+"""TLS and token of the pages of workers, consumers and bridges."""
 
 import hmac
 import logging
@@ -30,19 +30,19 @@ class HttpAuth:
     """TLS and token of a server."""
 
     token: str = ""
-    """Empty = without."""
+    """Required token; empty = none."""
     context: ssl.SSLContext | None = None
-    """None = without TLS."""
+    """TLS context; None = no TLS."""
     names: frozenset[str] = frozenset()
     """Host names of the server, besides addresses, localhost and the machine's own name."""
 
     @property
     def scheme(self) -> str:
-        """The scheme of its URLs."""
+        """Scheme of its URLs."""
         return "http" if self.context is None else "https"
 
     def middleware(self) -> Middleware:
-        """Ask for the token, and refuse changes by a web page of another origin.
+        """Return a middleware that requires the token, and refuses changes by web pages of other origins.
 
         Without the token a probe gets the readiness, and a browser the login form.
         """
@@ -74,7 +74,7 @@ class HttpAuth:
 
 
 OPEN: Final = HttpAuth()
-"""Without TLS and token."""
+"""No TLS and no token."""
 
 
 def http_auth(app: AppSettings) -> HttpAuth:
@@ -107,7 +107,7 @@ def http_auth(app: AppSettings) -> HttpAuth:
 
 
 def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
-    """Return a client session for such a server. Raises as :func:`http_auth` does."""
+    """Return a client session for such a server. Raises as :func:`http_auth`."""
     headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
     try:
         context = ssl.create_default_context(cafile=app.web_tls_cafile or None)
@@ -123,5 +123,5 @@ def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
 
 
 def _no_passphrase() -> str:
-    """Replace OpenSSL's question on the terminal."""
+    """Raise instead of OpenSSL's question on the terminal."""
     raise ValueError("the key is encrypted")

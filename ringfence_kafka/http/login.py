@@ -1,7 +1,7 @@
-"""The login of a person: a form, and a signed cookie that does not hold the token.
+"""Login of a person: a form, and a signed cookie that does not contain the token.
 
 The cookie is ``<end of the session, s since the epoch>.<HMAC of that with the token>``. Processes with the same token accept each other's
-cookies, a restart ends no session, and a new token ends all.
+cookies, a restart keeps all sessions, and a new token ends all sessions.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ END_PATH: Final = "/logout"
 COOKIE: Final = "ringfence"
 SESSION_S: Final = 8 * 3_600
 FAILED_S: Final = 1.0
-"""Pause after a wrong token; the next attempt waits for it."""
+"""Delay after a wrong token, in seconds; the next attempt waits for it."""
 ATTEMPTS_MAX: Final = 8
-"""Attempts that wait at once; more are refused."""
+"""Maximum number of waiting attempts; more are refused."""
 FORM: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -39,13 +39,13 @@ _STYLE: Final = (
 
 
 def sign(token: str, ends_s: int) -> str:
-    """Return the cookie of a session that ends then."""
+    """Return the cookie of a session. ``ends_s``: its end, in seconds since the epoch."""
     text = str(ends_s)
     return f"{text}.{hmac.digest(token.encode(), b'ringfence session ' + text.encode(), 'sha256').hex()}"
 
 
 def is_signed(token: str, cookie: str, now_s: float) -> bool:
-    """Whether a cookie belongs to a session that has not ended."""
+    """Return whether a cookie belongs to a session that has not ended."""
     text, _, _ = cookie.partition(".")
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         return False
@@ -56,15 +56,15 @@ def is_signed(token: str, cookie: str, now_s: float) -> bool:
 
 
 def local_path(path: str) -> str:
-    """Return the path, if it is one of this server, else ``/``."""
+    """Return the path if it is a path of this server, else ``/``."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"
 
 
 class Login:
-    """The form of one server."""
+    """Login form of one server."""
 
     def __init__(self, token: str, *, secure: bool, names: frozenset[str]) -> None:
-        """``secure``: whether the server speaks TLS; ``names``: its host names."""
+        """Create the form. ``secure``: whether the server uses TLS; ``names``: its host names."""
         self._token = token
         self._secure = secure
         self._names = names
@@ -72,12 +72,12 @@ class Login:
         self._waiting = 0
 
     def knows(self, request: web.Request) -> bool:
-        """Whether the request has a valid cookie."""
+        """Return whether the request has a valid cookie."""
         cookie = request.cookies.get(self._cookie(request))
         return cookie is not None and is_signed(self._token, cookie, time.time())
 
     def form(self, path: str, fault: str = "") -> web.Response:
-        """Return the form; after it the browser goes on to ``path``."""
+        """Return the form. After the login the browser continues to ``path``."""
         note = f"<p role=alert>{escape(fault)}</p>" if fault else ""
         target = f"{PATH}?to={quote(local_path(path), safe='/')}"
         return _page(
@@ -111,7 +111,7 @@ class Login:
         return done
 
     async def _is_right(self, given: str) -> bool:
-        """Whether this is the token; attempts wait for each other, and a wrong one takes a second."""
+        """Return whether this is the token. Attempts wait for each other, and a wrong one takes a second."""
         if self._waiting >= ATTEMPTS_MAX:
             return False
         self._waiting += 1
@@ -126,15 +126,15 @@ class Login:
 
     @staticmethod
     def _cookie(request: web.Request) -> str:
-        """Browsers do not tell ports apart: each port has a cookie of its own."""
+        """Return the cookie's name, which contains the port, because browsers do not separate cookies by port."""
         return f"{COOKIE}-{same_origin.port(request.host)}"
 
 
 async def _token(request: web.Request) -> str:
-    """Return the token in a form; empty if the form is malformed or has none."""
+    """Return the token in a form; empty if the form is malformed or has no token."""
     try:
         given = (await request.post()).get("token")
-    except (LookupError, ValueError):  # a charset that Python does not know, or bytes that are not in it
+    except (LookupError, ValueError):  # an unknown charset, or bytes that it does not contain
         return ""
     return given if isinstance(given, str) else ""
 

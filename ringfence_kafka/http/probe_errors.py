@@ -1,4 +1,4 @@
-"""Reasons why a web server does not answer, and what to do."""
+"""Reasons for which a web server does not answer, with remedies."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from ringfence_kafka.config.settings import AppSettings
 
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
 _PROBE: Final = {"ready"}
-"""Keys of ``/health`` without the token."""
+"""Keys of a ``/health`` response without the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeError:
-    """The reason, as far as it is known, and the remedy."""
+    """Reason for a failed probe, as far as it is known, and the remedy."""
 
     what: str
-    """For example ``its web certificate has expired``."""
+    """Reason, such as ``its web certificate has expired``."""
     do: str
 
     def __str__(self) -> str:
@@ -30,9 +30,9 @@ class ProbeError:
 async def get(
     session: aiohttp.ClientSession, app: AppSettings, url: str
 ) -> dict[str, Any] | ProbeError | None:
-    """Return the document at a URL; None = nobody answers, or with something else.
+    """Return the document at a URL; None = no server answers, or the response is not a document.
 
-    ``session``: of :func:`ringfence_kafka.http.auth.session`, with these settings.
+    ``session``: result of :func:`ringfence_kafka.http.auth.session` with these settings.
     """
     try:
         async with session.get(url) as answer:
@@ -47,7 +47,7 @@ async def get(
 
 
 def token(app: AppSettings) -> ProbeError:
-    """Return the error of a server that asks for another token."""
+    """Return the error of a server that requires another token."""
     if app.web_token_env:
         what = f"it refuses the token in {app.web_token_env} (app.web_token_env)"
         return ProbeError(what, f"set {app.web_token_env} here to what it has there")
@@ -58,7 +58,7 @@ def token(app: AppSettings) -> ProbeError:
 
 
 def fault(app: AppSettings, error: BaseException) -> ProbeError | None:
-    """Return the TLS error of a failed connection, if it is one."""
+    """Return the TLS error of a failed connection; None = another error."""
     cause = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error

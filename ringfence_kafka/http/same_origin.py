@@ -14,11 +14,11 @@ from aiohttp import web
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 JSON = "application/json"
-"""A page of another origin cannot send it without asking first, and these servers permit nobody."""
+"""Content type that a page of another origin may not send without permission, which these servers never give."""
 
 
 def refusal(request: web.Request, names: Collection[str], wanted_type: str = JSON) -> str | None:
-    """Return the reason to refuse a request, or None; see :func:`fault`."""
+    """Return the reason to refuse a request; None = accept it. See :func:`fault`."""
     return fault(
         host=request.host, origin=request.headers.get("Origin"), site=request.headers.get("Sec-Fetch-Site"),
         content_type=request.content_type, names=names, wanted_type=wanted_type,
@@ -34,15 +34,15 @@ def fault(
     names: Collection[str],
     wanted_type: str = JSON,
 ) -> str | None:
-    """Why a changing request is refused; None = it is not.
+    """Return why a changing request is refused; None = accept it.
 
     Args:
-        host: ``Host``.
-        origin: ``Origin``; programs send none.
-        site: ``Sec-Fetch-Site``, which newer browsers send.
+        host: ``Host`` header.
+        origin: ``Origin`` header; programs send none.
+        site: ``Sec-Fetch-Site`` header, which newer browsers send.
         content_type: Media type of the body, without parameters.
         names: Host names of this server, besides addresses, localhost and the machine's own name.
-        wanted_type: The required media type.
+        wanted_type: Required media type.
     """
     if not is_ours(host, names):
         return f"Host {host!r} is not a name of this server: ask by address, or set app.web_name to that name"
@@ -56,7 +56,7 @@ def fault(
 
 
 def port(host: str) -> int | None:
-    """Return the port in a ``Host``; None if it has none, or is malformed."""
+    """Return the port in a ``Host`` header; None if it has none, or is malformed."""
     try:
         return urlsplit(f"//{host}").port
     except ValueError:
@@ -64,7 +64,7 @@ def port(host: str) -> int | None:
 
 
 def _is_origin(origin: str, host: str) -> bool:
-    """Whether an ``Origin`` is the server that ``Host`` names; a malformed one is not."""
+    """Return whether an ``Origin`` header is the server in ``Host``. A malformed one is not."""
     try:
         return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
@@ -72,7 +72,7 @@ def _is_origin(origin: str, host: str) -> bool:
 
 
 def is_ours(host: str, names: Collection[str]) -> bool:
-    """Whether a ``Host`` names this server: by any address, as localhost, by the machine's name, or by one of ``names``."""
+    """Return whether a ``Host`` header names this server: any address, localhost, the machine's name, or one of ``names``."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The web server of workers, consumers and bridges: probe routes, metrics, and the address that others know."""
+"""Web server of workers, consumers and bridges: probe routes, metrics, and the URL for others."""
 
 import json
 import socket
@@ -14,11 +14,11 @@ from ringfence_kafka.http.auth import OPEN, HttpAuth
 from ringfence_kafka.page.history import SPANS, History
 
 Health = Callable[[], Mapping[str, Any]]
-"""Returns the report of ``/health``; its key ``ready`` decides the status."""
+"""Returns the report of ``/health``; its key ``ready`` decides the HTTP status."""
 
 
 class ProcessMetrics(CollectorRegistry):
-    """Metrics of a process: CPU, memory, files, and what the collectors read when they are asked."""
+    """Metrics of a process: CPU, memory, files, and the values of the collectors at each query."""
 
     def __init__(self, *collectors: Collector) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ class ProcessMetrics(CollectorRegistry):
             self.register(collector)
 
     def text(self) -> bytes:
-        """Return the exposition."""
+        """Return the metrics in Prometheus's text format."""
         return generate_latest(self)
 
 
 def probe_routes(health: Health, metrics: ProcessMetrics) -> list[web.RouteDef]:
-    """``/live`` answers while the event loop turns, ``/health`` with 503 until it is ready, ``/metrics`` for Prometheus."""
+    """Return routes: ``/live`` while the event loop runs, ``/health`` with 503 until ready, ``/metrics`` for Prometheus."""
 
     async def answer_live(_: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -52,7 +52,7 @@ def probe_routes(health: Health, metrics: ProcessMetrics) -> list[web.RouteDef]:
 
 
 def history_route(history: History) -> web.RouteDef:
-    """``/history?span=hour&of=address&of=orders``: figures of one subject or, without ``of``, of all."""
+    """Return the route ``/history?span=hour&of=address&of=orders``: figures of one subject or, without ``of``, of all."""
 
     async def answer(request: web.Request) -> web.Response:
         span = request.query.get("span", next(iter(SPANS)))
@@ -68,7 +68,7 @@ def history_route(history: History) -> web.RouteDef:
 async def serving_routes(
     routes: Iterable[web.AbstractRouteDef], listener: socket.socket, auth: HttpAuth
 ) -> AsyncIterator[None]:
-    """Answer on a socket that listens."""
+    """Serve routes on a listening socket."""
     application = web.Application(middlewares=[auth.middleware()])
     application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None)
@@ -81,6 +81,6 @@ async def serving_routes(
 
 
 def advertised(host: str, port: int, *, name: str = "", auth: HttpAuth = OPEN) -> str:
-    """Return the URL of a server that listens here; ``name``: of this machine, where others know it by another one."""
+    """Return the URL of a server that listens here. ``name``: name of this machine for others, if it differs."""
     own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)
     return f"{auth.scheme}://{f'[{own}]' if ':' in own else own}:{port}"

@@ -10,10 +10,10 @@ _NOT_OURS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 def server_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket, over IPv4 or IPv6: a name that means both gets IPv4, and ``::`` both.
+    """Return a listening socket, over IPv4 or IPv6: a name with both gets IPv4, and ``::`` both.
 
     Raises:
-        PrerequisiteError: this machine has no such address.
+        PrerequisiteError: this machine does not have the address.
         OSError: the port is not free.
     """
     try:
@@ -35,7 +35,7 @@ def listen(host: str, port: int | None) -> socket.socket:
     """Return a listening socket for ``--web-port``; without a number, on any free port.
 
     Raises:
-        PrerequisiteError: the port is not free, or this machine has no such address.
+        PrerequisiteError: the port is not free, or this machine does not have the address.
     """
     try:
         return server_socket(host, port or 0)

@@ -1,4 +1,4 @@
-"""Look of the pages of workers and consumers: style, script, and the headers that allow these alone."""
+"""Style and script of the pages of workers and consumers, and the headers that allow only these."""
 
 import base64
 import hashlib
@@ -7,9 +7,9 @@ from importlib.resources import files
 from typing import Final
 
 STYLE: Final = (files(__name__) / "style.css").read_text("utf-8")
-"""For both colour schemes, and any width."""
+"""Style for light and dark colour schemes, and for any width."""
 SCRIPT: Final = (files(__name__) / "refresh.js").read_text("utf-8")
-"""Renews the element ``all`` of the page. The page needs the elements ``stale`` and ``pause``, too."""
+"""Script that refreshes the element ``all`` of the page. The page also needs the elements ``stale`` and ``pause``."""
 
 
 def _hashed(text: str) -> str:
@@ -25,4 +25,4 @@ HEADERS: Final[Mapping[str, str]] = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of an answer with a page. The page has the style and the script inline, without a change."""
+"""Headers of a response with a page. The page contains the style and the script inline and unchanged."""

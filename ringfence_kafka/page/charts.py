@@ -1,4 +1,4 @@
-"""Charts: inline SVG for pages, and blocks for a terminal. Pure."""
+"""Charts as inline SVG for pages, and as block characters for a terminal. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -8,7 +8,7 @@ from typing import Final
 from ringfence_kafka.page.history import Span, Values
 
 Format = Callable[[float], str]
-"""Returns a value as people read it."""
+"""Returns a value in readable form."""
 
 _SPARK_HEIGHT: Final = 20
 _CHART_HEIGHT: Final = 120
@@ -26,7 +26,7 @@ class Html(str):
 
 
 def spark(values: Values, name: str, shown: Format) -> Html:
-    """Return a small line of one figure; empty without any value."""
+    """Return a small line chart of one figure; empty without values."""
     top = max(_known(values), default=None)
     if top is None:
         return Html()
@@ -38,7 +38,7 @@ def spark(values: Values, name: str, shown: Format) -> Html:
 
 
 def chart(title: str, span: Span, lines: Mapping[str, Values], shown: Format) -> Html:
-    """Return a large chart with a line for each name; a chart without any value says so."""
+    """Return a large chart with a line for each name. Without values it says so."""
     lines = {name: values for name, values in lines.items() if _known(values)}
     head = f"<figcaption><b>{escape(title)}</b>"
     if not lines:
@@ -64,7 +64,7 @@ def chart(title: str, span: Span, lines: Mapping[str, Values], shown: Format) ->
 
 
 def blocks(values: Values, width: int) -> str:
-    """Return a figure as so many characters of a terminal, the newest on the right; empty without any value."""
+    """Return a figure as block characters for a terminal, the newest on the right; empty without values."""
     if not _known(values):
         return ""
     step = max(1, len(values) // width)
@@ -87,7 +87,7 @@ def _said(values: Values, name: str, shown: Format) -> str:
 
 
 def _path(values: Values, top: float, height: int) -> str:
-    """Return a line with a gap at each unknown value. Points inside a level stretch are left out."""
+    """Return a line with a gap at each unknown value. Inner points of level stretches are left out."""
     ys = [None if value is None else round(height * (1 - max(0.0, value) / top) if top > 0 else height) for value in values]  # fmt: skip
     found, at = [], 0
     for unknown, run in groupby(ys, lambda y: y is None):
@@ -99,7 +99,7 @@ def _path(values: Values, top: float, height: int) -> str:
 
 
 def _run(at: int, ys: Sequence[int]) -> str:
-    """Return a stretch that begins at ``at``; a single point is a line of no length, which round ends make visible."""
+    """Return a stretch that begins at ``at``. A single point is a line of length 0, which round line ends make visible."""
     kept = [
         place
         for place, y in enumerate(ys)

@@ -1,4 +1,4 @@
-"""Times, ages and sizes as pages and ``ringfence status`` show them. Pure."""
+"""Times, ages and sizes for pages and ``ringfence status``. Pure."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -9,7 +9,7 @@ _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours
 
 
 def age(seconds: float | None) -> str:
-    """Return a time in the largest unit of which there are two; empty = not known."""
+    """Return a duration in the largest unit that is at least two; empty = not known."""
     if seconds is None:
         return ""
     for least, unit, name in _STEPS:
@@ -24,6 +24,6 @@ def mebibytes(size: float | None) -> str:
 
 
 def moment(at_s: float) -> Html:
-    """Return a time since the epoch in UTC, which the script of a page shows in the zone of its viewer."""
+    """Return a time since the epoch in UTC, which the page's script shows in the viewer's time zone."""
     at = datetime.fromtimestamp(at_s, UTC)
     return Html(f'<time datetime="{at:%Y-%m-%dT%H:%M:%SZ}">{at:%Y-%m-%d %H:%M:%S} UTC</time>')

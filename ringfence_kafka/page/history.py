@@ -1,6 +1,6 @@
 """Figures of a process over the last hour and the last day, in bounded memory.
 
-A process reads its counters once in ten seconds; messages cost nothing. A page adds up the figures of several processes.
+A process reads its counters every ten seconds, so messages cost nothing. A page adds up the figures of several processes.
 """
 
 import asyncio
@@ -15,30 +15,30 @@ from typing import Any, Final, NamedTuple
 
 EVERY_S: Final = 10
 Subject = tuple[str, ...]
-"""For example ``("address", "orders")``, ``("consumers", "billing", "orders")``, ``("worker", "w1")``."""
+"""Subject of figures, such as ``("address", "orders")``, ``("consumers", "billing", "orders")`` or ``("worker", "w1")``."""
 Values = list[float | None]
-"""One for each slot of a span, the oldest first; None = not known."""
+"""One value for each slot of a span, oldest first; None = not known."""
 
 
 class Span(NamedTuple):
-    """A time until now, and the slots that it is divided into."""
+    """A time span until now, divided into slots."""
 
     slot_s: int
     slots: int
 
 
 SPANS: Final = {"glance": Span(60, 60), "hour": Span(EVERY_S, 360), "day": Span(300, 288)}
-"""The first one is the last hour, too, for small charts."""
+"""Available spans. The first one also covers the last hour, for small charts."""
 Fold = Callable[[Iterable[float]], float]
 
 
 class Figure(NamedTuple):
-    """How to join values of one figure."""
+    """Rules for combining values of one figure."""
 
     over_time: Fold | None
-    """Makes one value of the samples in a slot; None = the figure is a counter, and a slot has its rate per second."""
+    """Combines samples in a slot; None = the figure is a counter, and a slot has its rate per second."""
     together: Fold
-    """Makes one value of those of several processes."""
+    """Combines values of several processes."""
 
 
 _RATE: Final = Figure(None, sum)
@@ -59,12 +59,12 @@ class _Series:
         self._over_time = over_time
         self._values = array("f", [math.nan]) * span.slots
         self._slot = 0
-        """The newest."""
+        """Number of the newest slot."""
         self._samples = 0
-        """In the newest slot."""
+        """Number of samples in the newest slot."""
 
     def put(self, at_s: float, value: float) -> None:
-        """Note a sample; its time is not before that of the last one, or the clock was set back."""
+        """Add a sample. Its time is not before the last one's, unless the clock was set back."""
         slot = int(at_s // self._span.slot_s)
         if slot != self._slot:
             self._clear_between(slot)
@@ -94,14 +94,14 @@ class _Series:
 
 
 class History:
-    """The figures of one process."""
+    """Figures of one process."""
 
     def __init__(
         self,
         read: Callable[[], Mapping[Subject, Mapping[str, float | None]]],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``read``: returns the present figures of all subjects; ``now``: the time, s since the epoch."""
+        """Create an empty history. ``read``: returns the present figures of all subjects; ``now``: clock, in seconds since the epoch."""
         self._read = read
         self._now = now
         self._process = os.urandom(8).hex()
@@ -109,7 +109,7 @@ class History:
         self._counts: dict[tuple[Subject, str], tuple[float, float]] = {}
 
     async def run(self) -> None:
-        """Take a sample every ten seconds, until it is cancelled."""
+        """Take a sample every ten seconds, until cancelled."""
         while True:
             self.sample()
             await asyncio.sleep(EVERY_S - self._now() % EVERY_S)
@@ -129,7 +129,7 @@ class History:
                     series.put(at_s, value)
 
     def _rate(self, subject: Subject, name: str, at_s: float, count: float | None) -> float | None:
-        """Return how much a counter grew a second since the last sample; None = not known."""
+        """Return the growth of a counter since the last sample, per second; None = not known."""
         if count is None:
             return None
         before_s, before = self._counts.get((subject, name), (at_s, count))
@@ -137,7 +137,7 @@ class History:
         return (count - before) / (at_s - before_s) if at_s > before_s and count >= before else None
 
     def document(self, span: str, subject: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the answer of ``/history``, of one subject or of all."""
+        """Return the response of ``/history``, for one subject or for all."""
         slot = int(self._now() // SPANS[span].slot_s)
         chosen = [tuple(subject)] if subject else list(self._series)
         return {
@@ -153,18 +153,18 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """The figures of several processes over one span."""
+    """Figures of several processes over one span."""
 
     span: Span
     rows: Mapping[Subject, Mapping[str, Values]]
 
     def of(self, *subject: str) -> Mapping[str, Values]:
-        """Return the figures of a subject by name; one without a sample is missing."""
+        """Return the figures of a subject by name. Figures without a sample are absent."""
         return self.rows.get(subject, {})
 
 
 def merged(span: str, documents: Iterable[Mapping[str, Any]]) -> Charts:
-    """Add up what processes answered for a span; a process that answered twice counts once."""
+    """Add up the responses of processes for a span. Repeated responses of one process count once."""
     found = {str(document["process"]): document for document in documents}
     newest = max((int(document["slot"]) for document in found.values()), default=0)
     slots = SPANS[span].slots
@@ -186,12 +186,12 @@ def merged(span: str, documents: Iterable[Mapping[str, Any]]) -> Charts:
 
 
 def _together(fold: Fold, many: Sequence[Values]) -> Values:
-    """Join series of the same length, slot by slot; the newest slot of a process may be empty yet."""
+    """Combine series of the same length, slot by slot. The newest slot of a process may still be empty."""
     return [fold(known) if (known := [value for value in slot if value is not None]) else None for slot in zip(*many, strict=False)]  # fmt: skip
 
 
 def rss() -> int | None:
-    """Return the resident memory of this process in bytes; None = this system does not tell."""
+    """Return the resident memory of this process in bytes; None = the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text("ascii").split()[1]
     except OSError:

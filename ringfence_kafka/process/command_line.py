@@ -1,4 +1,4 @@
-"""Options and exit codes of all programs of the command line."""
+"""Options and exit codes of all command line programs."""
 
 import codecs
 import errno
@@ -24,7 +24,7 @@ from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unf
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
 EXIT_INTERRUPTED: Final = 130
-"""The exit code of a shell after SIGINT."""
+"""Exit code of a shell after SIGINT."""
 
 CONFIG_VARIABLE: Final = "RINGFENCE_CONFIG"
 _CONNECTION: Final = "ringfence.connection"
@@ -32,7 +32,7 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep options of the connection in the context, and not as parameters of each verb."""
+    """Store a connection option in the context instead of in each verb's parameters."""
     if value:
         context.meta.setdefault(_CONNECTION, {})[parameter.name] = value
 
@@ -88,18 +88,18 @@ _OPTIONS: Final = (
     ),
 )
 CONNECTION_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--command-config", "-X")
-"""Each takes a value."""
+"""Connection options; each has a value."""
 
 
 def config_option(verb: Verb) -> Verb:
-    """Add the configuration, as the parameter ``config``, and the connection, for :func:`settings_of`."""
+    """Add the configuration as the parameter ``config``, and the connection options for :func:`settings_of`."""
     for option in reversed(_OPTIONS):
         verb = option(verb)
     return verb
 
 
 def given_options() -> list[str]:
-    """Return the configuration and the connection that this command line names, as a command that repeats them has them."""
+    """Return the configuration and connection options of this command line, for a command that repeats them."""
     context = click.get_current_context()
     kept = context.meta.get(_CONNECTION, {})
     named = [
@@ -113,32 +113,32 @@ def given_options() -> list[str]:
 
 
 def suggest(*words: str) -> None:
-    """Write the command that usually follows to stderr, with the configuration and the connection of this one."""
+    """Write the usual next command to stderr, with the configuration and connection options of this one."""
     if click.get_current_context(silent=True) is not None:
         print_next("ringfence", *words, *given_options())
 
 
 def print_next(*command: str) -> None:
-    """Write a whole command that usually follows to stderr."""
+    """Write the usual next command to stderr."""
     click.echo(f"next: {shlex.join(command)}", err=True)
 
 
 def settings_of(config: Path, *, optional: bool = False) -> Settings:
-    """Return the settings of a file and of the present command line. Raises as :func:`ringfence_kafka.config.load.load` does."""
+    """Return the settings of a file and the present command line. Raises as :func:`ringfence_kafka.config.load.load`."""
     return validated(document_of(config, optional=optional))
 
 
 def document_of(config: Path, *, optional: bool = False) -> Document:
-    """Return a file with the environment and the present command line over it, before validation."""
+    """Return a file, overridden by the environment and the present command line, before validation."""
     given = click.get_current_context().meta.get(_CONNECTION, {})
     return read(config, connection=Connection(**given), optional=optional)
 
 
 def validated(document: Document) -> Settings:
-    """Return the settings of a document, after a check of all properties for clients.
+    """Return the validated settings of a document, including the clients' properties.
 
     Raises:
-        ConfigurationError: they cannot be used.
+        ConfigurationError: they are not valid.
     """
     settings = validate(document.data, document.origin)
     if settings.kafka.properties:
@@ -149,10 +149,10 @@ def validated(document: Document) -> Settings:
 
 
 def refuse_connection(verb: str, why: str = "which brings its own broker") -> None:
-    """Refuse options of the connection, for a verb that asks no broker or brings its own.
+    """Refuse connection options for a verb that queries no broker or starts its own.
 
     Raises:
-        UsageError: the command line has one.
+        UsageError: the command line has such an option.
     """
     options = {
         "bootstrap_servers": "--bootstrap-server",
@@ -190,11 +190,11 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
 
 
 _PLAIN: Final = {"…": "...", "→": "->", "·": "-", "\u2013": "-", "\u00d7": "x", "✓": "ok", "µ": "u"}
-"""Replacements of our own characters on a terminal that does not have them."""
+"""Replacements of Ringfence's own characters on a terminal that lacks them."""
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters that the encoding of a terminal lacks; those of others by an escape."""
+    """Replace characters that a terminal's encoding lacks; foreign ones become escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end]
@@ -203,7 +203,7 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def _write_anything() -> None:
-    """Let both outputs take any character in any locale."""
+    """Let standard output and error accept any character in any locale."""
     codecs.register_error("ringfence", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -211,8 +211,8 @@ def _write_anything() -> None:
 
 
 def _lost_output(error: OSError) -> int:
-    """Return the exit code after standard output failed: 1 if its reader left, as click has it."""
-    # The interpreter flushes once more at its end: that must not fail again, with a trace.
+    """Return the exit code after standard output failed: 1 if its reader has left, as in click."""
+    # The interpreter flushes once more at its end. That must not fail with a traceback.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:
         return 1
@@ -225,7 +225,7 @@ def _lost_output(error: OSError) -> int:
 
 
 def _cluster_error(error: Exception) -> str | None:
-    """Return the text for an error of a Kafka client: the cluster went away, or refused. None for other errors and wrong use of a client."""
+    """Return the text of a Kafka client's error: the cluster is unavailable or refuses. None for other errors and wrong use of a client."""
     ours, theirs = sys.modules.get("aiokafka.errors"), sys.modules.get("confluent_kafka")
     if ours is not None and isinstance(error, ours.IllegalStateError):
         return None
@@ -248,10 +248,10 @@ def settings_if_any(config: Path) -> Settings:
 
 
 def settings_with_addresses(config: Path) -> Settings:
-    """Return the settings of a file, for verbs that work on addresses.
+    """Return the settings of a file, for verbs that need addresses.
 
     Raises:
-        ConfigurationError: it cannot be used, or has no address.
+        ConfigurationError: the file is not valid, or has no address.
     """
     settings = settings_of(config)
     if not settings.addresses:
@@ -263,18 +263,18 @@ def settings_with_addresses(config: Path) -> Settings:
 
 
 def silence_clients() -> None:
-    """Leave failed connections to the error of the verb: aiokafka logs them, and a refused one leaves futures."""
+    """Silence aiokafka's logs of failed connections, and asyncio's of their futures: the verb reports the error."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 class _ConsumerGroup(click.ParamType):
-    """A name that a consumer group may have."""
+    """Valid name of a consumer group."""
 
     name = "NAME"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse another name as an error of usage."""
+        """Refuse another name as a usage error."""
         try:
             return require_consumer_group(value)
         except ConfigurationError as error:
@@ -285,10 +285,10 @@ CONSUMER_GROUP: Final = _ConsumerGroup()
 
 
 class NumberRange(click.FloatRange):
-    """A finite number in a range: click's own accepts NaN in any range, and infinity without a bound."""
+    """Finite number in a range: click's own type accepts NaN in any range, and infinity without a bound."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Refuse anything else as an error of usage."""
+        """Refuse any other value as a usage error."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a number in the range {self._describe_range()}", param, ctx)
@@ -296,7 +296,7 @@ class NumberRange(click.FloatRange):
 
 
 SECONDS_MAX: Final = 14 * 86_400
-"""More is a typing error; clients of Kafka count milliseconds in 31 bits."""
+"""Larger values are typing errors; Kafka's clients count milliseconds in 31 bits."""
 SECONDS: Final = NumberRange(0, SECONDS_MAX, min_open=True)
 SECONDS_OR_NONE: Final = NumberRange(0, SECONDS_MAX)
-"""0 = without."""
+"""0 = no limit."""

@@ -1,8 +1,8 @@
 """Named points for fault injection; none is active by default.
 
-``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` ends the process by SIGKILL when lane orders-0 reaches the point
-for the third time; ``=stop`` freezes it there by SIGSTOP. ``*`` stands for any lane, ``@n`` may be left out, commas
-separate several. Inside one process :func:`install` puts any coroutine function at a point.
+``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` kills the process with SIGKILL when lane orders-0 reaches the point for the third
+time; ``=stop`` suspends it there with SIGSTOP. ``*`` stands for any lane, ``@n`` is optional, commas separate several points. Within a
+process :func:`install` sets any coroutine function at a point.
 """
 
 import os
@@ -22,10 +22,10 @@ POINTS: Final = frozenset(
      "before-send", "mid-send", "after-send", "forwarding", "re-slotting", "before-commit", "after-commit",
      "before-store", "after-store"}
 )  # fmt: skip
-"""In the order in which a lane reaches them. ``mid-restore`` after each part of the changelog, ``mid-send`` after each
-record batch; ``forwarding`` and ``re-slotting`` in a transaction, sent and not committed, that forwards records or is
-the first at another ring size. The holder of a consumer's partition has points too: ``opening`` whenever it looks whether
-its lease is free, those of the fence, and those of a transaction up to ``before-commit``."""
+"""Points in the order in which a lane reaches them. ``mid-restore`` follows each part of the changelog, ``mid-send`` each record batch.
+``forwarding`` and ``re-slotting`` are in a transaction that is sent and not committed, if it forwards records or is the first with
+another ring size. The holder of a consumer's partition also has points: ``opening`` at each check of the lease, those of the fence, and
+those of a transaction up to ``before-commit``."""
 
 _actions: dict[tuple[str, str], Action] = {}
 _SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -35,7 +35,7 @@ _SPECIFICATION: Final = re.compile(
 
 
 def install(point: str, lane: str, action: Action) -> Callable[[], None]:
-    """Put an action at a point of a lane (``*`` = of any); returns a function that removes it."""
+    """Set an action at a point of a lane (``*`` = any lane); return a function that removes it."""
     if point not in POINTS:
         raise ConfigurationError(f"{point!r} is no fail point: known are {', '.join(sorted(POINTS))}")
     _actions[point, lane] = action
@@ -47,12 +47,12 @@ def install(point: str, lane: str, action: Action) -> Callable[[], None]:
 
 
 def any_installed() -> bool:
-    """Whether any action is installed."""
+    """Return whether any action is installed."""
     return bool(_actions)
 
 
 async def reach(point: str, lane: str) -> None:
-    """Run the actions of a point in the code. Without actions it costs a truth test."""
+    """Run the actions of a point. Without actions this costs one check."""
     if not _actions:
         return
     action = _actions.get((point, lane)) or _actions.get((point, "*"))
@@ -61,10 +61,10 @@ async def reach(point: str, lane: str) -> None:
 
 
 def install_from_environment() -> None:
-    """Read ``RINGFENCE_FAILPOINTS``.
+    """Install the actions of ``RINGFENCE_FAILPOINTS``.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the value is not valid.
     """
     for part in filter(None, os.environ.get("RINGFENCE_FAILPOINTS", "").split(",")):
         match = _SPECIFICATION.match(part.strip())

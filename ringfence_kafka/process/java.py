@@ -1,4 +1,4 @@
-"""Finds a Java that can run Kafka, and Spark."""
+"""Finds a Java that can run Kafka and Spark."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 MINIMUM: Final = 17
-"""Kafka 4 brokers are compiled for Java 17, and so is Spark 4."""
+"""Minimum Java version of Kafka 4 brokers and of Spark 4."""
 
 _TIMEOUT_S: Final = 30
 _WAY_OUT: Final = (
@@ -22,15 +22,15 @@ _VERSION: Final = re.compile(r'^\S+ version "(?:1\.)?(?P<feature>\d+)[^"]*"', re
 
 
 def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_only: bool = False) -> Path:
-    """Return the ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
+    """Return the path of ``java``: in ``JAVA_HOME`` if there is one, else the first on ``PATH``.
 
     Args:
         environ: The environment.
-        of: The program that needs it, for errors.
-        home_only: That program uses ``PATH`` only if ``JAVA_HOME`` is not set, as Spark does.
+        of: Program that needs Java, for errors.
+        home_only: Whether that program uses ``PATH`` only if ``JAVA_HOME`` is not set, as Spark does.
 
     Raises:
-        PrerequisiteError: none was found, or it is too old; the text says what to install.
+        PrerequisiteError: there is none, or it is too old; the text says what to install.
     """
     java, home = candidate(environ), environ.get("JAVA_HOME")
     if home and home_only and (java is None or java.parent.parent != Path(home)):
@@ -62,17 +62,17 @@ def feature_version(text: str) -> int | None:
 
 
 def candidate(environ: Mapping[str, str]) -> Path | None:
-    """As :func:`find` has it, unproved; None = there is none."""
+    """Return the path that :func:`find` would check; None = there is none."""
     home = environ.get("JAVA_HOME")
     if home and os.access(Path(home) / "bin" / "java", os.X_OK):
         return Path(home) / "bin" / "java"
-    # An empty PATH means that nothing is on it; shutil.which would look into its own default instead.
+    # An empty PATH means that it has no programs; shutil.which would use its own default instead.
     found = shutil.which("java", path=environ["PATH"]) if environ.get("PATH") else None
     return Path(found) if found else None
 
 
 def _describe(java: Path) -> str:
-    """Return the output of ``java -version``; it uses the error stream, after a line for each JAVA_TOOL_OPTIONS."""
+    """Return the output of ``java -version``, which is on stderr after a line for each JAVA_TOOL_OPTIONS."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own java
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

@@ -1,4 +1,4 @@
-"""Stable IDs of log messages, such as ``RF-133``: the catalogue ``log_messages.toml`` has the template of each one."""
+"""Stable IDs of log messages, such as ``RF-133``. The catalogue ``log_messages.toml`` has the template of each message."""
 
 import functools
 import tomllib
@@ -11,7 +11,7 @@ ANY_LOGGER: Final = "*"
 
 @functools.cache
 def entries() -> dict[str, dict[str, Any]]:
-    """Return all messages by ID: ``logger``, ``level``, ``text``; of warnings and errors also ``means`` and ``do``."""
+    """Return all messages by ID: ``logger``, ``level``, ``text``; warnings and errors also have ``means`` and ``do``."""
     return tomllib.loads((files(__package__) / "log_messages.toml").read_text("utf-8"))
 
 
@@ -21,7 +21,7 @@ def _ids() -> dict[tuple[str, str], str]:
 
 
 def message_id(logger: str, template: object) -> str | None:
-    """Return the ID of a log record's message; None = the catalogue does not have it, as of libraries and of debug lines.
+    """Return the ID of a log record's message; None = not in the catalogue, for example from a library or at debug level.
 
     Args:
         logger: Name of the record's logger.

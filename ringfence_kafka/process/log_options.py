@@ -1,4 +1,4 @@
-"""``--log-level`` and ``--log-format`` of the programs that run until they are stopped."""
+"""Options ``--log-level`` and ``--log-format`` of programs that run until they are stopped."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def log_options(command: Command) -> Command:
-    """Add both options; the environment may set them for all programs of a machine."""
+    """Add both options. Environment variables can set them for all programs of a machine."""
     for name, choices, default, text in (
         ("format", ("text", "json"), "text", "json writes an object a line, for log collectors."),
         (

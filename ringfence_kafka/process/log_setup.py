@@ -1,4 +1,4 @@
-"""Logging of a process: one clear line an event, or one JSON object, on stderr."""
+"""Logging of a process on stderr: one line or one JSON object for each event."""
 
 import json
 import logging
@@ -14,34 +14,34 @@ from ringfence_kafka.process.log_catalog import message_id
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio", "urllib3")
-"""Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
+"""Libraries that build a debug record for each event unless their level forbids it, which costs about 14 % of the time."""
 _REPORTED: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
-"""aiokafka logs a failed transaction with its trace, and in futures that nobody awaits; the lane logs it in a line."""
+"""Loggers whose Kafka errors are hidden: aiokafka logs a failed transaction with its traceback, and the lane logs one line about it."""
 _FUTURE: Final = "Future exception was never retrieved"
 """Message of asyncio after a refused connection, which the connection's user already reports. The streams of asyncio keep the reason in a
-future of their own, and the garbage collector may reach that before the stream."""
+separate future, which the garbage collector may reach before the stream."""
 _IN_ORDER: Final = (
     "Heartbeat failed for group %s because it is rebalancing",
     "Missing sensor state for rebalance",
 )
-"""Warnings of libraries in every rebalance, which has a log line of its own."""
+"""Warnings of libraries in every rebalance, which has its own log line."""
 REPEAT_AFTER_S: Final = 60.0
-"""While a broker is away its clients log it some forty times a second."""
+"""Minimum time between equal lines of a library, in seconds. While a broker is unavailable, its clients log this about 40 times a second."""
 TRACE: Final = "trace"
-"""Attribute of a log record: a formatted trace."""
+"""Attribute of a log record: a formatted traceback."""
 _LINES: Final = "\n\t"
-"""Characters that a trace keeps."""
+"""Characters that a traceback keeps."""
 
 
 class Repeats(logging.Filter):
-    """Lets a library's message through once a minute; Ringfence's own lines always pass."""
+    """Filter that passes a library's message once a minute; Ringfence's own lines always pass."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[tuple[str, object], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is shown."""
+        """Return whether the record is shown."""
         if record.name.startswith("ringfence"):
             return True
         error = record.exc_info[1] if record.exc_info else None
@@ -50,7 +50,7 @@ class Repeats(logging.Filter):
             return False
         if text.startswith(_FUTURE) and isinstance(error, OSError):
             return False
-        if any(warning in text for warning in _IN_ORDER):  # Faust puts its own name before
+        if any(warning in text for warning in _IN_ORDER):  # Faust adds its own name before the text
             return False
         what = (record.name, record.msg)
         now = time.monotonic()
@@ -61,10 +61,10 @@ class Repeats(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line an event, with quoted names and reasons escaped, and its ID at the end; a trace keeps its lines."""
+    """One line for each event, with foreign names and reasons escaped, and the ID at the end; a traceback keeps its lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and the lines of a trace."""
+        """Return the line, and the lines of a traceback."""
         line, trace = super().format(record), getattr(record, TRACE, None)
         return line if trace is None else f"{line}\n{printable(trace, keep=_LINES)}"
 
@@ -76,15 +76,15 @@ class TextFormatter(logging.Formatter):
         return line if known is None else f"{line} [{known}]"
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
-        """Return the trace, which ends with what the exception says."""
+        """Return the traceback, which ends with the exception's text."""
         return printable(super().formatException(ei), keep="\n\t")
 
 
 class JsonFormatter(logging.Formatter):
-    """An object a line, whatever a message or a trace contains."""
+    """One JSON object on one line for each event, with any message or traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time in UTC, level, logger, message, process; and ID and trace, where there are any."""
+        """Return time in UTC, level, logger, message and process, and ID and traceback if there are any."""
         document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -121,5 +121,5 @@ def configure() -> None:
     logging.getLogger("ringfence").setLevel(_chosen["log_level"].upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
-    # A broker answers the first write of a transaction with a retriable error now and then; lanes report what lasts.
+    # A broker occasionally answers the first write of a transaction with a retriable error; lanes report lasting ones.
     logging.getLogger("aiokafka.producer.sender").setLevel(logging.ERROR)

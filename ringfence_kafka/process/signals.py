@@ -13,18 +13,18 @@ _POLL_S: Final = 0.05
 
 
 def ends_at_hang_up() -> bool:
-    """Whether a closed terminal ends this process in order: not where ``nohup`` ignores that."""
+    """Return whether closing the terminal ends this process orderly; False under ``nohup``."""
     return signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 def when_told_to_end(stop: Callable[[], object]) -> None:
-    """Have the running loop call ``stop`` at SIGTERM, SIGINT and SIGHUP."""
+    """Let the running loop call ``stop`` at SIGTERM, SIGINT and SIGHUP."""
     for signals in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_at_hang_up() else [])):
         asyncio.get_running_loop().add_signal_handler(signals, stop)
 
 
 class InterruptedBySignalError(BaseException):
-    """A signal asked the program to end; not an Exception, so that no handler of errors takes it."""
+    """A signal asked the program to end. It is not an Exception, so that no error handler catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -32,7 +32,7 @@ class InterruptedBySignalError(BaseException):
 
 
 class Interruption:
-    """Notes stop signals: an exception between the start of a child and the note of its ID would leave it behind.
+    """Records stop signals: an exception between the start of a child and the storing of its ID would leave the child behind.
 
     A program calls :meth:`check` wherever it waits; :meth:`immediate` is for a wait inside another library.
     """
@@ -44,7 +44,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in _STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores the hang-up
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 self._former[number] = signal.signal(number, self._note)
         return self
 
@@ -53,12 +53,12 @@ class Interruption:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raise :class:`InterruptedBySignalError` if a signal came."""
+        """Raise :class:`InterruptedBySignalError` if a signal has arrived."""
         if self._number is not None:
             raise InterruptedBySignalError(self._number)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, but not through a signal."""
+        """Sleep until the time is over or a signal arrives."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.check()
@@ -67,7 +67,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def immediate(self) -> Iterator[None]:
-        """Let the first signal raise at once; later ones do not break off the clean-up."""
+        """Let the first signal raise at once; later ones do not interrupt the clean-up."""
         self.check()
         self._immediate = True
         try:

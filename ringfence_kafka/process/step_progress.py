@@ -1,4 +1,4 @@
-"""Progress of a command whose standard error is not a terminal: a line for each step, and more for a long one."""
+"""Progress of a command whose stderr is not a terminal: one line for each step, and more lines for a long one."""
 
 import contextlib
 import sys
@@ -12,27 +12,27 @@ from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
 
 FIRST_S: Final = 10.0
-"""A longer step reports that it goes on, at growing intervals."""
+"""Time after which a step reports that it still runs, in seconds; it repeats at growing intervals."""
 INTERVAL_S_MAX: Final = 60.0
 BRIEF_S: Final = 2.0
-"""A command that only reads reports no step that is shorter."""
+"""Shortest step that a read-only command reports, in seconds."""
 _LOOK_EVERY_S: Final = 0.5
 _JOIN_LIMIT_S: Final = 1.0
 _TENTHS_BELOW_S: Final = 10.0
 
 
 class Progress(Protocol):
-    """The steps of a command, as its code reports them."""
+    """Interface through which a command reports its steps."""
 
     def begin(self, name: str) -> None:
-        """End the step before, and begin this one."""
+        """End the previous step, and start this one."""
 
     def count(self, counts: str | Callable[[], str]) -> None:
-        """Replace the counts of the present step."""
+        """Replace the counts of the current step."""
 
 
 class Steps:
-    """The steps of one command. Another thread reports that a step goes on."""
+    """Steps of one command. Another thread reports long ones while they run."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Steps:
         so_far: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """No step has begun.
+        """Create the reports, without a current step.
 
         Args:
-            write: Takes a line; None = no lines are written, because a person watches.
-            brief_s: A shorter step, in seconds, has no line.
-            so_far: Returns the progress of a step that has no counts yet.
-            clock: Seconds.
+            write: Writes a line; None = no lines, because a person watches the terminal.
+            brief_s: Shorter steps, in seconds, have no line.
+            so_far: Returns the progress of a step without counts.
+            clock: Clock, in seconds.
         """
         self._write = write
         self._brief_s = brief_s
@@ -58,7 +58,7 @@ class Steps:
         self._name = ""
         self._counts: str | Callable[[], str] = ""
         self.records = 0
-        """Records that the present step has read."""
+        """Number of records that the current step has read."""
         self._began = self._next = 0.0
 
     def say(self, line: str) -> None:
@@ -67,7 +67,7 @@ class Steps:
             self._write(line)
 
     def begin(self, name: str) -> None:
-        """End the step before, and begin this one."""
+        """End the previous step, and start this one."""
         self.end()
         with self._lock:
             self._name, self._counts, self.records = name, "", 0
@@ -75,15 +75,15 @@ class Steps:
             self._next = self._began + FIRST_S
 
     def count(self, counts: str | Callable[[], str]) -> None:
-        """Replace the counts of the present step: ``300,000 messages``, or a function that returns it."""
+        """Replace the counts of the current step: ``300,000 messages``, or a function that returns such a text."""
         self._counts = counts
 
     def add(self, records: int) -> None:
-        """Count so many more records as read."""
+        """Add to the records that the current step has read."""
         self.records += records
 
     def end(self) -> None:
-        """Report the counts and the time of the present step, if there is one."""
+        """Report counts and duration of the current step, if there is one."""
         with self._lock:
             name, self._name = self._name, ""
             took = self._clock() - self._began
@@ -91,7 +91,7 @@ class Steps:
             self.say(_line(name, self._known(), seconds(took)))
 
     def look(self) -> None:
-        """Report a step that goes on, if that is due."""
+        """Report a step that still runs, if a report is due."""
         now = self._clock()
         name = self._name
         if not name or now < self._next:
@@ -115,7 +115,7 @@ def _line(name: str, counts: str, took: str) -> str:
 
 
 def seconds(duration: float) -> str:
-    """Return a duration as a line has it."""
+    """Return a duration as text for a line."""
     return f"{duration:.1f} s" if duration < _TENTHS_BELOW_S else f"{duration:,.0f} s"
 
 
@@ -126,9 +126,9 @@ def watched() -> bool:
 
 @contextlib.contextmanager
 def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> Iterator[Steps]:
-    """Yield the steps of a command: lines on standard error, or nothing on a terminal. See :class:`Steps` for the arguments.
+    """Yield the steps of a command: lines on stderr, or nothing on a terminal. See :class:`Steps` for the arguments.
 
-    The step that an exception ends has no line: the error says what happened.
+    A step that an exception ends has no line, because the error says what happened.
     """
     if watched():
         yield Steps(None)
@@ -152,7 +152,7 @@ def steps(*, brief_s: float = 0.0, so_far: Callable[[], str] | None = None) -> I
 
 @contextlib.contextmanager
 def reading(what: str, *, brief_s: float = BRIEF_S) -> Iterator[Steps]:
-    """One step that reads logs, with the number of records, for commands that do little else."""
+    """Yield one step that reads logs, with the number of records, for commands that do little else."""
     with steps(brief_s=brief_s) as found, observed(found.add):
         found.begin(f"reading {what}")
         yield found

@@ -1,9 +1,9 @@
-"""The last committed value of each key in a compacted topic, for repeated lookups.
+"""Repeated lookups of the last committed value of a key in a compacted topic.
 
-The reader keeps the values of a partition; the next lookup reads only newer records. The log may have changed meanwhile (the topic was
-recreated, its tail lost, its beginning deleted), and its end alone does not show that. Therefore each reading begins with the record that
-was read last. If that record is missing or changed, the whole partition is read again. A lookup returns values committed up to the high
-watermark of that moment, and none beyond it; it waits for transactions that are open below it.
+The reader keeps the values of a partition, and the next lookup reads only newer records. Meanwhile the log may have changed: the topic
+was created again, the log lost its end, or its start was deleted. The end offset alone does not show this. Each read therefore starts
+with the last record that was read. If that record is missing or different, the whole partition is read again. A lookup returns values
+committed up to the present high watermark, and waits for transactions that are open below it.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from ringfence_kafka.readers.consumers import STOP_LIMIT_S
 from ringfence_kafka.readers.log_reader import LogStalledError, require_moving
 
 BYTES_MAX: Final = 64 * 2**20
-"""Bytes that are kept, all partitions together. Beyond that, the least recently used partitions are discarded and read again next time."""
+"""Maximum size of the kept values of all partitions, in bytes. Above it, the least recently used partitions are discarded."""
 ENTRY_BYTES: Final = 250
-"""That a key and its value cost beside their own length."""
+"""Memory overhead of a key and its value, in bytes."""
 AGE_MAX_S: Final = 30.0
-"""Beyond that age the whole partition is read again: the reader could miss a tombstone that came and went meanwhile. The topic's
-``delete.retention.ms`` is at least twice that."""
+"""Maximum age of kept values, in seconds. Older ones are read again, because a tombstone may have been written and deleted meanwhile. The
+topic's ``delete.retention.ms`` is at least twice this time."""
 TRIES: Final = 5
 _POLL_MS: Final = 50
-"""A fetch that waits for an open transaction of one partition holds up those of others for so long."""
+"""Fetch wait at the broker, in ms. A fetch that waits for an open transaction of one partition delays those of others this long."""
 _RECORDS_MAX: Final = 20_000
 _FETCH_BYTES: Final = 4 * 2**20
 
@@ -46,11 +46,11 @@ class LatestValue(NamedTuple):
     value: bytes | None
     asked_at: float
     beside: Mapping[bytes, bytes]
-    """By key."""
+    """Related values by key."""
 
 
 class CompactedTopic:
-    """Lookups in one compacted topic; one reader serves all its partitions, and is made when it is first needed."""
+    """Lookups in one compacted topic. All partitions share one consumer, which is created on demand."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class CompactedTopic:
         bytes_max: int = BYTES_MAX,
         beside: Callable[[bytes, bytes], Iterable[bytes]] = lambda *_: (),
     ) -> None:
-        """Connect nothing yet; ``cluster`` is asked for the ends, and ``bytes_max`` are kept.
+        """Create the lookups, without a connection. ``cluster`` is queried for end offsets; ``bytes_max``: size of the kept values.
 
-        ``beside`` returns the keys whose values belong to a key and its value; :meth:`look_beside` answers with them.
+        ``beside`` returns the keys that are related to a key and its value; :meth:`look_beside` returns their values.
         """
         self._kafka = kafka
         self._cluster = cluster
@@ -72,7 +72,7 @@ class CompactedTopic:
         self._bytes_max = bytes_max
         self._beside = beside
         self._known: OrderedDict[int, _Known] = OrderedDict()
-        """Known values by partition, in order of last use. A missing partition is read from its beginning."""
+        """Known values by partition, in order of last use. A missing partition is read from its start."""
         self._asked: dict[int, RequestCoalescer[bytes, LatestValue]] = {}
         self._reader: _Reader | None = None
         self._starting = asyncio.Lock()
@@ -80,10 +80,10 @@ class CompactedTopic:
         self._stopped = False
 
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
-        """Return the last committed value of a key before the call (None = no value), and until when it was the last.
+        """Return the last committed value of a key (None = no value), and a time until which it was the last one.
 
-        That time, by :func:`ringfence_kafka.clock.now` and after the call, is the moment of the request for the end offset: values
-        committed later were not written before it. The reading itself may take as long as another client's transaction stays open.
+        The time is that of the request for the end offset, by :func:`ringfence_kafka.clock.now`, and later than the call. Values that are
+        committed later were not written before it. The read may take as long as another client's transaction is open.
 
         Raises:
             LogStalledError: a transaction does not end.
@@ -94,9 +94,9 @@ class CompactedTopic:
         return found.value, found.asked_at
 
     async def look_beside(self, partition: int, key: bytes) -> "LatestValue":
-        """As :meth:`look`, and with the values that belong to it, as they were at the same offset of the log.
+        """Return the same as :meth:`look`, with the related values at the same offset of the log.
 
-        That offset may lie within a transaction that was committed later: a value may be older than those beside it.
+        That offset may be within a transaction that was committed later: a value may be older than its related values.
         """
         if self._stopped:
             raise StoppedError
@@ -105,15 +105,15 @@ class CompactedTopic:
         return await self._asked[partition].ask(key)
 
     def resize(self, partitions: int) -> None:
-        """Note how many partitions the topic has now."""
+        """Record the present partition count of the topic."""
         if partitions != self._partitions:
             self._partitions = partitions
             if (reader := self._reader) is not None:
-                reader.retired = True  # it is assigned those that there were
+                reader.retired = True  # its assignment has the former partitions
                 self._end_retired(reader)
 
     async def stop(self) -> None:
-        """Answer nobody any more, and disconnect."""
+        """Stop and disconnect. Waiting lookups raise StoppedError."""
         self._stopped = True
         await asyncio.gather(*(value.stop() for value in self._asked.values()))
         reader, self._reader = self._reader, None
@@ -128,7 +128,7 @@ class CompactedTopic:
                 self._cluster.offsets.high_watermark(self._topic, partition),
             )
             asked_at = clock.now()
-            # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.
+            # Removed while it grows, so that a failure or a cancellation leaves no incomplete values.
             known = self._known.pop(partition, None)
             if (
                 known is None
@@ -159,7 +159,7 @@ class CompactedTopic:
             self._known.popitem(last=False)
 
     async def _read_on(self, partition: int, known: "_Known", end: int) -> bool:
-        """Up to ``end``, from the record that was read last; False: it is not there any more."""
+        """Read from the last record that was read up to ``end``. Return False if that record no longer exists."""
         witness = known.last
         begin = known.start if witness is None else witness.offset
         if begin >= end:
@@ -175,7 +175,7 @@ class CompactedTopic:
                     if not records or not _same(records[0], witness):
                         return False
                     witness = None
-                # Records beyond the end of this question belong to the next one: they are newer than the answer says.
+                # Records at or above the end belong to the next lookup: they are newer than the time in the answer.
                 known.take([record for record in records if record.offset < end])
                 if reached > known.next:
                     moved_at, known.next = time.monotonic(), min(reached, end)
@@ -199,7 +199,7 @@ class CompactedTopic:
             return self._reader
 
     def _end_retired(self, reader: "_Reader") -> None:
-        """End a failed reader with its last user; the next question begins with another one."""
+        """Stop a retired reader after its last user. The next lookup creates another one."""
         if reader.retired and not reader.users:
             task = asyncio.create_task(reader.stop())
             self._ending.add(task)
@@ -211,16 +211,16 @@ class _Known:
         self.start = start
         """First offset of the log."""
         self.next = start
-        """Up to where it was read."""
+        """End of the part that was read."""
         self.read_at = clock.now()
-        """When that was its end."""
+        """Time at which that was the end of the log."""
         self.last: Any = None
-        """The record that was read last; None = none yet."""
+        """Last record that was read; None = none yet."""
         self.values: dict[bytes, bytes] = {}
         self.bytes = 0
 
     def take(self, records: list[Any]) -> None:
-        """Take the next records, or the last one again."""
+        """Add the next records. The first may be the last one again."""
         for record in records:
             self._drop(record.key)
             if record.value is not None:
@@ -240,7 +240,7 @@ class _Reader:
         self._consumer = consumer
         self.users = 0
         self.retired = False
-        """Something is wrong with it, or with the topic."""
+        """Whether the reader or the topic had a problem, or the partition count changed."""
 
     @classmethod
     async def connect(cls, kafka: KafkaSettings, topic: str, partitions: int) -> "_Reader":
@@ -251,25 +251,27 @@ class _Reader:
         consumer.assign(tps)
         consumer.pause(*tps)
         for tp in tps:
-            consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+            consumer.seek(tp, 0)  # otherwise aiokafka looks for a position itself
         return cls(consumer)
 
     def begin(self, tp: TopicPartition, offset: int) -> None:
-        """Fetch of this partition from here on."""
+        """Fetch this partition from an offset."""
         self._consumer.seek(tp, offset)
         self._consumer.resume(tp)
 
     async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
-        """Return the fetched records, perhaps none, and the offset behind them, markers included."""
+        """Return fetched records, which may be none, and the offset after them, including markers."""
         internals.keep_fetching(self._consumer)
         fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
         return fetched.get(tp, []), await self._consumer.position(tp)
 
     def release(self, tp: TopicPartition) -> None:
-        """Release the partition for one user. Records that were fetched ahead are discarded: they would be old at the next lookup."""
+        """Release the partition for one user. Prefetched records are discarded: they would be outdated at the next lookup."""
         self.users -= 1
-        with contextlib.suppress(Exception):  # it may be stopped
-            internals.drop_fetched(self._consumer, [tp])  # else it stays until Python looks for cycles
+        with contextlib.suppress(Exception):  # the consumer may be stopped
+            internals.drop_fetched(
+                self._consumer, [tp]
+            )  # otherwise the bytes stay until a garbage collection
             self._consumer.pause(tp)
             self._consumer.seek(tp, 0)
 

@@ -12,10 +12,10 @@ STOP_LIMIT_S = 5.0
 
 
 async def connected(kafka: KafkaSettings, **options: Any) -> AIOKafkaConsumer:
-    """Return a consumer that is connected and assigned nothing; by default it reads committed records.
+    """Return a connected consumer without partitions. By default it reads committed records.
 
     Raises:
-        KafkaError: nobody answers, or it is refused.
+        KafkaError: no broker answers, or access is denied.
     """
     consumer = AIOKafkaConsumer(
         **{

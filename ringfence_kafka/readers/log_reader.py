@@ -1,7 +1,7 @@
-"""Reads stretches of partitions: a changelog that a lane restores from, what a lane or a consumer needs again, the first and last records.
+"""Reads ranges of partitions: a changelog for a restore, batches that are needed again, first and last records.
 
-Faust's own table recovery counts a transaction's commit marker as a record that is still to come and waits
-ten seconds for it, so a lane reads its changelog itself.
+Faust's table recovery counts a transaction's commit marker as a pending record and waits ten seconds for it, so a lane reads its
+changelog itself.
 """
 
 import asyncio
@@ -20,27 +20,26 @@ from ringfence_kafka.readers import consumers, read_counts
 from ringfence_kafka.readers.consumers import STOP_LIMIT_S
 
 STALL_LIMIT_S: Final = 90.0
-"""Longer than any transaction of ours can stay open."""
+"""Time without progress after which a read fails, in seconds: longer than any of Ringfence's transactions stays open."""
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 2_000
-"""At once: aiokafka unpacks them without a pause, and others run on its loop."""
+"""Maximum number of records in one call: aiokafka parses them without a pause, which blocks the event loop."""
 _FETCH_BYTES: Final = 4 * 2**20
 _OPTIONS: Final[Mapping[str, Any]] = {
     "max_partition_fetch_bytes": _FETCH_BYTES,
     "fetch_max_wait_ms": _POLL_MS,
 }
 _RESTED_FETCH_WAIT_MS: Final = 20
-"""Fetch wait of a consumer that reads several stretches in turn. A fetch waits at the broker at each log's end, and delays the first fetch
-of the next stretch."""
+"""Fetch wait at the broker, in ms, of a consumer that reads several ranges in turn. A fetch at the end of a log delays the next range."""
 RESTING_MAX: Final = 16
 RESTS_S: Final = 5.0
 TAIL_OFFSETS: Final = 64
-"""A look at the newest record of a key begins so far before the end."""
+"""Number of offsets before the end at which a search for the newest record of a key starts."""
 LOOK_LIMIT_S: Final = 5.0
 _FIRST_POLL_MS: Final = 100
 _FIRST_OPTIONS: Final[Mapping[str, Any]] = {
-    "auto_offset_reset": "earliest",  # retention may have deleted the first
-    "max_partition_fetch_bytes": 64 * 2**10,  # Kafka gives a whole batch in any case
+    "auto_offset_reset": "earliest",  # retention may have deleted the first records
+    "max_partition_fetch_bytes": 64 * 2**10,  # Kafka always returns at least one whole batch
     "fetch_max_wait_ms": _FIRST_POLL_MS,
 }
 
@@ -50,17 +49,17 @@ Take = Callable[[Any, TopicPartition], Sequence[Any] | None]
 
 
 class LogStalledError(RingfenceError):
-    """The last stable offset stays behind the high watermark: a transaction does not end."""
+    """The last stable offset stays below the high watermark: a transaction does not end."""
 
 
 class LogReader:
-    """Reads logs of one cluster. Consumers may stay connected for a moment, for who reads stretches of many partitions one after the other.
+    """Reads logs of one cluster. Consumers may stay connected for a moment, for callers that read ranges of many partitions in turn.
 
-    To connect costs more than to read a stretch of a few records: two connections, and what the broker knows of the topic.
+    A new connection costs more than a read of a few records: it needs two connections and the metadata of the topic.
     """
 
     def __init__(self, kafka: KafkaSettings, resting_max: int = 0, rests_s: float = RESTS_S) -> None:
-        """Connect nothing yet; at most ``resting_max`` consumers wait for the next stretch, for ``rests_s`` seconds."""
+        """Create the reader, without a connection. Up to ``resting_max`` idle consumers are kept for ``rests_s`` seconds."""
         self._kafka = kafka
         self._resting_max = resting_max
         self._rests_s = rests_s
@@ -69,7 +68,7 @@ class LogReader:
         self._stopped = False
 
     async def stop(self) -> None:
-        """Disconnect those that rest; those that read are disconnected when they have. Never raises."""
+        """Disconnect idle consumers; busy ones are disconnected after their read. Never raises."""
         self._stopped = True
         while (consumer := self._rested()) is not None:
             self._end(consumer)
@@ -85,15 +84,15 @@ class LogReader:
         consume: Callable[[Sequence[Any]], Awaitable[None]],
         take: Take | None = None,
     ) -> int:
-        """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
+        """Pass all committed records with ``start <= offset < high_watermark`` to ``consume``, in order.
 
         A changelog is read to its *high watermark*. Only the lane's own transactional ID writes there, and it is fenced, so an open
-        transaction below it is about to end. A restore up to the last stable offset would miss the records behind it.
+        transaction below it ends soon. A restore up to the last stable offset would miss the records behind it.
 
-        ``take`` is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka reads it.
+        ``take`` gets aiokafka's fetcher and the partition, and reads the fetched bytes itself; if it returns None, aiokafka reads them.
 
         Returns:
-            The position reached, at least ``high_watermark``; markers of transactions are passed over.
+            The position, at least ``high_watermark``; transaction markers are included.
 
         Raises:
             LogStalledError: no progress for 90 s.
@@ -129,7 +128,7 @@ class LogReader:
     ) -> dict[Place, Any]:
         """Return the first record of each span, by default the first committed one.
 
-        None = it has none, as of a span of markers alone. A span without an answer within 5 s is absent.
+        None = the span has no record, for example only markers. A span without an answer within 5 s is absent.
         """
         found: dict[Place, Any] = {}
 
@@ -141,7 +140,7 @@ class LogReader:
             return first is not None or reached
 
         level = "read_committed" if committed else "read_uncommitted"
-        # A right that is missing, a record that cannot be read: the rest of the answer stands.
+        # After a missing access right or an unreadable record, the other answers remain valid.
         with contextlib.suppress(KafkaError, OSError, UnicodeDecodeError):
             await self._look(spans, look, _FIRST_POLL_MS, isolation_level=level, **_FIRST_OPTIONS)
         return found
@@ -149,7 +148,7 @@ class LogReader:
     async def newest_values(self, ends: Mapping[Place, tuple[int, int]], key: bytes) -> dict[Place, bytes]:
         """Return the last committed value of a key in each partition, if it is among the last records.
 
-        ``ends`` has the log start and the last stable offset of each. A partition without an answer, such as one that this user may not read, is absent.
+        ``ends`` has the log start and the last stable offset of each partition. A partition without an answer or access is absent.
         """
         found: dict[Place, bytes] = {}
 
@@ -170,7 +169,7 @@ class LogReader:
         poll_ms: int,
         **options: Any,
     ) -> None:
-        """Read all spans at once for at most 5 s. ``look`` is given records, and whether the end is reached, and says whether that is enough."""
+        """Read all spans at once, for at most 5 s. ``look`` gets records and whether the end is reached; it returns whether to stop."""
         wanted = {TopicPartition(*place): span for place, span in spans.items() if span[0] < span[1]}
         if not wanted:
             return
@@ -208,7 +207,7 @@ class LogReader:
         return consumer
 
     def _keep(self, consumer: AIOKafkaConsumer) -> bool:
-        """Have a consumer rest, if there is room. It fetches no more."""
+        """Keep an idle consumer if there is room. It stops fetching."""
         if self._stopped or len(self._resting) >= self._resting_max:
             return False
         consumer.pause(*consumer.assignment())
@@ -238,15 +237,15 @@ async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | Non
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:
     await internals.end(consumer, STOP_LIMIT_S)
-    # Drop records beyond the range: each lane that fails reads its batch again, and would leave megabytes each time.
+    # Discard records beyond the range: otherwise each lane that reads a failed batch again would leave megabytes.
     internals.drop_all_fetched(consumer)
 
 
 def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int) -> None:
-    """Raise when a reader of committed data has not moved since ``moved_at`` (monotonic, s).
+    """Check the progress of a reader of committed data. ``moved_at``: monotonic time of its last progress, in seconds.
 
     Raises:
-        LogStalledError: that was too long ago.
+        LogStalledError: the last progress was too long ago.
     """
     if time.monotonic() - moved_at > STALL_LIMIT_S:
         raise LogStalledError(

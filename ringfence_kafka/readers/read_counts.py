@@ -1,4 +1,4 @@
-"""Count of the records that a command has read from logs, for its progress report. Pure."""
+"""Counts the records that a command reads from logs, for its progress report. Pure."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ _observer: ContextVar[Callable[[int], None] | None] = ContextVar("observer", def
 
 @contextlib.contextmanager
 def observed(observer: Callable[[int], None]) -> Iterator[None]:
-    """Report the records of each fetch to ``observer``, for what this context and its tasks read meanwhile."""
+    """Report the records of each fetch in this context and its tasks to ``observer``."""
     token = _observer.set(observer)
     try:
         yield
@@ -18,7 +18,7 @@ def observed(observer: Callable[[int], None]) -> Iterator[None]:
 
 
 def report(records: int) -> None:
-    """Report so many records as read."""
+    """Report a number of records as read."""
     observer = _observer.get()
     if observer is not None:
         observer(records)
