@@ -1,4 +1,4 @@
-"""``ringfence audit``: the verb for a first trial on any topic."""
+"""``ringfence audit``: the command for a first trial on any topic."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,7 +105,7 @@ def audit(
     }
     address = next((address for address in settings.addresses if address.input_topic == topic), None)
     found = _validated(AddressDefaults, address or settings.address_defaults, given)
-    require_listener(settings.kafka)  # before Spark's libraries are loaded
+    require_listener(settings.kafka)  # fails fast, before Spark's libraries are loaded
     from reconcile.audit import job
     from reconcile.audit.resend_counts import confidence_of
     from reconcile.audit.topic import Wanted

@@ -42,7 +42,7 @@ def broker(
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start of each version fetches Kafka, 45 MB.
     """
     refuse_connection("broker")
-    settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    settings_if_any(config)  # not used here, but an invalid file on the command line is always an error
     from app.embedded.command import run_broker
 
     return run_broker(port, directory, broker_properties, kafka_version)

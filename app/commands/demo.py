@@ -29,12 +29,12 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     Exit code 0 only if every message was accepted exactly once, in order and unchanged, and each total of the chain is exact.
     """
     refuse_connection("demo")
-    settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    settings_if_any(config)  # not used here, but an invalid file on the command line is always an error
     if bridged:
         from app.demo import bridge as shown
 
         return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
-    require_spark()  # its last step; better said before the first
+    require_spark()  # Spark is needed only in the last step, but its absence should be reported first
     from app import demo as demo_module
 
     return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)

@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options that several commands share."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DRY_RUN_OBSTACLES: Final = click.option(
 
 
 def addresses_option(verb: Verb) -> Verb:
-    """Give a verb the configuration, with an address at least, as its parameter ``settings``."""
+    """Pass the configuration, with at least one address, as the parameter ``settings``."""
 
     @functools.wraps(verb)
     def call(*, config: Path, **given: Any) -> int:
@@ -33,7 +33,7 @@ def addresses_option(verb: Verb) -> Verb:
 
 
 def settings_option(verb: Verb) -> Verb:
-    """Give a verb the configuration, with addresses or without, as its parameter ``settings``."""
+    """Pass the configuration, with or without addresses, as the parameter ``settings``."""
 
     @functools.wraps(verb)
     def call(*, config: Path, **given: Any) -> int:
@@ -43,7 +43,7 @@ def settings_option(verb: Verb) -> Verb:
 
 
 def grouped(name: str, record: type, *options: Decorator) -> Decorator:
-    """Give a verb the values of options as one parameter: an instance of a dataclass with fields of their names."""
+    """Pass the values of several options as one parameter: a dataclass with fields of their names."""
 
     def decorate(verb: Verb) -> Verb:
         @functools.wraps(verb)
@@ -57,7 +57,7 @@ def grouped(name: str, record: type, *options: Decorator) -> Decorator:
 
 
 def stacked(*options: Decorator) -> Decorator:
-    """Return one decorator for several options, which help shows in this order."""
+    """Return one decorator for several options, in the order of the help."""
 
     def decorate(verb: Verb) -> Verb:
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""``ringfence reconcile``: the verb of the reconciliation run."""
+"""``ringfence reconcile``: the command of the reconciliation run."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -60,7 +60,8 @@ def reconcile(
     settings = settings_with_addresses(config)
     silence_clients()
     require_spark()
-    # Before Spark's libraries are loaded; results on a cluster are acknowledged without Kafka.
+    # Fails fast, before Spark's libraries are loaded. An acknowledgement of results on a cluster does not
+    # need Kafka.
     if acknowledge is None:
         require_listener(settings.kafka)
     from reconcile import job
@@ -70,7 +71,7 @@ def reconcile(
 
 
 def _refuse_options(context: click.Context) -> None:
-    """Refuse options in front of a sub-command: they would have no effect."""
+    """Refuse options before a sub-command, because they would have no effect."""
     for param in context.command.params:
         if (
             param.expose_value

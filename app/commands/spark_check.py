@@ -1,4 +1,4 @@
-"""Whether Spark is installed: workers, consumers and bridges run without it."""
+"""Checks whether Spark is installed, since workers, consumers and bridges run without it."""
 
 from importlib.util import find_spec
 
@@ -6,10 +6,10 @@ from ringfence_kafka.errors import PrerequisiteError
 
 
 def require_spark() -> None:
-    """Say it before a verb imports what is not there.
+    """Report missing packages before a command imports them.
 
     Raises:
-        PrerequisiteError: it is not installed.
+        PrerequisiteError: A package is not installed.
     """
     missing = [name for name in ("pyspark", "matplotlib", "jinja2") if find_spec(name) is None]
     if missing:

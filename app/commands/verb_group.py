@@ -1,4 +1,4 @@
-"""Verbs that name the next command, and groups of verbs that suggest the right one after a typing error."""
+"""Commands that name the next command, and groups that correct typing errors."""
 
 import difflib
 import shlex
@@ -11,15 +11,18 @@ import click
 from ringfence_kafka.process.command_line import print_next, suggest
 
 _ARGUMENTS: Final = "ringfence.arguments"
-"""Key of the arguments of a verb in its context."""
+"""Key of a command's arguments in its context."""
 _DRY_RUN: Final = "--dry-run"
 
 
 class Verb(click.Command):
-    """A verb that names the next command at its end, on stderr: after a dry run the same command without ``--dry-run``."""
+    """Command that suggests the next one on stderr; after a dry run, itself without ``--dry-run``."""
 
     def __init__(self, *args: Any, next_step: str = "", **options: Any) -> None:
-        """``next_step``: the next command without ``ringfence``. ``{name}`` is the value of a parameter; it names nothing if the value is missing."""
+        """Take the next command without ``ringfence``.
+
+        ``{name}`` is the value of a parameter. If the value is missing, no command is suggested.
+        """
         super().__init__(*args, **options)
         self._next_step = next_step
 
@@ -29,7 +32,7 @@ class Verb(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb. After JSON, and after another exit code than 0, it names no next command."""
+        """Run the command. With JSON output or an exit code other than 0, it does not suggest a next one."""
         code = super().invoke(ctx)
         if code or ctx.params.get("as_json"):
             return code
@@ -44,7 +47,7 @@ class Verb(click.Command):
 
 
 def _filled(word: str, parameters: dict[str, Any]) -> str | None:
-    """Return a word of a next command with the values of its parameters: "" for a flag that is off, None for a value that is missing."""
+    """Fill in a word of a next command: "" for a flag that is off, None for a missing value."""
     values: dict[str, str] = {}
     for _, name, _, _ in Formatter().parse(word):
         match parameters[name] if name else "":
@@ -60,12 +63,12 @@ def _filled(word: str, parameters: dict[str, Any]) -> str | None:
 
 
 class VerbGroup(click.Group):
-    """A group that knows similar names of verbs, and options that go behind the verb."""
+    """Group that suggests similar command names, and the right place of options."""
 
     command_class = Verb
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options before the verb; one that a verb takes is named with its place."""
+        """Parse the options before the command. An error explains if an option belongs after the command."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -81,7 +84,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; an unknown one is an error that names similar ones."""
+        """Find the command. For an unknown one, the error names similar ones."""
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             near = [*_named(self, name), *difflib.get_close_matches(name, self.list_commands(ctx))]
@@ -92,7 +95,7 @@ class VerbGroup(click.Group):
 
 
 def _options(group: click.Group) -> set[str]:
-    """Return all options of the verbs in a group."""
+    """Return all options of the commands in a group."""
     found: set[str] = set()
     for command in group.commands.values():
         found.update(option for param in command.params for option in param.opts)
@@ -102,7 +105,7 @@ def _options(group: click.Group) -> set[str]:
 
 
 def _named(group: click.Group, name: str) -> Iterator[str]:
-    """Yield verbs of this name in the groups below, such as ``topics create``."""
+    """Yield commands with this name in subgroups, such as ``topics create``."""
     for noun, command in group.commands.items():
         if isinstance(command, click.Group) and name in command.commands:
             yield f"{noun} {name}"

@@ -1,4 +1,4 @@
-"""``ringfence verdict``: what became of the message with an ID."""
+"""``ringfence verdict``: the verdict on the message with an ID."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
 async def _quarantined(
     settings: Settings, address: AddressSettings, cluster: Cluster, encoded_id: bytes
 ) -> dict[str, str] | None:
-    """Return source and reason of the last message with an ID in quarantine; None = there is none."""
+    """Return source and reason of the last quarantined message with an ID; None = no such message."""
     topic = address.quarantine_topic
     counts = await cluster.topics.partition_counts([topic])
     reader, ids = LogReader(settings.kafka), IdReader(address).ids
@@ -123,7 +123,7 @@ async def _quarantined(
 
 
 async def _waiting(address: AddressSettings, cluster: Cluster, snapshots: Sequence[Any]) -> int:
-    """Return how many offsets of the input no lane has judged; markers count too."""
+    """Return the number of unjudged input offsets, including transaction markers."""
     waiting = 0
     for view, restore in snapshots:
         for partition in view.partitions:

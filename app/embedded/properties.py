@@ -1,7 +1,4 @@
-"""``--property KEY=VALUE`` of ``ringfence broker``: properties for users, and properties of the broker itself.
-
-Pure.
-"""
+"""``--property KEY=VALUE`` of ``ringfence broker``: properties that users may set, and the others. Pure."""
 
 import difflib
 import re

@@ -1,1 +1,1 @@
-"""ringfence bridge: run bridges and show how far they are."""
+"""``ringfence bridge``: run bridges and show their progress."""

@@ -1,4 +1,4 @@
-"""``ringfence bridge``: options, and which function runs."""
+"""``ringfence bridge``: options, and the function of each command."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ _STATUS: Final = "status"
 
 
 class _Bridge(click.Command):
-    """``bridge status`` is another verb, wherever among the options ``status`` stands: no bridge is called so."""
+    """Command that runs ``bridge status`` if ``status`` is among its arguments: no bridge has this name."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

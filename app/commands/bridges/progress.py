@@ -1,4 +1,4 @@
-"""Reads the progress of bridges from their commits. No bridge is asked."""
+"""Reads the progress of bridges from their commits, without asking the bridges."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ from ringfence_kafka.protocol.hop import as_printed
 
 TOLD_LIMIT_S: Final = 5.0
 BEGIN_LIMIT_S: Final = 3.0
-"""Time for a bridge to commit where it begins, which it does before it sends anything."""
+"""Time for a bridge to commit its start offset, which it does before it sends anything, in seconds."""
 NOT_BEGUN: Final = (
     "its bridge cannot commit a start offset, so it forwards nothing: see the log of the bridge"
 )
@@ -38,9 +38,9 @@ class Row:
 
     partition: int
     confirmed: int | None
-    """Every offset below is at the target; None = the bridge has not begun here."""
+    """Every offset below is at the target; None = the bridge has not started here."""
     lag: int | None
-    """Offsets up to the end that committed readers see; None = not known."""
+    """Offsets up to the end for readers of committed data; None = unknown."""
     forwarded: int
     retried: int
     filtered: int
@@ -48,52 +48,52 @@ class Row:
     gap_records: int
     error: str | None
     since: str | None
-    """Begin of the error, in UTC."""
+    """Start of the error, in UTC."""
     member: str | None
-    """The present owner of the partition; None = nobody, or the group rebalances."""
+    """Present owner of the partition; None = no owner, or the group rebalances."""
     web: str | None
     recreated: bool = False
-    """The commit is about a deleted topic of that name."""
+    """Whether the commit belongs to a deleted topic with this name."""
     rebalancing: bool = False
     returned: int = 0
-    """Filtered or forwarded messages that had been at the target, or here, before."""
+    """Filtered or forwarded messages that were at the target, or in this cluster, before."""
 
     @property
     def standing(self) -> bool:
-        """Whether somebody has to act."""
+        """Whether an operator must act."""
         return self.error is not None or self.abandoned
 
     @property
     def not_begun(self) -> bool:
-        """Whether a member has the partition, messages wait, and nothing was ever committed."""
+        """Whether a member owns the partition and messages wait, but no offset was ever committed."""
         return bool(self.lag) and self.member is not None and self.confirmed is None and self.error is None
 
     @property
     def abandoned(self) -> bool:
-        """Whether messages wait and nobody forwards them."""
+        """Whether messages wait and no process forwards them."""
         return bool(self.lag) and self.member is None and not self.rebalancing
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Progress of one bridge as printed."""
+    """Progress of one bridge, as printed."""
 
     bridge: str
     group: str
     source_topic: str
     target_topic: str
     state: str = "unknown"
-    """Kafka's name of the group's state."""
+    """State of the group in Kafka's words."""
     members: list[str] = field(default_factory=list)
     partitions: list[Row] = field(default_factory=list)
     fault: str | None = None
-    """Why nothing is known of it."""
+    """Reason why the progress is unknown."""
     foreign: list[str] = field(default_factory=list)
-    """A line for each member of its group that is not Ringfence's."""
+    """A line for each member of its group that is not a bridge."""
 
 
 async def read(wanted: Iterable[Plan]) -> list[Shown]:
-    """Ask the source clusters."""
+    """Read the progress from the source clusters."""
     return list(await asyncio.gather(*map(_one, wanted)))
 
 
@@ -104,7 +104,7 @@ async def _one(plan: Plan) -> Shown:
             if any(partition.not_begun for partition in shown.partitions):
                 await asyncio.sleep(BEGIN_LIMIT_S)
                 shown = await _read(plan, cluster)
-            # A bridge cannot report that it cannot commit: its errors travel in its commits.
+            # A bridge that cannot commit cannot report it, because its errors travel in its commits.
             rows = [replace(row, error=NOT_BEGUN) if row.not_begun else row for row in shown.partitions]
             return replace(shown, partitions=rows)
     except TopicAuthorizationFailedError as error:

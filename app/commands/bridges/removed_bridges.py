@@ -1,6 +1,7 @@
 """Finds bridges that were removed from the configuration while messages waited, by their consumer groups.
 
-Each cluster is asked that the configuration names as a source. Offsets of a group without members expire, after seven days by default.
+It asks each cluster that the configuration names as a source. Offsets of a group without members expire, by
+default after seven days.
 """
 
 import asyncio
@@ -28,12 +29,12 @@ ANSWER_LIMIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A removed bridge at one source topic."""
+    """Removed bridge at one source topic."""
 
     bridge: str
     group: str
     source: str
-    """``bootstrap.servers``."""
+    """``bootstrap.servers`` of the source."""
     source_topic: str
     lag: int
     """Messages that it has not forwarded."""
@@ -42,7 +43,7 @@ class Left:
 
     @property
     def what(self) -> str:
-        """The problem."""
+        """Text of the problem."""
         waiting = f"up to {counted(self.lag, 'message waits', 'messages wait')}"
         text = (
             f"it is no longer in this configuration, and {waiting} in {self.source_topic} at "
@@ -52,7 +53,7 @@ class Left:
 
     @property
     def do(self) -> str:
-        """The fix."""
+        """Text of the fix."""
         return (
             "add it again until nothing waits; where another configuration of this app.id has it, run "
             "`ringfence bridge` with that. To discard these messages, or if another bridge replaces it, "
@@ -61,7 +62,7 @@ class Left:
 
 
 async def read(settings: Settings) -> tuple[list[Left], list[str]]:
-    """Return removed bridges, and a fault for each cluster that could not be asked."""
+    """Return removed bridges, and a problem for each cluster that does not answer."""
     known = plans(settings) if settings.bridges or settings.cluster_connections else []
     clusters = (settings.kafka, *(plan.source for plan in known))
     sources = {kafka.bootstrap_servers: kafka for kafka in clusters}
@@ -89,17 +90,17 @@ async def _at(settings: Settings, source: KafkaSettings, known: Collection[Plan]
 
 
 Notes = dict[str, dict[int, tuple[int, OffsetMetadata]]]
-"""Offset and metadata by topic and partition."""
+"""Topic → partition → offset and metadata."""
 
 
 def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[str, list[tuple[str, int]]]:
-    """Return the partitions with offsets of each group of a removed bridge without members. Blocks."""
+    """Return groups of removed bridges without members, with the partitions that have offsets. Blocks."""
     known = tuple(known)
     admin = AdminClient(confluent_options(source))
     listed = admin.list_consumer_groups(request_timeout=ANSWER_LIMIT_S).result()
-    if listed.errors:  # of one broker; the groups that it coordinates are missing
+    if listed.errors:  # an error of one broker, whose groups are missing
         error = listed.errors[0]
-        # Threads and futures cannot hand on a KafkaError: the caller would wait for ever.
+        # Threads and futures cannot pass on a KafkaError: the caller would wait forever.
         raise error if isinstance(error, KafkaException) else KafkaException(error)
     names = [item.group_id for item in listed.valid if _is_left(item.group_id, app_id, known)]
     if not names:
@@ -116,7 +117,10 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
 
 
 def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
-    """Whether a group is named as a bridge's, and is of no known one; a strict connection's share the start of their names."""
+    """Return whether a group's name is that of a bridge, but of no known one.
+
+    Strict connections share a prefix.
+    """
     if not group.startswith(wire_names.bridge_group(app_id, "")):
         return False
     return not any(
@@ -127,7 +131,7 @@ def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
 
 
 async def _notes(cluster: Cluster, places: Iterable[tuple[str, int]]) -> Notes:
-    """Asked by aiokafka: confluent-kafka returns commit metadata with bytes behind its end."""
+    """Read with aiokafka, because confluent-kafka returns commit metadata with bytes behind its end."""
     found: Notes = {}
     for topic, partition in places:
         committed = await cluster.groups.committed(topic, partition)
@@ -144,7 +148,7 @@ async def _left(cluster: Cluster, notes: Notes, settings: Settings, known: Itera
     found = []
     for topic, by_partition in notes.items():
         if topic not in there:
-            continue  # deleted: nothing waits
+            continue  # the topic is deleted, so nothing waits
         places = [(topic, number) for number in by_partition]
         present = as_printed((await cluster.topics.identity(topic)).topic_id)
         ends, starts = await asyncio.gather(

@@ -27,11 +27,11 @@ NOT_WELL: Final = 1
 
 
 def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
-    """Print all bridges, or those that are named. Returns 0 ok, 1 somebody has to act.
+    """Print all bridges, or the named ones; return 0, or 1 if an operator must act.
 
     Raises:
-        ConfigurationError: a name is not known, or the configuration has no bridge.
-        BrokerUnavailableError: no source answers.
+        ConfigurationError: A name is unknown, or the configuration has no bridge.
+        BrokerUnavailableError: No source answers.
     """
     with reading("offsets of bridges"):
         found = asyncio.run(read(plans(settings, names)))
@@ -79,7 +79,7 @@ def _print(found: Sequence[Shown]) -> None:
 
 
 def standing(shown: Shown) -> list[str]:
-    """Return what somebody has to look at, each once for all its partitions."""
+    """Return the lines that need attention, once for all partitions of a bridge."""
     partitions: dict[str, list[str]] = {}
     for row in shown.partitions:
         for text in _standing(shown, row):

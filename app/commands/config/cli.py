@@ -1,4 +1,4 @@
-"""``ringfence config``: its verbs and their options."""
+"""``ringfence config``: its commands and their options."""
 
 import json
 from pathlib import Path

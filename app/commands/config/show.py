@@ -14,7 +14,7 @@ from ringfence_kafka.escaping import printable
 from ringfence_kafka.process.command_line import suggest, validated
 
 _WIDTH_MAX: Final = 60
-"""Columns of keys and values; a longer line puts its origin further right."""
+"""Width of keys and values in columns. A longer line has its origin further right."""
 
 
 def show(document: Document, *, changed: bool, as_json: bool) -> int:
@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
 
 
 def check(document: Document) -> int:
-    """Validate, and print what was read."""
+    """Validate the configuration, and print its parts."""
     settings = validated(document)
     patterns = [entry["name"] for entry in document.data.get("addresses", ()) if is_pattern(entry)]
     lines = {

@@ -1,1 +1,1 @@
-"""ringfence consumers: show and forget consumer groups."""
+"""``ringfence consumers``: show and forget consumer groups."""

@@ -1,4 +1,4 @@
-"""``ringfence consumers``: options, and which function runs."""
+"""``ringfence consumers``: options, and the function of each command."""
 
 import click
 

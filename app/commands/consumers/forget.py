@@ -35,26 +35,27 @@ class RedrivesPendingError(RingfenceError):
 
 
 class KeptProgress(NamedTuple):
-    """The progress records of one consumer group."""
+    """Progress records of one consumer group."""
 
     places: list[tuple[int, bytes]]
     """Partition and key of each record and each part."""
     redriven: dict[tuple[str, int], int]
-    """Topic and partition -> waiting redriven messages."""
+    """Topic and partition → number of waiting redriven messages."""
 
 
 def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool = False) -> int:
-    """Delete progress, offsets and states of a consumer group; its dead letters stay.
+    """Delete progress, offsets and states of a consumer group, but not its dead letters.
 
     Returns:
-        0 it is forgotten; 1 nothing was kept of it.
+        0 forgotten; 1 nothing was kept for this group.
 
     Raises:
-        ConfigurationError: it is a group of Ringfence's own.
-        GroupInUseError: it has members.
-        RedrivesPendingError: redriven messages wait, and ``discard_redriven`` is false. Their dead letters are settled, so nothing else
-            names them.
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        ConfigurationError: It is a group of Ringfence itself.
+        GroupInUseError: It has members.
+        RedrivesPendingError: Redriven messages wait, and ``discard_redriven`` is false. Their dead letters
+            are settled, so
+            only the progress records name them.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:
         raise ConfigurationError(f"{group} is a group of Ringfence's own: name a group of consumers")
@@ -95,7 +96,7 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
     """Read the progress records of the group.
 
     Raises:
-        GroupInUseError: it has members.
+        GroupInUseError: The group has members.
     """
     topic = wire_names.progress_topic(settings.app.id)
     async with Cluster(settings.kafka, group) as cluster:
@@ -112,7 +113,7 @@ async def _kept(settings: Settings, group: str) -> KeptProgress:
             if _group_of(key) != group:
                 continue
             kept.places.append((number, key))
-            with contextlib.suppress(ProgressFormatError):  # a part, or a record that no version reads
+            with contextlib.suppress(ProgressFormatError):  # a part, or an unreadable record
                 consumed, partition = progress_record.decode_key(key)[1:]
                 if waiting := len(progress_topic.decode(records, key).again):
                     kept.redriven[consumed, partition] = waiting
@@ -145,7 +146,7 @@ def _write_tombstones(settings: Settings, kept: Sequence[tuple[int, bytes]]) -> 
 
 
 def _state_topics(admin: AdminClient, settings: Settings, group: str) -> list[str]:
-    """Return the state topics of the group that exist: a new group of its name would go on with old totals."""
+    """Return the existing state topics of the group: a new group with its name would use old totals."""
     names = {
         wire_names.state_topic(settings.app.id, group, address.accepted_topic)
         for address in settings.addresses
@@ -155,7 +156,7 @@ def _state_topics(admin: AdminClient, settings: Settings, group: str) -> list[st
 
 
 def _delete_topics(admin: AdminClient, topics: Sequence[str]) -> None:
-    """Delete them before anything else, so that a refusal leaves everything as it was."""
+    """Delete the topics first, so that a denied access leaves everything unchanged."""
     if not topics:
         return
     for topic, deletion in admin.delete_topics([*topics]).items():

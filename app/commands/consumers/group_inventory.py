@@ -1,4 +1,4 @@
-"""Counts what is unfinished in a consumer group: its lag, open dead letters and parked groups."""
+"""Counts unfinished messages of a consumer group: its lag, open dead letters and parked groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The unfinished messages of one consumer group at all configured addresses."""
+    """Unfinished messages of one consumer group at all configured addresses."""
 
     lag: int = 0
     dead_letters: int = 0
-    """Open ones."""
+    """Number of open dead letters."""
     parked: frozenset[bytes | None] = frozenset()
     """Groups that wait behind their dead letters."""
     unread: Sequence[str] = ()
@@ -45,7 +45,7 @@ class Inventory:
 
 
 async def read(settings: Settings, group: str) -> Inventory:
-    """Count what is unfinished. A topic that cannot be read is named instead."""
+    """Count unfinished messages. Topics that cannot be read are listed instead."""
     try:
         rows = (await leases.read(settings, group=group, partial=True)).rows
     except (KafkaError, RingfenceError, OSError, TimeoutError):
@@ -69,7 +69,7 @@ async def read(settings: Settings, group: str) -> Inventory:
 async def _letters(
     settings: Settings, address: AddressSettings, group: str
 ) -> tuple[list[bytes | None], set[bytes | None]]:
-    """Return the groups of the open dead letters at one address, and those that wait behind them."""
+    """Return the groups of open dead letters at one address, and those of them that wait."""
     keys: list[bytes | None] = []
     parked: set[bytes | None] = set()
     wanted = Wanted(Selection(consumer_group=group), lambda record: record.key)

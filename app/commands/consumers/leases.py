@@ -1,4 +1,4 @@
-"""Reads leases from the progress topic, and members of consumer groups from their coordinators. No consumer is asked."""
+"""Reads leases from the progress topic, and members from group coordinators, without asking consumers."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from ringfence_kafka.groups.foreign_members import fault
 from ringfence_kafka.protocol import wire_names
 
 NONE: Final = "none"
-"""State of a partition that nobody ever held."""
+"""State of a partition without a lease so far."""
 UNREADABLE: Final = "unreadable"
 TOLD_LIMIT_S: Final = 5.0
 
@@ -34,46 +34,50 @@ class LeaseRow:
 
     consumer_group: str
     address: str | None
-    """None = the configuration has no address of this accepted topic."""
+    """Name of the address; None = no configured address has this accepted topic."""
     topic: str
     partition: int
     state: str
-    """As in the record: held, draining, released; or none, unreadable."""
+    """State in the record: held, draining or released; else none or unreadable."""
     holder: str | None
-    """The writer of the record; None = nobody has written one."""
+    """Writer of the record; None = no record."""
     holder_is_member: bool | None
-    """False = its process is dead, stopped, cut off, or about to end. None = it has released the partition, or nobody held it."""
+    """False = the holder's process is dead, stopped, disconnected or about to end. None = released or never
+    held.
+    """
     token: int
     age_seconds: float | None
-    """Since the record's timestamp, by this machine's clock: for people. Consumers judge by their own clocks."""
+    """Age of the record by this machine's clock, for display. Consumers judge by their own clocks."""
     delivered: int
     acknowledged: int
-    """Everything below is finished."""
+    """Every offset below is finished."""
     running: int
-    """Delivered and not acknowledged."""
+    """Messages delivered but not acknowledged."""
     lag: int | None
-    """Offsets from the acknowledged one to the end that committed readers see; None = not known."""
+    """Offsets from the acknowledged one to the end for readers of committed data; None = unknown."""
     waits: str | None
-    """The member that the group has given the partition to, while another one has the lease."""
+    """Member that the group assigned the partition to, while another one has the lease."""
     web: str
     recreated: bool = False
-    """The record is about a deleted topic of that name: nothing of the present one is delivered yet."""
+    """Whether the record belongs to a deleted topic with this name, so that nothing is delivered from the
+    present one.
+    """
     fault: str | None = None
-    """Why the record cannot be read."""
+    """Reason why the record cannot be read."""
     head_attempts: int = 0
-    """How often the first unfinished message was begun."""
+    """Number of attempts of the first unfinished message."""
     failing_offset: int | None = None
-    """The failed message that is tried again for the longest; None = there is none."""
+    """Failed message that is retried for the longest time; None = no failed message."""
     failing_attempts: int = 0
     failing_since_ms: int | None = None
     blocked: int = 0
     """Messages with written dead letters whose groups wait."""
     blocked_offset: int | None = None
-    """The first of them; None = there is none."""
+    """First of these messages; None = no such message."""
     waiting: int | None = None
-    """Unfinished offsets of the lag, and redriven messages. Transaction markers count too."""
+    """Unfinished offsets of the lag, plus redriven messages. Transaction markers count too."""
     failing: int = 0
-    """Messages that failed and are tried again."""
+    """Number of failed messages that are retried."""
 
 
 class _Stored(NamedTuple):
@@ -83,23 +87,25 @@ class _Stored(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The leases, and the groups that they name."""
+    """Leases, and the consumer groups that they name."""
 
     rows: list[LeaseRow]
     groups: dict[str, GroupDescription]
     faults: list[str]
     foreign: dict[str, list[str]]
-    """By consumer group, a line for each member that is not Ringfence's; groups without are absent."""
+    """Consumer group → a line for each member that is not a consumer of Ringfence; only groups with such
+    members.
+    """
     settled: dict[tuple[str, int], Progress]
-    """Which records of dead-letter and quarantine topics are settled, by topic and partition."""
+    """Topic and partition → settled records of dead-letter and quarantine topics."""
 
 
 async def read(
     settings: Settings, topic: str | None = None, group: str | None = None, *, partial: bool = False
 ) -> Found:
-    """Read the leases of one accepted topic or of all, of one consumer group or of all.
+    """Read the leases of one accepted topic or all, and of one consumer group or all.
 
-    ``partial``: a consumer group that this user may not see is a fault; else it is an error.
+    ``partial``: report a consumer group that this user may not see as a problem, instead of an error.
     """
     async with Cluster(settings.kafka, group or settings.app.id) as cluster:
         kept = wire_names.progress_topic(settings.app.id)
@@ -169,7 +175,7 @@ async def read(
 
 
 async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """``topics``: by consumer group. A group whose coordinator does not answer is absent."""
+    """Return foreign members by group; silent groups are absent. ``topics``: consumer group → its topics."""
 
     async def ask(group: str) -> list[str]:
         def ours(user_data: bytes) -> bool:
@@ -191,13 +197,13 @@ def _is_of_another(stored: _Stored, topic_id: str) -> bool:
 async def _stored(
     settings: Settings, cluster: Cluster, topic: str, partitions: int
 ) -> tuple[dict[Place, _Stored], list[str]]:
-    """Return all leases, and faults of records that name no place."""
+    """Return all leases, and problems with records whose key cannot be read."""
     read = [progress_topic.read(settings.kafka, cluster, topic, index) for index in range(partitions)]
     found, faults = {}, []
     pairs = [(records, record) for records in await asyncio.gather(*read) for record in records.values()]
     for beside, record in pairs:
         if record_parts.is_key(record.key or b""):
-            continue  # its head names it, or nobody does any more
+            continue  # its head names it, or it is abandoned
         try:
             place = progress_record.decode_key(record.key or b"")
         except ProgressFormatError as error:
@@ -220,7 +226,7 @@ def _row(
     end: int | None,
     recreated_from: int | None,
 ) -> LeaseRow:
-    """``recreated_from``: start of the log, if the record is about a deleted topic."""
+    """Return the row of a place. ``recreated_from``: log start, if the record belongs to a deleted topic."""
     progress = (stored.progress if stored else None) or Progress(
         0, state=NONE if stored is None else UNREADABLE
     )
@@ -263,7 +269,7 @@ def _row(
 
 
 def _waiting(progress: Progress, acknowledged: int, lag: int) -> int:
-    """Return the number of unfinished offsets: handlers may finish later messages before the first."""
+    """Return the number of unfinished offsets. Handlers may finish later messages before the first."""
     end = acknowledged + lag
     finished = sum(max(0, min(last, end) - first) for first, last in progress.finished)
     return lag - finished + len(progress.again)

@@ -1,4 +1,4 @@
-"""``ringfence consumers show``: holder, state, age and progress of each lease, and the member that waits."""
+"""``ringfence consumers show``: holder, state, age and progress of each lease, and the waiting member."""
 
 import asyncio
 import json
@@ -26,11 +26,11 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     """Print a row for each partition of one address or of all.
 
     Returns:
-        0 ok; 1 the consumer group is not known, a record cannot be read, or a foreign member is there.
+        0 ok; 1 the consumer group is unknown, a record cannot be read, or there is a foreign member.
 
     Raises:
-        PrerequisiteError: this user may not see a topic or a group.
-        MissingTopicError: the accepted topic does not exist.
+        PrerequisiteError: This user may not see a topic or a group.
+        MissingTopicError: The accepted topic does not exist.
     """
     topic = None if address is None else settings.configured(address).accepted_topic
     try:
@@ -71,7 +71,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
 
 
 _COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowledged", "running", "lag")
-"""They fit a terminal of 80 columns; names do not."""
+"""Columns that fit a terminal of 80 columns; names follow below the table."""
 
 
 def _print(found: Found) -> None:

@@ -1,1 +1,1 @@
-"""ringfence groups: show, purge and skip message groups."""
+"""``ringfence groups``: show, purge and skip message groups."""

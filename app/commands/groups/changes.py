@@ -1,4 +1,4 @@
-"""``ringfence groups purge``, ``skip`` and ``release``: changes of one message group for one consumer group."""
+"""``ringfence groups purge``, ``skip`` and ``release``: change one message group for one consumer group."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,24 +32,25 @@ def drop(
     yes: bool = True,
     letters: bool = False,
 ) -> int:
-    """Drop the messages of a group that nobody acquired, or (``skip``) its first message alone.
+    """Drop the messages of a group that no handler runs, or with ``skip`` only its first message.
 
     Args:
-        settings: The configuration.
-        address: The address of the group.
-        group: The consumer group.
-        name: The message group, as :func:`ringfence_client.handlers.group_names.parse` reads it.
-        skip: The first message alone.
+        settings: Configuration.
+        address: Address of the group.
+        group: Consumer group.
+        name: Message group, as :func:`ringfence_client.handlers.group_names.parse` reads it.
+        skip: Drop only the first message.
         yes: Do not ask.
-        letters: Send them to the dead letters.
+        letters: Write the messages to the dead letters.
 
     Returns:
         0 dropped, 1 nothing to drop.
 
     Raises:
-        GroupError: nobody knows this consumer group; a consumer holds it, and its web server cannot be reached or refuses; or
-            consumers came meanwhile.
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        GroupError: The consumer group is unknown; its consumer does not answer or refuses; or consumers
+            started
+            meanwhile.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     found = settings.configured(address)
     order = Order(group_names.parse(name), skip, letters)
@@ -87,11 +88,11 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     """End the handler that runs the first message of a group, for one consumer group.
 
     Returns:
-        0 ended, 1 none runs it.
+        0 ended, 1 no handler runs it.
 
     Raises:
-        GroupError: nobody knows this consumer group; or the consumer that holds it cannot be reached, or refuses.
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        GroupError: The consumer group is unknown, or its consumer does not answer or refuses.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     key = group_names.parse(name)
     places = _run(settings, settings.configured(address), group, lambda consumers: consumers.release(key))

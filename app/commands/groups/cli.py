@@ -1,4 +1,4 @@
-"""``ringfence groups``: options, and which function runs."""
+"""``ringfence groups``: options, and the function of each command."""
 
 from typing import Final
 

@@ -11,11 +11,14 @@ from ringfence_kafka.http.auth import session
 from ringfence_kafka.http.probe_errors import ProbeError
 
 ANSWER_LIMIT_S: Final = 30.0
-"""Time for a holder to write the change."""
+"""Time for a lease holder to write the change, in seconds."""
 
 
 async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
-    """Return the holder's answer, or why there is none: another program may listen at its address."""
+    """Return the holder's answer, or the reason why there is none.
+
+    Another program may listen at its address.
+    """
     if not web:
         return "has no web server"
     try:

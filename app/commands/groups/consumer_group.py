@@ -1,4 +1,4 @@
-"""Changes the messages of one group, for one consumer group at one address: through its holder, or without one."""
+"""Changes the messages of a group for one consumer group at one address, with or without a lease holder."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 
 FETCH_LIMIT_S: Final = 5.0
-"""Time for a holder to fetch more of a group that goes to the dead letters."""
+"""Time for a lease holder to fetch more messages of a group that goes to the dead letters, in seconds."""
 _AGAIN_S: Final = 0.2
 
 
@@ -26,7 +26,7 @@ class GroupError(RingfenceError):
 
 
 class Order(NamedTuple):
-    """The messages that are to be dropped."""
+    """Messages to drop."""
 
     name: bytes
     skip: bool
@@ -34,12 +34,15 @@ class Order(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the holder counts all that it drops; of a purge it has not fetched everything."""
+        """Whether the holder knows the number of dropped messages.
+
+        A purge includes messages that it has not fetched.
+        """
         return self.skip or self.letters
 
 
 class Meant(NamedTuple):
-    """The messages of one partition that the question named; later ones are not meant."""
+    """Messages of one partition that the operator confirmed; later ones are not included."""
 
     topic_id: str
     head: int
@@ -48,15 +51,15 @@ class Meant(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """The dropped messages of one partition."""
+    """Dropped messages of one partition."""
 
     messages: int
     offsets: Sequence[int] = ()
-    """As far as they are known."""
+    """Known offsets of them."""
 
 
 class ConsumerGroup:
-    """One consumer group at one address, and a connection to the cluster."""
+    """One consumer group at one address, with a connection to the cluster."""
 
     def __init__(self, settings: Settings, address: AddressSettings, cluster: Cluster) -> None:
         self._settings = settings
@@ -69,7 +72,7 @@ class ConsumerGroup:
         """Return each partition with its progress record.
 
         Raises:
-            GroupError: nobody knows this consumer group.
+            GroupError: The consumer group is unknown.
         """
         await self._cluster.groups.await_coordinator()
         found = await show.progresses(self._settings, self._address, self._cluster)
@@ -82,7 +85,7 @@ class ConsumerGroup:
         return list(enumerate(found))
 
     async def meant(self, order: Order) -> dict[int, Meant]:
-        """Return what each partition has now."""
+        """Return the unfinished messages of each partition now."""
         meant = {}
         for number, known in await self.progresses():
             now, row = await self._unfinished(number, known, order)
@@ -91,7 +94,7 @@ class ConsumerGroup:
         return meant
 
     async def release(self, name: bytes) -> list[str]:
-        """End the handler of a group's first message. Return where one ran."""
+        """End the handler of a group's first message; return the partitions where one ran."""
         released = []
         for number, known in await self.progresses():
             if known is None or known.released:
@@ -111,10 +114,10 @@ class ConsumerGroup:
         return released
 
     async def drop(self, order: Order, meant: Mapping[int, Meant] | None) -> tuple[dict[int, Dropped], bool]:
-        """Drop ``meant``, or whatever there is.
+        """Drop the messages ``meant``, or without them all messages.
 
         Returns:
-            The dropped messages by partition, and whether a message was done meanwhile.
+            Dropped messages by partition, and whether some message was finished meanwhile.
         """
         dropped: dict[int, Dropped] = {}
         gone = False
@@ -136,7 +139,10 @@ class ConsumerGroup:
     async def _drop_in_partition(
         self, number: int, known: Progress | None, order: Order, now: show.Standing, row: show.GroupRow
     ) -> Dropped | None:
-        """Have the holder drop messages, or drop them where nobody holds the partition. None = they were done meanwhile."""
+        """Drop messages through the holder, or directly if no consumer holds the partition.
+
+        None = finished meanwhile.
+        """
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
             answer = await self._ask_drop(known.web, number, order, row, now.end)
@@ -165,7 +171,7 @@ class ConsumerGroup:
     async def _unfinished(
         self, number: int, known: Progress | None, order: Order, asked: Meant | None = None
     ) -> tuple[show.Standing, show.GroupRow | None]:
-        """Return what a partition has of the group, up to the end that the question named."""
+        """Return the messages of the group in a partition, up to the end that the operator confirmed."""
         now = await show.standing(self._cluster, self._topic, number, known)
         if asked is not None:
             now = now._replace(end=min(now.end, asked.end))
@@ -175,9 +181,9 @@ class ConsumerGroup:
     async def _ask_drop(
         self, web: str, number: int, order: Order, row: show.GroupRow, below: int
     ) -> dict[str, Any] | str:
-        """Ask the holder to drop messages; a purge drops nothing from ``below`` on.
+        """Ask the holder to drop messages, for a purge only below the offset ``below``.
 
-        A holder sends fetched messages to the dead letters. It is asked again until these are all.
+        A holder writes only fetched messages to the dead letters, so it is asked again until all are written.
         """
         offsets: list[int] = []
         moved_at = time.monotonic()
@@ -192,7 +198,8 @@ class ConsumerGroup:
             offsets += answer.get("offsets", ())
             if answer["dropped"]:
                 moved_at = time.monotonic()
-            # The process that runs its first message has all of the group; the rest has just come, or is still to be fetched.
+            # The process that runs the group's first message has all fetched messages. Others have just
+            # arrived, or are not fetched yet.
             stalled = time.monotonic() - moved_at > FETCH_LIMIT_S
             if len(offsets) >= row.depth or answer["acquired"] or stalled:
                 return {**answer, "dropped": len(offsets), "offsets": offsets}
@@ -222,7 +229,7 @@ class ConsumerGroup:
 
 
 def _has_gone(order: Order, asked: Meant, now: show.Standing, row: show.GroupRow | None) -> bool:
-    """Return whether the question's messages are done; of a skip, whether another message is the first now."""
+    """Return whether the confirmed messages are finished; for a skip, whether another one is first now."""
     if now.topic_id != asked.topic_id:
         return True
     return order.skip and (row is None or row.head_offset != asked.head)

@@ -1,4 +1,4 @@
-"""Holders of the partitions of an accepted topic, for the consumer groups whose dead letters are repaired."""
+"""Lease holders of an accepted topic's partitions, for repairs of dead letters of their consumer groups."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -18,21 +18,21 @@ from ringfence_kafka.ownership.partition_state import NotOwnerError
 
 
 class ConsumerAnswer(NamedTuple):
-    """The answer of a holder, or the result without one."""
+    """Answer of a lease holder, or the outcome without one."""
 
     done: Collection[int]
     """Offsets that are changed, now or before."""
     left: str = ""
-    """Why the others are left."""
+    """Reason why the other offsets are not changed."""
 
 
 def say_waiting(text: str) -> None:
-    """Report whose lease must run out first."""
+    """Print whose lease must expire first."""
     click.echo(f"{text}; waiting until its lease expires", err=True)
 
 
 class LeaseHolders:
-    """Holders of the partitions of one accepted topic; a context manager that disconnects."""
+    """Lease holders of the partitions of one accepted topic. A context manager that disconnects."""
 
     def __init__(self, settings: Settings, address: AddressSettings) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class LeaseHolders:
             await cluster.stop()
 
     async def progresses(self, group: str) -> Sequence[Progress | None]:
-        """Return the progress records by partition, as they were when first read."""
+        """Return the progress records by partition, as first read."""
         if group not in self._clusters:
             cluster = Cluster(self._settings.kafka, group)
             await cluster.start()
@@ -72,7 +72,8 @@ class LeaseHolders:
     async def is_unknown(self, group: str, partition: int) -> bool:
         """Return whether a group without members has neither a progress record nor an offset in a partition.
 
-        A redrive would give it a progress record at the start of the log, and overrule the ``--start`` of a new consumer.
+        A redrive would create a progress record at the start of the log, which overrides ``--start`` of a new
+        consumer.
         """
         if (await self.progresses(group))[partition] is not None:
             return False
@@ -90,12 +91,19 @@ class LeaseHolders:
         verb: str,
         change: Callable[[Window], Any],
     ) -> ConsumerAnswer:
-        """Have the holder of a partition ``redrive`` or ``drop`` messages: offset → the number of the redrive.
+        """Have the holder of a partition ``redrive`` or ``drop`` messages.
 
-        If nobody holds it, take it for a moment and apply ``change``.
+        If no consumer holds it, this process takes the lease for a moment and applies ``change``.
+
+        Args:
+            group: Consumer group.
+            partition: Partition of the accepted topic.
+            letters: Offset → number of the redrive.
+            verb: ``redrive`` or ``drop``.
+            change: The change without a holder.
 
         Raises:
-            RepairError: a consumer came meanwhile.
+            RepairError: A consumer started meanwhile.
         """
         known = (await self.progresses(group))[partition]
         cluster = self._clusters[group]
@@ -117,7 +125,7 @@ class LeaseHolders:
                 return _parsed(answer, letters)
             refusal = answer
         if await cluster.groups.state() not in NO_MEMBERS:
-            # The holder may have changed: the next call asks the new one.
+            # the holder may have changed, so the next call must ask the new one
             self._progresses[group] = await show.progresses(self._settings, self._address, cluster)
             return ConsumerAnswer(
                 (),
@@ -138,7 +146,7 @@ class LeaseHolders:
 
 def _parsed(answer: Mapping[str, Any], letters: Mapping[int, int]) -> ConsumerAnswer:
     if answer.get("full"):
-        # A repetition changes nothing for those that wait already.
+        # repeating the call does not change messages that wait already
         return ConsumerAnswer(
             (), "too many redriven messages wait there already: run this again later, or with --rate"
         )

@@ -1,4 +1,4 @@
-"""``ringfence groups show ADDRESS GROUP``: the next messages of a group for a consumer group. It reads, and asks no consumer."""
+"""``ringfence groups show ADDRESS GROUP``: the next messages of a group, read without asking consumers."""
 
 import asyncio
 import base64
@@ -22,14 +22,14 @@ from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted
 
 SHOWN_MAX: Final = 200
-"""Characters of a value or a header."""
+"""Length limit of a printed value or header, in characters."""
 NOTHING: Final = 1
-"""Exit code: no message waits."""
+"""Exit code if no message waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
-    """A message that is not finished."""
+    """Unfinished message."""
 
     partition: int
     offset: int
@@ -39,7 +39,7 @@ class NextMessage:
     parked: bool
     headers: list[tuple[str, str | None]]
     value: str | None
-    """Text, or ``base64:…`` for other bytes; None = a tombstone."""
+    """Value as text, or ``base64:…`` for other bytes; None = a tombstone."""
     value_bytes: int
 
 
@@ -53,11 +53,11 @@ def show_messages(
     """Print the next ``count`` messages of a group in each partition, in order.
 
     Returns:
-        0 found, 1 none waits.
+        0 found, 1 no message waits.
 
     Raises:
-        MissingTopicError: the accepted topic does not exist.
-        GroupNameError: the name cannot be read.
+        MissingTopicError: The accepted topic does not exist.
+        GroupNameError: The name is not valid.
     """
     found, key = settings.configured(address), group_names.parse(name)
     with reading(found.accepted_topic):
@@ -141,7 +141,7 @@ def _id(address: AddressSettings, value: bytes) -> str:
 
 
 def readable(value: bytes | None) -> str | None:
-    """Return bytes as text, or as ``base64:…`` if they are none."""
+    """Return bytes as text, or as ``base64:…`` if they are not text."""
     if value is None:
         return None
     try:

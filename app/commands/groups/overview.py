@@ -24,18 +24,18 @@ class ConsumerGroupRow:
     state: str
     members: list[str]
     lag: int | None
-    """Offsets from the first message that is not finished to the end; None = not known."""
+    """Offsets from the first unfinished message to the end; None = unknown."""
     failing: int
-    """Groups whose first message failed and is tried again."""
+    """Number of groups whose first message failed and is retried."""
     parked: int
-    """Groups behind a dead letter."""
+    """Number of groups behind a dead letter."""
 
 
 def show(settings: Settings, address: str, as_json: bool) -> int:
-    """Print a row for each consumer group, and the command that shows its groups.
+    """Print a row for each consumer group, and the command that shows its message groups.
 
     Raises:
-        MissingTopicError: the accepted topic does not exist.
+        MissingTopicError: The accepted topic does not exist.
     """
     topic = settings.configured(address).accepted_topic
     with reading(wire_names.progress_topic(settings.app.id)):

@@ -1,6 +1,7 @@
 """``ringfence groups show``: the groups that wait for a consumer group.
 
-It reads the progress topic and the accepted topic, so it needs no consumer. Only the holder knows which messages handlers have: it is asked.
+It reads the progress topic and the accepted topic, so it works without consumers. Only the lease holder knows
+which messages handlers run, so it is asked for that.
 """
 
 import asyncio
@@ -36,10 +37,10 @@ from ringfence_kafka.readers.log_reader import LogReader
 from ringfence_kafka.wording import counted
 
 ASK_LIMIT_S: Final = 5.0
-"""Time for a holder's web server."""
+"""Time limit for the web server of a lease holder, in seconds."""
 PARALLEL: Final = 8
 SHOWN_MAX: Final = 50
-"""Rows for a person; ``--json`` has all."""
+"""Number of rows in the table; ``--json`` has all."""
 
 
 @dataclass(slots=True)
@@ -48,11 +49,11 @@ class GroupRow:
 
     partition: int
     group: str | None
-    """As verbs take it; None = all messages without a group."""
+    """Name of the group for commands; None = messages without a group."""
     group_hex: str | None
-    """All of its bytes, for programs."""
+    """All bytes of the name in hex, for programs."""
     depth: int
-    """Unfinished messages, acquired ones included."""
+    """Number of unfinished messages, including acquired ones."""
     acquired: int
     owner: str | None
     head_offset: int
@@ -61,11 +62,13 @@ class GroupRow:
     redriven: list[int] = field(default_factory=list)
     """Offsets of finished messages that are redriven."""
     reason: str | None = None
-    """Reason of its first message to wait (:mod:`ringfence_client.web.group_rows`); None = only its holder knows, and is silent."""
+    """Reason why its first message waits (:mod:`ringfence_client.web.group_rows`); None = its lease holder
+    does not answer.
+    """
     running_seconds: float | None = None
     retry_at: str | None = None
     attempts: int = 0
-    """Attempts at its first message."""
+    """Number of attempts of its first message."""
 
 
 @dataclass(slots=True)
@@ -80,16 +83,16 @@ class PartitionRow:
     holder: str | None
     web: str
     answered: bool
-    """Without the holder's answer, acquired messages are not known."""
+    """Whether the lease holder answered. If not, acquired messages are unknown."""
     unheard: ProbeError | None = None
-    """Why it did not answer, if that is known."""
+    """Reason why it did not answer, if known."""
 
 
 def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
-    """Print the groups that wait, the oldest first.
+    """Print the waiting groups, the oldest first.
 
     Raises:
-        MissingTopicError: a topic does not exist.
+        MissingTopicError: A topic does not exist.
     """
     found = settings.configured(address)
     with reading(found.accepted_topic):
@@ -135,7 +138,8 @@ async def _read(
 async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
     """Return whether the consumer group of ``cluster`` has consumed an address, or has members now.
 
-    ``known`` is what :func:`progresses` found. An operator may have set an offset before.
+    ``known`` is the result of :func:`progresses`. A committed offset counts too, because an operator may have
+    set one.
     """
     if any(item is not None for item in known) or await cluster.groups.state() not in NO_MEMBERS:
         return True
@@ -144,10 +148,10 @@ async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[P
 
 
 async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
-    """Return the last progress record of each partition; None = nobody ever held it.
+    """Return the last progress record of each partition; None = it was never held.
 
     Raises:
-        MissingTopicError: the accepted topic does not exist.
+        MissingTopicError: The accepted topic does not exist.
     """
     name = wire_names.progress_topic(settings.app.id)
     counts = await cluster.topics.partition_counts([address.accepted_topic, name])
@@ -202,7 +206,7 @@ async def _partition(
 
 
 def _recorded_reason(progress: Progress, head: int, held: bool) -> tuple[str | None, int]:
-    """Return the reason that the progress record knows, and the number of attempts."""
+    """Return the reason from the progress record, and the number of attempts."""
     attempts = progress.attempts.get(head, 0)
     if head in progress.blocked:
         return group_rows.PARKED, attempts
@@ -212,22 +216,22 @@ def _recorded_reason(progress: Progress, head: int, held: bool) -> tuple[str | N
 
 
 class Standing(NamedTuple):
-    """The progress of a consumer group in the present partition."""
+    """Progress of a consumer group in the present topic's partition."""
 
     progress: Progress
     topic_id: str
     start: int
     end: int
-    """For committed readers."""
+    """End for readers of committed data."""
 
     @property
     def first(self) -> int:
-        """No unfinished message lies below it."""
+        """Offset below which no unfinished message lies."""
         return max(self.start, min((self.progress.next, *self.progress.again)))
 
 
 def waiting(standing: Standing) -> Callable[[Any], bool]:
-    """Return what says whether a record is not finished."""
+    """Return a predicate that is true for unfinished records."""
     known = standing.progress
     finished, again = Watermark(known.next, known.finished), frozenset(known.again)
 
@@ -243,18 +247,19 @@ def waiting(standing: Standing) -> Callable[[Any], bool]:
 
 
 async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
-    """Return what the last record says of the present topic: it may be a new one, or an offset may have been set."""
+    """Return the progress in the present topic, which may be new, or have an offset set by an operator."""
     identity = await cluster.topics.identity(topic)
     start, end = (
         await cluster.offsets.log_start(topic, partition),
         await cluster.offsets.stable_end(topic, partition),
     )
     other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
-    # A holder may have written since: that is not an offset that an operator has set.
+    # Only a released or missing record may be overridden by a committed offset: a holder may have committed
+    # since its record.
     committed = known.next if known is not None else None
     if known is None or other:
         noted = await cluster.groups.committed(topic, partition)
-        ours = noted if known is None else own_commit(noted)  # a foreign consumer's is not followed
+        ours = noted if known is None else own_commit(noted)  # a foreign consumer's does not count
         committed = None if ours is None else ours.offset
     now = Log(identity.topic_id, committed, start, await cluster.offsets.high_watermark(topic, partition))
     return Standing(resume(known, now).progress, identity.topic_id, start, end)
@@ -263,7 +268,7 @@ async def standing(cluster: Cluster, topic: str, partition: int, known: Progress
 async def unfinished(
     settings: Settings, topic: str, partition: int, standing: Standing
 ) -> dict[str | None, GroupRow]:
-    """Return groups with unfinished messages by their names in hex, in the order of their first messages."""
+    """Return the groups with unfinished messages by hex name, in the order of their first messages."""
     waits, again = waiting(standing), frozenset(standing.progress.again)
     rows: dict[str | None, GroupRow] = {}
     now = time.time() * 1000
@@ -287,7 +292,7 @@ async def unfinished(
 
 
 async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | ProbeError | None:
-    """Return the holder's list, or why it was not heard; None = it does not answer."""
+    """Return the holder's list, or the reason why it was not readable; None = no answer."""
     async with session(settings.app, ASK_LIMIT_S) as asking:
         answer = await probe_errors.get(asking, settings.app, f"{web}/groups")
     if not isinstance(answer, dict):

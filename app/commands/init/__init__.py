@@ -1,1 +1,1 @@
-"""``ringfence init``: a new configuration, for given topics or from that of another broker."""
+"""``ringfence init``: a new configuration, for given topics or imported from another broker."""

@@ -13,12 +13,12 @@ from ringfence_kafka.config.addresses import MAX_ID_CACHE_SIZE
 
 _ID_CACHE_SIZE: Final = "id-cache-size"
 _CACHE_SIZES: Final = {"Artemis": 20_000, "HornetQ": 2_000}
-"""Their defaults."""
+"""Default ID cache size of each broker."""
 _COUNT: Final = re.compile(r"[0-9]{1,10}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 _PERSIST: Final = "persist-id-cache"
 _ATTEMPTS: Final = 10
-"""The brokers' default of max-delivery-attempts."""
+"""Default of max-delivery-attempts in both brokers."""
 _RETRIES: Final = (
     "max-delivery-attempts", "redelivery-delay", "redelivery-delay-multiplier", "redelivery-multiplier", "max-redelivery-delay",
     "redelivery-collision-avoidance-factor",
@@ -46,19 +46,19 @@ class AddressSettings:
                 self._queues[address].append(queue)
 
     def address_of(self, queue: str) -> str:
-        """Return the address of a queue, which may have its name."""
+        """Return the address of a queue, or the queue's own name."""
         address, qualified, _ = queue.partition("::")
         if qualified:
             return address
         return next((address for address, queues in self._queues.items() if queue in queues), queue)
 
     def named(self, prefix: str) -> list[str]:
-        """Return how a cluster connection names the addresses that begin so; ``orders.#`` means ``orders`` too."""
+        """Return a cluster connection's names and patterns for a prefix; ``orders.#`` includes ``orders``."""
         base = prefix.removesuffix(".#")
         return [base] * (base != prefix and base in self._queues) + [f"{prefix.removesuffix('#')}*"]
 
     def defaults(self) -> Table:
-        """Return ``[address_defaults]``, and note which keys have no counterpart."""
+        """Return ``[address_defaults]``, and record keys without a counterpart."""
         broker = self._broker
         ours = self._values({_ID_CACHE_SIZE: self._default_size()}) | {"lanes": 1}
         if broker.text(_PERSIST) == "false":
@@ -90,7 +90,7 @@ class AddressSettings:
                     self._remarks.add(f"{key} ({match})", "")
 
     def patterns(self) -> Iterator[Table]:
-        """Yield an entry for each pattern that sets keys of the file, for addresses to come."""
+        """Yield an entry for each pattern with imported keys, for future addresses."""
         found: dict[str, Table] = {}
         for match, keys in self._settings:
             if match != _ALL and _has_wildcard(match) and (values := self._values(keys)):
@@ -114,7 +114,7 @@ class AddressSettings:
         for match, found in self._settings:
             if _matches(match, name):
                 keys |= found
-            # A pattern may match here and not there, or there and not here, so the entry says the size itself.
+            # Patterns match differently in both products, so the entry repeats the size.
             here = _matches(match, name) or fnmatch.fnmatchcase(name, match.replace(_ALL, "*"))
             repeated |= here and match != _ALL and _ID_CACHE_SIZE in found
         values = self._values(keys) if repeated else {}
@@ -126,7 +126,7 @@ class AddressSettings:
         return Table(header="[[addresses]]", values={"name": name} | values, comments=comments)
 
     def _consume_options(self, name: str, keys: Mapping[str, str]) -> str:
-        """Return the options of ``ringfence consume`` with which messages are retried as there."""
+        """Return the options of ``ringfence consume`` that retry messages like the broker."""
         if not set(_RETRIES) & keys.keys():
             return ""
         numbers = {key: float(keys[key]) for key in _RETRIES if _NUMBER.fullmatch(keys.get(key, ""))}
@@ -161,7 +161,7 @@ def _has_wildcard(match: str) -> bool:
 
 
 def _matches(match: str, name: str) -> bool:
-    """Whether a setting is about an address: # stands for any number of words between dots, * for one."""
+    """Return whether a setting matches an address: # is any number of dot-separated words, * is one."""
     words = re.sub(r"(#\.)+", "#.", f"{match}.").split(".")[:-1]
     parts = {"#": r"(?:[^.]*\.)*", "*": r"[^.]*\."}
     pattern = "".join(parts.get(word, re.escape(word) + r"\.") for word in words)
@@ -169,5 +169,5 @@ def _matches(match: str, name: str) -> bool:
 
 
 def _specificity(match: str) -> tuple[bool, int, int]:
-    """Sort a setting for more addresses before one for fewer."""
+    """Return a sort key that puts general settings before specific ones."""
     return not _has_wildcard(match), len(re.sub("[#*]", "", match)), match.count("*")

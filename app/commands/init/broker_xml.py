@@ -1,7 +1,7 @@
 """Reads the configuration of ActiveMQ Artemis (broker.xml) and of HornetQ (hornetq-configuration.xml).
 
-The parser is that of the standard library. A document type declaration ends it at once: entities can only be declared
-there, so none is expanded and no other file or address is read.
+The parser is that of the standard library. It stops at a document type declaration. Only there can entities
+be declared, so none is expanded, and no other file or address is read.
 """
 
 import re
@@ -14,13 +14,13 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from ringfence_kafka.errors import ConfigurationError
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^:}]*:([^}]*)\}")
-"""A system property with its default, which stands for it here."""
+"""System property with a default, which replaces it here."""
 _HOST: Final = re.compile(r"//([^:/?,;()\s]+)")
 _NAMESPACE_END: Final = "}"
 
 
 class BrokerFile:
-    """The elements of a file, without their namespaces."""
+    """Elements of a file, without namespaces."""
 
     def __init__(self, root: Element, *, hornetq: bool) -> None:
         core = root.find("core")
@@ -33,11 +33,11 @@ class BrokerFile:
         return "HornetQ" if self.hornetq else "Artemis"
 
     def text(self, name: str) -> str:
-        """Return the text of a setting of the whole broker; empty = it is not set."""
+        """Return the text of a broker-wide setting; empty = not set."""
         return text_of(self.root, name)
 
     def addresses(self) -> Iterator[tuple[str, str]]:
-        """Yield each address, and a queue of it; an empty queue = it has none."""
+        """Yield each address with an empty queue, and with each of its queues."""
         for address in self.root.iterfind("addresses/address"):
             name = address.get("name", "")
             yield name, ""
@@ -47,12 +47,12 @@ class BrokerFile:
             yield text_of(queue, "address") or queue.get("name", ""), queue.get("name", "")
 
     def address_settings(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield what addresses a setting matches, and its keys."""
+        """Yield the match and the keys of each address setting."""
         for setting in self.root.iterfind("address-settings/address-setting"):
             yield setting.get("match", ""), {item.tag: clean(item.text) for item in setting}
 
     def hosts(self, connector: str) -> list[str]:
-        """Return the hosts that a connector names."""
+        """Return the hosts of a connector."""
         for item in self.root.iterfind("connectors/connector"):
             if item.get("name") == connector:
                 given = [
@@ -63,12 +63,12 @@ class BrokerFile:
 
 
 def text_of(element: Element, name: str) -> str:
-    """Return the text of an inner element; empty = there is none."""
+    """Return the text of an inner element; empty = absent."""
     return clean(element.findtext(name))
 
 
 def clean(text: str | None) -> str:
-    """Return a text without space at its ends, and with the defaults of system properties in their place."""
+    """Strip a text, and replace system properties by their defaults."""
     return _PLACEHOLDER.sub(r"\1", text or "").strip()
 
 
@@ -84,7 +84,7 @@ def read(path: Path) -> BrokerFile:
     """Read a file.
 
     Raises:
-        ConfigurationError: it cannot be read, or is something else.
+        ConfigurationError: The file is not readable, or not a broker's configuration.
     """
     builder, names = TreeBuilder(), list[str]()
     parser = ParserCreate(namespace_separator=_NAMESPACE_END)

@@ -35,7 +35,7 @@ _READ_OF_CONNECTION: Final = frozenset(
 
 
 class Connections:
-    """Tables for what a broker forwards to others."""
+    """Tables for bridges and cluster connections of a broker."""
 
     def __init__(self, broker: BrokerFile, addresses: AddressSettings, remarks: Remarks) -> None:
         self._broker = broker
@@ -147,7 +147,7 @@ class Connections:
 
 
 def _filter(bridge: Element) -> dict[str, Any] | None:
-    """Return the keys of a filter; None = no keys have its meaning."""
+    """Return the keys of a filter; None = it cannot be expressed."""
     found = bridge.find("filter")
     text = "" if found is None else clean(found.get("string"))
     if not text:

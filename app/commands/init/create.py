@@ -34,7 +34,7 @@ _READ: Final = frozenset(
         "queues",
     }
 )
-"""Elements of a broker's file that are imported."""
+"""Imported elements of a broker's file."""
 
 
 def run(topics: Sequence[str], bootstrap_servers: str | None, source: Path | None, output: Path) -> int:
@@ -93,10 +93,10 @@ def _head(source: Path | None, place: str) -> str:
 
 
 def _write(output: Path, text: str) -> None:
-    """Write the file and, beside it, the schema.
+    """Write the file, and the schema beside it.
 
     Raises:
-        ConfigurationError: one of them exists already, or cannot be written.
+        ConfigurationError: A file exists already, or cannot be written.
     """
     beside = output.with_name(SCHEMA)
     try:

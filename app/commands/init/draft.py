@@ -1,4 +1,4 @@
-"""A configuration that is not written yet: tables with comments, as TOML. Pure."""
+"""Draft of a configuration: tables with comments, as TOML. Pure."""
 
 import json
 import tomllib
@@ -32,20 +32,20 @@ _OFFERED: Final = {
         "partitions",
     ),
 }
-"""Keys that a new file shows, with their defaults behind a # unless they are set."""
+"""Keys that a new file shows. Unset ones are commented out with their defaults."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Table:
-    """A table of the file."""
+    """Table of the file."""
 
     header: str
-    """With its brackets, such as ``[[addresses]]``."""
+    """Header with brackets, such as ``[[addresses]]``."""
     values: Mapping[str, Any] = field(default_factory=dict)
     comments: Sequence[str] = ()
     inner: Sequence["Table"] = ()
     fault: str = ""
-    """Reason why the table cannot be used as it is: it stands in the file behind #."""
+    """Reason why the table is not valid, so that it is commented out in the file."""
 
     def lines(self) -> Iterator[str]:
         """Yield its lines in TOML."""
@@ -59,7 +59,7 @@ class Table:
 
 
 def section(header: str, values: Mapping[str, Any], comments: Sequence[str] = ()) -> Table:
-    """Return a table that shows the keys which a beginner needs, each with its sentence."""
+    """Return a table with the keys that a beginner needs, each with its description."""
     known = schema.at((header.strip("[]"),))["properties"]
     shown: list[str] = []
     for key in dict.fromkeys((*_OFFERED[header], *values)):
@@ -82,20 +82,20 @@ class _Shown(Table):
 
 
 def toml(value: Any) -> str:
-    """Return a text, a number, a truth or a list of them as TOML has it. JSON is the same but for one character."""
+    """Return a string, number, boolean or list as TOML, which differs from JSON in one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def text_of(tables: Sequence[Table]) -> str:
-    """Return the tables as a file has them, with an empty line between two."""
+    """Return the text of a file with these tables, separated by empty lines."""
     return "\n".join("\n".join(table.lines()) + "\n" for table in tables)
 
 
 def settle(tables: Sequence[Table], sure: int) -> None:
-    """Give each table its fault that does not pass validation beside those before it; the first ``sure`` ones must.
+    """Set ``fault`` of each table that does not pass validation with the tables before it.
 
     Raises:
-        ConfigurationError: one of the first does not pass.
+        ConfigurationError: One of the first ``sure`` tables does not pass.
     """
     if not _fault(tables):
         return

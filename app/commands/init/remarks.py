@@ -1,4 +1,4 @@
-"""Settings of another broker that have no counterpart, each with the reason or the way out. Pure."""
+"""Settings of another broker without a counterpart, each with the reason or an alternative. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ _NOWHERE: Final = "nothing here does this"
 
 
 class Remarks:
-    """A list of settings by reason."""
+    """Settings grouped by reason."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, dict[str, None]] = {}
 
     def add(self, setting: str, reason: str) -> None:
-        """Note a setting; an empty reason is found by its first word."""
+        """Record a setting. An empty reason is looked up by its first word."""
         name = setting.split(maxsplit=1)[0] if setting else ""
         known = (text for pattern, text in _REASONS if pattern.fullmatch(name))
         self._by_reason.setdefault(reason or next(known, _NOWHERE), {})[setting] = None

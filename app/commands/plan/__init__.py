@@ -1,1 +1,1 @@
-"""ringfence plan: what a load needs."""
+"""``ringfence plan``: resources for a load."""

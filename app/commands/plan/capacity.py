@@ -1,4 +1,4 @@
-"""Capacity of a load: partitions, workers, memory, disk and traffic, calculated from measured figures. Pure."""
+"""Capacity of a load: partitions, workers, memory, disk and traffic, from measured figures. Pure."""
 
 import math
 from bisect import bisect_left
@@ -11,41 +11,41 @@ from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.wording import counted
 
 MIB: Final = 2**20
-# Measured on one machine. bench/measurements.md has the runs: change a figure when it is measured again.
+# Measured on one machine, see bench/measurements.md. Update a figure after a new measurement.
 NATIVE_RATE, NATIVE_CPU = 272_528, 2.29e-6  # messages/s and CPU s/message of a worker, 100-byte values
 PYTHON_RATE, PYTHON_CPU = 93_693, 9.03e-6  # the same without the native core
 LANE_RATE: Final = 80_382  # messages/s of a worker with one lane, native core
-FORWARDED_CPU: Final = 0.97  # a forwarded message takes so many times a message's CPU more
+FORWARDED_CPU: Final = 0.97  # additional CPU of a forwarded message, as a multiple of a message's CPU
 BYTE_CPU, BROKER_BYTE_CPU = 0.0058e-6, 0.0077e-6  # CPU s/message for each byte above SIZE
-SIZE: Final = 154  # bytes of a message with a value of 100: key, ID and the ID's header included
-TRANSACTION_CPU, BROKER_TRANSACTION_CPU = 0.0014, 0.0017  # CPU s/transaction, whatever its size
+SIZE: Final = 154  # bytes of a message with a 100-byte value: with key, ID and the ID's header
+TRANSACTION_CPU, BROKER_TRANSACTION_CPU = 0.0014, 0.0017  # CPU s/transaction of any size
 LANE_TRANSACTIONS: Final = 39.1  # transactions/s of a busy lane, with app.latency_target_ms = 20
 TRANSACTIONS_MAX: Final = (
-    0.5  # cores of a worker for transactions; app/worker/fetch/fetch_interval.py holds them to it
+    0.5  # cores of a worker for transactions, limited by app/worker/fetch/fetch_interval.py
 )
 BROKER_CPU: Final = 2.78e-6  # CPU s/message of the brokers, without replication
-COPY_CPU: Final = 2.6  # each further copy takes so many times the CPU of the first
-PROCESS, LANE, BUFFERS = 82 * MIB, 1.4 * MIB, 2.0  # bytes, bytes; times app.buffer_bytes_max
+COPY_CPU: Final = 2.6  # CPU of each further copy, as a multiple of the first
+PROCESS, LANE, BUFFERS = 82 * MIB, 1.4 * MIB, 2.0  # bytes; bytes; multiple of app.buffer_bytes_max
 ID, PYTHON_ID = 64, 188  # bytes of a 32-byte ID in memory
-DISK_ID, CHANGELOG_ID = 51, 89.2  # bytes of it in RocksDB at rest, and in the changelog
-RECORD, SOURCE = 12, 22  # bytes of a record beside its message, and those that acceptance adds
+DISK_ID, CHANGELOG_ID = 51, 89.2  # its bytes in RocksDB at rest, and in the changelog
+RECORD, SOURCE = 12, 22  # bytes of a record beside its message, and bytes that acceptance adds
 RESTORE_RATE, REOPEN_RATE = 294_468, 763_759  # IDs/s of a worker, from the changelog and from RocksDB
-TAKEOVER_S: Final = 0.91  # beside session time-out and restore, when a worker is killed
+TAKEOVER_S: Final = 0.91  # after a killed worker, beside session time-out and restore
 # Choices, and settings of the product.
-LOAD_MAX, MEMORY_MAX, SPARE = 0.7, 0.85, 1  # of the measured rate, of --worker-memory; spare workers
-LANES_A_WORKER, UNEVEN = 4, 1.25  # with 4 lanes or more, the busiest worker has at most 1.25 times its part
-DISK_TIMES, DISK_BESIDE = 2, 64 * MIB  # RocksDB while it compacts; what it has not written yet
+LOAD_MAX, MEMORY_MAX, SPARE = 0.7, 0.85, 1  # share of the measured rate and of --worker-memory; spare workers
+LANES_A_WORKER, UNEVEN = 4, 1.25  # with 4 lanes or more, the busiest worker has at most 1.25 times the mean
+DISK_TIMES, DISK_BESIDE = 2, 64 * MIB  # factor of RocksDB while it compacts; its unwritten data
 STALE_S, DIRTY, SEGMENT = 12 * 3600, 0.3, 64 * MIB  # from the configuration of changelog topics
 WORKERS_MAX: Final = MAX_PARTITIONS // LANES_A_WORKER
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A load, the outage to survive, and the machines. Bytes, seconds, messages/s."""
+    """Load, outage to survive, and machines. Units: bytes, seconds, messages/s."""
 
     rate: float
     size: float
-    ids: float  # all lanes together
+    ids: float  # in all lanes together
     outage_s: float = 0
     catch_up_s: float = 0  # 0 = as long as the outage
     largest_group: float = 0  # share of all messages
@@ -63,7 +63,7 @@ class Demand:
 
     @property
     def recovery_s(self) -> float:
-        """Time for the backlog of the outage."""
+        """Time to process the backlog of the outage."""
         return self.catch_up_s or self.outage_s
 
     @property
@@ -79,7 +79,7 @@ class Demand:
 
     @property
     def worker_rate(self) -> float:
-        """Messages/s of one worker: the measured rate, less where a message takes more CPU."""
+        """Messages/s of one worker: the measured rate, reduced if a message takes more CPU."""
         plain = self.native and not self.forwarded
         return (NATIVE_RATE * NATIVE_CPU if plain else PYTHON_RATE * PYTHON_CPU) / self.message_cpu
 
@@ -90,42 +90,45 @@ class Demand:
 
     @property
     def ring_bytes(self) -> float:
-        """Memory of all IDs; 0 where the index is in RocksDB."""
+        """Memory of all IDs; 0 = the index is in RocksDB."""
         return self.ids * (ID if self.native else PYTHON_ID) if self.resident_ids else 0
 
     def memory(self, lanes: float) -> float:
-        """Bytes of a worker with full buffers and empty lanes."""
+        """Return the memory of a worker with full buffers and empty rings."""
         return PROCESS + BUFFERS * self.buffer_bytes + lanes * LANE
 
     def share(self, even: float) -> float:
-        """Share of all messages, with an even share of those outside the largest group."""
+        """Return a share of all messages: the largest group, plus an even share of the others."""
         return self.largest_group + (1 - self.largest_group) * even
 
     def worker_share(self, workers: int) -> float:
-        """Share of the busiest of so many workers."""
+        """Return the share of the busiest of ``workers`` workers."""
         return self.share(min(UNEVEN / workers, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The resources of a load. Bytes, seconds, cores; workers and brokers each together, copies included."""
+    """Resources of a load.
+
+    Units: bytes, seconds, cores. Workers and brokers are totals, including replicas.
+    """
 
     partitions: int
-    one_lane_limit: str  # why one lane for the whole address cannot carry the load; empty = it can
-    lanes: int  # of a worker, while one is away
+    one_lane_limit: str  # reason why one lane cannot carry the load; empty = it can
+    lanes: int  # lanes of a worker while one worker is away
     lanes_by: str
     id_cache_size: int
     workers: int
     lane_share: float
     worker_share: float
     worker_cpu: float
-    stretched: bool  # transactions of many quiet lanes become fewer and larger
+    stretched: bool  # whether transactions of many quiet lanes become fewer and larger
     catch_up_cpu: float
     worker_memory: float
     worker_disk: float
     broker_cpu: float
     broker_catch_up_cpu: float
-    broker_in: float  # bytes/s while workers catch up, as broker_out
+    broker_in: float  # bytes/s while workers catch up; the same for broker_out
     broker_out: float
     broker_disk: float
     changelog: float
@@ -136,7 +139,7 @@ class Plan:
 
 
 def partitions_by(demand: Demand) -> dict[str, int]:
-    """Partitions that lanes need, by reason."""
+    """Return the number of partitions that lanes need, by reason."""
     room = LOAD_MAX * demand.lane_rate - demand.largest_group * demand.peak_rate
     ids_max = min(demand.resident_ids or MAX_ID_CACHE_SIZE, MAX_ID_CACHE_SIZE)
     return {
@@ -146,7 +149,7 @@ def partitions_by(demand: Demand) -> dict[str, int]:
 
 
 def one_lane_limit(demand: Demand) -> str:
-    """Return why ``lanes = 1`` cannot carry the load; empty = one lane judges all messages, and its worker remembers all IDs."""
+    """Return why ``lanes = 1`` cannot carry the load; empty = it can."""
     if demand.peak_rate > LOAD_MAX * demand.lane_rate:
         return f"a lane judges {LOAD_MAX * demand.lane_rate:,.0f} messages/s, in one thread of one worker"
     if max(partitions_by(demand).values()) > 1:
@@ -157,13 +160,13 @@ def one_lane_limit(demand: Demand) -> str:
 
 
 def nice(least: int) -> int:
-    """Return the next power of two, or three times one: `topics grow` can multiply it."""
+    """Return the next power of two, or three times one, since `topics grow` can multiply it."""
     power = 1 << (least - 1).bit_length()
     return power * 3 // 4 if power >= LANES_A_WORKER and power * 3 // 4 >= least else power
 
 
 def workers_needed(demand: Demand) -> int:
-    """Workers without the spare one. Raises ConfigurationError if no number suffices."""
+    """Return the number of workers without the spare one. Raises ConfigurationError if no number suffices."""
     room, least = MEMORY_MAX * demand.worker_memory, demand.memory(LANES_A_WORKER)
     if least >= room:
         raise ConfigurationError(
@@ -240,7 +243,7 @@ def plan(demand: Demand) -> Plan:
 
 
 class Limit(NamedTuple):
-    """A resource: how many times the load fits, and the fix."""
+    """Resource, multiple of the load that it supports, and remedy."""
 
     what: str
     times: float
@@ -248,7 +251,7 @@ class Limit(NamedTuple):
 
 
 def limits(demand: Demand, found: Plan) -> list[Limit]:
-    """All limits, the nearest first. Rate and IDs grow together; partitions, workers and brokers stay."""
+    """Return all limits, the nearest first, if rate and IDs grow together on the same machines."""
     rings = found.worker_share * demand.ring_bytes
     room = demand.worker_memory - demand.memory(found.lanes)
     network = demand.broker_network * demand.brokers / max(found.broker_in, found.broker_out)

@@ -1,4 +1,7 @@
-"""The verb ``plan``: resources that a load needs, from :mod:`app.commands.plan.capacity`. It asks no broker."""
+"""The command ``plan``: resources for a load, from :mod:`app.commands.plan.capacity`.
+
+It does not ask a broker.
+"""
 
 import json
 import math
@@ -25,7 +28,7 @@ from ringfence_kafka.wording import counted
 
 DOES_NOT_FIT: Final = 1
 ROUGH: Final = 100
-"""Numbers from here on have no digits after the point."""
+"""Value from which numbers are printed without decimals."""
 _NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
 _UNITS: Final = {
     "NUMBER": {"": 1, "k": 10**3, "M": 10**6, "G": 10**9},
@@ -41,14 +44,14 @@ _EXAMPLES: Final = {
 
 
 class Quantity(click.ParamType):
-    """A number with a unit: NUMBER, SIZE or TIME."""
+    """Number with a unit: NUMBER, SIZE or TIME."""
 
     def __init__(self, name: str, *, zero: bool = True) -> None:
         self.name = name
         self._zero = zero
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Fail as an error of usage."""
+        """Parse a value. Failures are usage errors."""
         if isinstance(value, float):
             return value
         found = self._read(value, param, ctx)
@@ -158,7 +161,7 @@ def plan(
 
 
 class Assumption(NamedTuple):
-    """A planned quantity above the largest that was tried; ``measured`` is 1 if none was."""
+    """Planned quantity above the largest measured one; ``measured`` is 1 if nothing was measured."""
 
     what: str
     planned: float
@@ -166,7 +169,7 @@ class Assumption(NamedTuple):
 
 
 def assumptions(demand: Demand, found: Plan) -> list[Assumption]:
-    """All quantities beyond what was tried, the furthest first."""
+    """Return all quantities beyond the measured ones, the furthest first."""
     result = [
         Assumption("workers that share the lanes of one cluster", found.workers, 2),
         Assumption("messages/s through one cluster", demand.peak_rate, 318_648),
@@ -184,7 +187,7 @@ def assumptions(demand: Demand, found: Plan) -> list[Assumption]:
 
 
 def document(demand: Demand, found: Plan) -> dict[str, Any]:
-    """Return all of it for programs. Bytes, seconds, cores."""
+    """Return the document for programs. Units: bytes, seconds, cores."""
     return {
         "demand": asdict(demand),
         "plan": asdict(found),
@@ -197,7 +200,7 @@ def document(demand: Demand, found: Plan) -> dict[str, Any]:
 
 
 def show(demand: Demand, found: Plan) -> None:
-    """Print both tables, the limits that are exceeded, and the weakest assumption."""
+    """Print both tables, exceeded limits, and the weakest assumption."""
     from rich.table import Table
 
     from conf.terminal import tell
@@ -222,7 +225,7 @@ def show(demand: Demand, found: Plan) -> None:
 
 
 def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
-    """Lines of the table: quantity, value, reason."""
+    """Yield the lines of the table: quantity, value, reason."""
     peak = f"; {demand.peak_rate:,.0f} messages/s while they catch up" if demand.outage_s else ""
     busiest = ", while workers catch up" if demand.outage_s else ""
     larger = "; transactions are larger, and messages wait longer" if found.stretched else ""
@@ -251,7 +254,7 @@ def rows(demand: Demand, found: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def sized(value: float) -> str:
-    """Bytes in the largest unit that gives 1 or more."""
+    """Return bytes in the largest unit with a value of 1 or more."""
     for name, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if value >= size:
             return f"{value / size:.0f} {name}" if value >= 10 * size else f"{value / size:.1f} {name}"

@@ -1,1 +1,1 @@
-"""ringfence quarantine and ringfence dlq: list, show, redrive and drop."""
+"""``ringfence quarantine`` and ``ringfence dlq``: list, show, redrive and drop."""

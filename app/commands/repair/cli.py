@@ -1,4 +1,4 @@
-"""``ringfence quarantine`` and ``ringfence dlq``: options, and which function runs."""
+"""``ringfence quarantine`` and ``ringfence dlq``: options, and the function of each command."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Dead letters: the holder of the partition processes their messages once more, from the accepted topic."""
+"""Dead letters: the lease holder of the partition handles their messages again, from the accepted topic."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ from ringfence_kafka.protocol import wire_names
 
 
 class DeadLetterTopic(RepairTopic):
-    """The dead letters of an address."""
+    """Dead letters of an address."""
 
     what = "dead letters"
 
@@ -37,20 +37,20 @@ class DeadLetterTopic(RepairTopic):
         super().__init__(settings.kafka, settings.app.id, topic, address.replication_factor)
 
     def group_of(self, record: Any) -> bytes | None:
-        """Return the group of a record: accepted records are keyed by it."""
+        """Return the group of a record, which is the key of accepted records."""
         key: bytes | None = record.key
         return key
 
     def outcome(self, *, dry_run: bool) -> str:
-        """Return what becomes of redriven records, in words."""
+        """Return the outcome of redriven records, in words."""
         return "would be done again" if dry_run else "to be done again"
 
     @asynccontextmanager
     async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
-        """Return what has messages processed once more.
+        """Yield an object that redrives messages.
 
         Raises:
-            MissingTopicError: the accepted topic is missing.
+            MissingTopicError: The accepted topic does not exist.
         """
         if topic.partitions:
             await require_accepted(topic.cluster, self._address)
@@ -59,10 +59,10 @@ class DeadLetterTopic(RepairTopic):
 
     @asynccontextmanager
     async def unblocker(self, topic: OpenTopic, *, dry_run: bool) -> AsyncIterator[Unblock]:
-        """Return what lets groups go on that wait behind dropped dead letters.
+        """Yield a function that unblocks groups behind dropped dead letters.
 
         Raises:
-            MissingTopicError: the accepted topic is missing.
+            MissingTopicError: The accepted topic does not exist.
         """
         if topic.partitions and not dry_run:
             await require_accepted(topic.cluster, self._address)
@@ -74,9 +74,9 @@ class DeadLetterTopic(RepairTopic):
             yield unblock
 
     async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
-        """Return whether groups wait behind open dead letters; None = not known.
+        """Return whether groups wait behind open dead letters; None = unknown.
 
-        A group waits behind the last dead letter of a message.
+        If a message has several dead letters, its group waits behind the last one.
         """
         last: dict[tuple[str, Place], Place] = {}
         unknown: dict[Place, bool | None] = {}
@@ -113,17 +113,17 @@ def _note_denied(group: str, error: Exception) -> None:
 
 
 async def require_accepted(cluster: Cluster, address: AddressSettings) -> None:
-    """Make sure that the accepted topic exists.
+    """Check that the accepted topic exists.
 
     Raises:
-        MissingTopicError: it does not.
+        MissingTopicError: It does not exist.
     """
     if address.accepted_topic not in await cluster.topics.partition_counts([address.accepted_topic]):
         raise MissingTopicError(missing("accepted topic", address.name, address.accepted_topic))
 
 
 class LetterRedrive(Redriver):
-    """Has the messages of dead letters processed once more."""
+    """Redrives the messages of dead letters."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class LetterRedrive(Redriver):
         self._holders = holders
 
     async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
-        """Have a chunk processed, and write that it is settled."""
+        """Redrive a chunk, and record that it is settled."""
         sound = await self._sound(chunk)
         if not sound:
             return
@@ -163,7 +163,7 @@ class LetterRedrive(Redriver):
             output.say(f"redriven  {partition}  {len(done)} up to offset {max(done)}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
-        """Print what would become of these dead letters."""
+        """Print what would happen to these dead letters."""
         for refused, accepted in await self._sound(records):
             self.result.add_done()
             output.say(
@@ -171,7 +171,7 @@ class LetterRedrive(Redriver):
             )
 
     async def _sound(self, records: Sequence[Refused]) -> list["_Letter"]:
-        """Return those that may be redriven; leave the others with a reason."""
+        """Return the dead letters that may be redriven; skip the others with a reason."""
         due = []
         for refused in records:
             reason = self._refusal(refused)
@@ -210,7 +210,7 @@ class LetterRedrive(Redriver):
 
 
 class _Letter(NamedTuple):
-    """A dead letter whose message is known."""
+    """Dead letter whose message is known."""
 
     refused: Refused
     accepted: Place
@@ -232,7 +232,7 @@ def _redriving(redrives: Mapping[int, int]) -> Callable[[Window], None]:
 
 
 def _difference(letter: Refused, message: Any | None) -> str:
-    """Return why the record at its place is not its message; empty = it is."""
+    """Return why the record at the letter's place is not its message; empty = it is."""
     if message is None:
         return "its message is gone from the accepted topic: publish it again, or drop it"
     source = (dict(message.headers).get(wire_names.HEADER_SOURCE) or b"").decode(errors="backslashreplace")
@@ -249,7 +249,7 @@ def _difference(letter: Refused, message: Any | None) -> str:
 
 
 async def _unblock(holders: LeaseHolders, letters: Sequence[Refused]) -> list[tuple[Refused, str]]:
-    """Let groups go on that wait behind these. Return those where that failed, with the reason."""
+    """Unblock groups behind these dead letters; return the failures with their reasons."""
     left: list[tuple[Refused, str]] = []
     waiting = [
         _Letter(letter, letter.accepted)

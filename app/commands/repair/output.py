@@ -1,4 +1,4 @@
-"""Refused records, dead letters and results of verbs, as text and as JSON."""
+"""Refused records, dead letters and results of commands, as text and as JSON."""
 
 import json
 import time
@@ -17,23 +17,23 @@ from ringfence_client.handlers import group_names
 from ringfence_kafka.escaping import moment, printable
 
 SHOWN_MAX: Final = 50
-"""Rows for a person; ``--json`` has all."""
+"""Number of rows in a table; ``--json`` has all."""
 VALUE_SHOWN_MAX: Final = 2_000
 REASON_SHOWN_MAX: Final = 80
 REASONS_MAX: Final = 20
-"""Reasons that are listed."""
+"""Number of reasons to list."""
 NOTHING: Final = 1
-"""Exit code: no record was found."""
+"""Exit code if no record was found."""
 
 
 class Row(NamedTuple):
-    """A record in a list."""
+    """Record in a list."""
 
     refused: Refused
     group: bytes | None
     settled: bool
     waits: bool | None = False
-    """Whether its group waits behind it; None = not known."""
+    """Whether its group waits behind it; None = unknown."""
 
 
 def document(row: Row) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def document(row: Row) -> dict[str, Any]:
 
 
 def show_rows(topic: str, rows: Sequence[Row], wanted: Wanted, what: str, *, as_json: bool) -> None:
-    """Print a list of records; ``what`` names their kind."""
+    """Print a list of records. ``what``: name of their kind."""
     if as_json:
         _dump([document(row) | {"group_waits": row.waits} for row in rows])
     elif rows:
@@ -77,7 +77,7 @@ def show_rows(topic: str, rows: Sequence[Row], wanted: Wanted, what: str, *, as_
 
 
 def show_one(row: Row, *, as_json: bool) -> None:
-    """Print all of one record."""
+    """Print one record completely."""
     if not as_json:
         print_one(row)
         return
@@ -93,7 +93,10 @@ def show_one(row: Row, *, as_json: bool) -> None:
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
-    """Print a table. A column with the same text in each row is left out: windows are narrow."""
+    """Print a table.
+
+    It leaves out a column whose text is the same in all rows, because terminals are narrow.
+    """
     settled = sum(row.settled for row in rows)
     console = terminal.console()
     groups = sorted({row.refused.consumer_group for row in rows})
@@ -135,7 +138,7 @@ def _reason(row: Row) -> str:
 
 
 def print_one(row: Row) -> None:
-    """Print all of one record for a person."""
+    """Print one record completely, as text."""
     refused = row.refused
     fields = document(row) | {"timestamp": moment(refused.timestamp)}
     for name, value in fields.items():
@@ -171,12 +174,12 @@ def _age(refused: Refused) -> str:
 
 
 def line(refused: Refused) -> str:
-    """Place, source and reason."""
+    """Return place, source and reason."""
     return f"{refused.place}  {refused.source or 'no source'}  {refused.reason or 'no reason'}"
 
 
 def say(text: str) -> None:
-    """Print a line; parts of it may come from other programs."""
+    """Print a line, which may have text of other programs."""
     click.echo(printable(text))
 
 
@@ -185,7 +188,7 @@ def _dump(value: object) -> None:
 
 
 def none_open(what: str, wanted: Wanted) -> str:
-    """Return that no wanted record is open, and what is open beside."""
+    """Return that no wanted record is open, and which other records are."""
     selection = wanted.selection
     if selection == Selection():
         return f"there are no open {what}"
@@ -199,30 +202,30 @@ def none_open(what: str, wanted: Wanted) -> str:
 
 @dataclass(slots=True)
 class Result:
-    """The result of a redrive or a drop."""
+    """Result of a redrive or a drop."""
 
     done: int = 0
     left: list[tuple[Refused, str]] = field(default_factory=list)
-    """With the reason."""
+    """Skipped records with the reason."""
 
     def add_done(self, count: int = 1) -> None:
-        """Count records that are done."""
+        """Count finished records."""
         self.done += count
 
     def leave(self, refused: Refused, reason: str) -> None:
-        """Note that a record is not done. Its value, which may be large, is not kept."""
+        """Record a skipped record with the reason, but without its value, which may be large."""
         self.left.append((replace(refused, value=None), reason))
 
     def report(self, wanted: Wanted, what: str, outcome: str) -> int:
-        """Print the end of a verb.
+        """Print the end of a command.
 
         Args:
-            wanted: The records that it worked on.
-            what: The kind of record, in one word or two.
-            outcome: The end of those that are done.
+            wanted: Records that it worked on.
+            what: Kind of record, in one or two words.
+            outcome: Outcome of the finished ones, in words.
 
         Returns:
-            The exit code: 0 all wanted records are done; 1 there is none, or some are left.
+            The exit code: 0 all wanted records are finished; 1 there were none, or some were skipped.
         """
         if not self.done and not self.left:
             click.echo(f"nothing to do  {none_open(what, wanted)}")

@@ -1,4 +1,4 @@
-"""Quarantined records: what a lane or a bridge refused is published again as a new input record."""
+"""Quarantined records: records that a lane or a bridge refused are published again as new input records."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from ringfence_kafka.protocol import wire_names
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """One quarantine topic, and where its records go."""
+    """Quarantine topic, and the target of its redriven records."""
 
     name: str
     """Name of the address or the bridge."""
@@ -33,16 +33,16 @@ class Quarantine:
     topic: str
     target_topic: str
     address: AddressSettings
-    """The address that has the target."""
+    """Address of the target topic."""
     bridged: bool = False
-    """A bridge refused the records: their sources are in another topic."""
+    """Whether a bridge refused the records, so that their sources are in another topic."""
 
 
 def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
     """Return the quarantine of an address, or of a bridge.
 
     Raises:
-        ConfigurationError: there is neither.
+        ConfigurationError: The name is neither.
     """
     address = settings.address(name)
     if address is not None and not bridge:
@@ -63,7 +63,7 @@ def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
 
 
 class QuarantineTopic(RepairTopic):
-    """The quarantine of an address or a bridge."""
+    """Quarantine of an address or a bridge."""
 
     what = "quarantined records"
 
@@ -78,7 +78,7 @@ class QuarantineTopic(RepairTopic):
         self._reader = IdReader(quarantine.address)
 
     def wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
-        """Return what a verb works on: of bridges of one name only the records of this application's."""
+        """Return the wanted records. For a bridge they include only records of this application."""
         wanted = super().wanted(selection, settled_too=settled_too, limit=limit)
         return replace(wanted, app_id=self.app_id) if self._quarantine.bridged else wanted
 
@@ -88,24 +88,24 @@ class QuarantineTopic(RepairTopic):
         return group
 
     def outcome(self, *, dry_run: bool) -> str:
-        """Return what became of redriven records, in words."""
+        """Return the outcome of redriven records, in words."""
         return f"{'would be redriven' if dry_run else 'redriven'} to {self._quarantine.target_topic}"
 
     def require_redrivable(self) -> None:
-        """Make sure that records may be published to the input.
+        """Check that records may be published to the input.
 
         Raises:
-            ConfigurationError: another address writes it.
+            ConfigurationError: Another address writes the input.
         """
         if not self._quarantine.bridged:
             self._settings.require_own_input(self._quarantine.address, "nothing was redriven")
 
     @asynccontextmanager
     async def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AsyncIterator[Redriver]:
-        """Return what publishes records again.
+        """Yield an object that publishes records again.
 
         Raises:
-            MissingTopicError: the input is missing, or the cluster does not show its settings.
+            MissingTopicError: The input does not exist, or the cluster does not show its settings.
         """
 
         async def publisher() -> Publisher:
@@ -114,7 +114,7 @@ class QuarantineTopic(RepairTopic):
         yield QuarantineRedrive(await publisher(), self._quarantine, topic.cluster, options, publisher)
 
     async def _publisher(self, topic: OpenTopic, options: RedriveOptions) -> Publisher:
-        """Return a publisher that knows the topics as they are now."""
+        """Return a publisher for the present topics."""
         address, bridged = self._quarantine.address, self._quarantine.bridged
         others = () if bridged else self._settings.transaction_targets(address)
         behind = outputs(self.app_id, address, others, bridged=bridged)
@@ -136,7 +136,7 @@ class QuarantineTopic(RepairTopic):
 
 
 class QuarantineRedrive(Redriver):
-    """Publishes each chunk in one transaction with the record that says that it is settled."""
+    """Publishes each chunk in one transaction with the record that settles it."""
 
     def __init__(
         self,
@@ -146,16 +146,16 @@ class QuarantineRedrive(Redriver):
         options: RedriveOptions,
         renewed: Callable[[], Awaitable[Publisher]] | None = None,
     ) -> None:
-        """``renewed``: returns a publisher that knows the present topics; None = they do not change."""
+        """Take ``renewed``, which returns a publisher for the present topics; None = topics do not change."""
         super().__init__(options)
         self._publisher = publisher
         self._renewed = renewed
         self._current = False
-        """The publisher knows the topics as they were when this chunk began."""
+        """Whether the publisher has read the topics within this chunk."""
         self._quarantine = quarantine
         self._cluster = cluster
         self._hops: set[bytes] = set()
-        """Hops of the published records that came over bridges."""
+        """Hops of published records that came over bridges."""
 
     async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
         """Publish a chunk. Raises as :meth:`RedrivePartition.settle` does."""
@@ -178,7 +178,7 @@ class QuarantineRedrive(Redriver):
         output.say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
 
     async def try_out(self, _: RedrivePartition, records: Sequence[Refused]) -> None:
-        """Print what would become of these records."""
+        """Print what would happen to these records."""
         self._current = False
         for refused in records:
             whole = await self._whole(refused)
@@ -187,7 +187,7 @@ class QuarantineRedrive(Redriver):
                 output.say(f"would redrive  {output.line(refused)}")
 
     async def _is_sound(self, whole: Refused, new_builder: NewBuilder) -> bool:
-        """Return whether a record is published; leave it with a reason if not."""
+        """Return whether a record may be published; if not, skip it with the reason."""
         reason = self._publisher.refusal(whole) or await self._too_large(whole, new_builder)
         if reason:
             self.result.leave(whole, reason)
@@ -198,25 +198,26 @@ class QuarantineRedrive(Redriver):
 
     async def _too_large(self, whole: Refused, new_builder: NewBuilder) -> str:
         reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
-        if reason and self._renewed is not None and not self._current:  # a run may last for hours
+        if reason and self._renewed is not None and not self._current:  # a redrive may last for hours
             self._publisher, self._current = await self._renewed(), True
             reason = self._publisher.too_large(self._publisher.published(whole), new_builder())
         return reason
 
     def _repeats(self, refused: Refused) -> bool:
-        """Return whether this run has published the same record of a bridge's source.
+        """Return whether this redrive has published the same record of a bridge's source.
 
-        A bridge that ends before it has confirmed a record writes it again. A lane that cannot note a hop refuses it again.
+        A bridge that ends before it has confirmed a record writes it again. A lane that cannot record a hop
+        refuses it again.
         """
         return self._hop(refused) in self._hops
 
     def _hop(self, refused: Refused) -> bytes | None:
         if not self._quarantine.bridged and not bridge_headers.readable(as_read(refused)):
-            return None  # nothing says that two records are the same if no bridge wrote them
+            return None  # records that no bridge wrote cannot be recognized as the same
         return dict(refused.headers).get(wire_names.HEADER_HOP)
 
     async def _whole(self, refused: Refused) -> Refused:
-        """Return the record with the value that did not fit here, if the input still has it."""
+        """Return the record with its whole value, if the input has the value that a digest replaces."""
         source, digest = place_of(refused.source), refused.digest
         if digest is None or self._quarantine.bridged or source is None:
             return refused
@@ -226,7 +227,7 @@ class QuarantineRedrive(Redriver):
         if found is None:
             return refused
         if found.value == refused.value:
-            return replace(refused, digest=None)  # a value that looks like a digest
+            return replace(refused, digest=None)  # the value itself has the form of a digest
         if not digest.matches(found.value):
             return refused
         return replace(refused, key=found.key, value=found.value, headers=tuple(found.headers), digest=None)

@@ -1,4 +1,4 @@
-"""Records of a quarantine or dead-letter topic: what they say, and which a verb works on. Pure."""
+"""Records of a quarantine or dead-letter topic: their content, and the selection of a command. Pure."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _SHOWN_MAX: Final = 5
 
 
 class Place(NamedTuple):
-    """The position of a record."""
+    """Position of a record."""
 
     topic: str
     partition: int
@@ -34,32 +34,32 @@ class Place(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """Size and digest in place of a value that did not fit."""
+    """Size and digest that replace a value that did not fit."""
 
     size: int
     blake2b_256: str
 
     def matches(self, value: bytes | None) -> bool:
-        """Return whether it is this value's."""
+        """Return whether this is the digest of a value."""
         content = value or b""
         return len(content) == self.size and blake2b(content, digest_size=32).hexdigest() == self.blake2b_256
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A quarantined record or a dead letter.
+    """Quarantined record or dead letter.
 
     Attributes:
-        place: Its place in that topic.
-        key, value, headers, timestamp: As they are there.
+        place: Position in the quarantine or dead-letter topic.
+        key, value, headers, timestamp: Content at that place.
         reason: Why it was refused.
-        source: ``<topic>/<partition>/<offset>`` of the input record; empty = not known.
+        source: ``<topic>/<partition>/<offset>`` of the input record; empty = unknown.
         redriven: Number of redrives.
-        app_id: Application of the bridge that refused it; empty = not known.
-        consumer_group: Consumer group of a dead letter; else empty.
-        attempts: Attempts of a dead letter's handler.
-        accepted: Place of a dead letter's message in the accepted topic; None = not known.
-        digest: In place of its value; None = the value is there.
+        app_id: Application of the bridge that refused it; empty = unknown.
+        consumer_group: Consumer group of a dead letter, else empty.
+        attempts: Handler's attempts of a dead letter.
+        accepted: Place of a dead letter's message in the accepted topic; None = unknown.
+        digest: Digest that replaces the value; None = the value is complete.
     """
 
     place: Place
@@ -78,8 +78,11 @@ class Refused:
 
 
 def parse(topic: str, record: Any) -> Refused:
-    """Read aiokafka's record. A header that Ringfence did not write counts as missing: anybody may write there."""
-    known = dict(record.headers)  # of repeats the last wins, as in Kafka
+    """Parse aiokafka's record.
+
+    Headers in another form count as missing, because any program may write there.
+    """
+    known = dict(record.headers)  # the last of repeated headers wins, as in Kafka
     return Refused(
         place=Place(topic, record.partition, record.offset),
         key=record.key,
@@ -98,7 +101,7 @@ def parse(topic: str, record: Any) -> Refused:
 
 
 def place_of(text: str) -> Place | None:
-    """Return the place that ``<topic>/<partition>/<offset>`` names; None = the text has another form."""
+    """Parse ``<topic>/<partition>/<offset>``; None = the text has another form."""
     topic, *numbers = text.rsplit("/", 2)
     found = [_number(number.encode()) for number in numbers]
     if not topic or len(found) != 2 or found[0] is None or found[1] is None:
@@ -124,7 +127,10 @@ def _number(value: bytes | None) -> int | None:
 
 
 def _digest(value: bytes | None) -> Digest | None:
-    """Read a digest. A user's value of this form counts as one too; :class:`QuarantineRedrive` finds out."""
+    """Parse a digest.
+
+    A user's value of this form counts as one too, until :class:`QuarantineRedrive` compares it.
+    """
     if value is None or not value.startswith(b"{") or len(value) > 200:
         return None
     try:
@@ -141,15 +147,15 @@ def _digest(value: bytes | None) -> Digest | None:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The filters of a verb: all that is given must hold, and without any every record is selected.
+    """Filters of a command. All given ones must match; without any, every record is selected.
 
     Attributes:
-        reason: Is part of the reason, in whatever case.
-        group: The message's group.
-        older_s: Least age in seconds, by the record's timestamp.
-        newer_s: Greatest age in seconds.
+        reason: Part of the reason, ignoring case.
+        group: Group of the message.
+        older_s: Minimum age in seconds, by the record's timestamp.
+        newer_s: Maximum age in seconds.
         at: Partition and offset of each selected record; empty = any.
-        consumer_group: Whose dead letter; None = any.
+        consumer_group: Consumer group of a dead letter; None = any.
     """
 
     reason: str = ""
@@ -160,7 +166,7 @@ class Selection:
     consumer_group: str | None = None
 
     def matches(self, refused: Refused, group: bytes | None, now_ms: float) -> bool:
-        """Return whether a record is selected; ``group`` is its group."""
+        """Return whether a record is selected. ``group``: its group."""
         age = (now_ms - refused.timestamp) / 1000
         return (
             (not self.at or refused.place[1:] in self.at)
@@ -174,16 +180,18 @@ class Selection:
 
 @dataclass(slots=True)
 class FilterCounts:
-    """Open records that were read and not selected: they show that a name was mistyped."""
+    """Open records that were read but not selected: they reveal a mistyped name."""
 
     count: int = 0
     consumer_groups: set[str] = field(default_factory=set)
-    """The owners of dead letters."""
+    """Consumer groups of dead letters."""
     foreign: Counter[str] = field(default_factory=Counter)
-    """Records of bridges of the same name, by their application. Only that application knows which are settled."""
+    """Records of other applications' bridges with this name. Only those applications know which are settled.
+
+    """
 
     def clear(self) -> None:
-        """Begin another reading of the topic."""
+        """Reset the counts before the topic is read again."""
         self.count = 0
         self.consumer_groups.clear()
         self.foreign.clear()
@@ -195,7 +203,7 @@ class FilterCounts:
 
     @property
     def foreign_note(self) -> str:
-        """How many foreign records there are, whose, and what to do with them; empty = there are none."""
+        """Number and applications of foreign records, and what to do; empty = no such records."""
         if not self.foreign:
             return ""
         shown = _shown([f"{app}: {count}" for app, count in sorted(self.foreign.items())])
@@ -211,21 +219,21 @@ def _shown(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The records that a verb works on."""
+    """Records that a command works on."""
 
     selection: Selection
     group_of: Callable[[Any], bytes | None]
-    """The group of a record by the rules of its address."""
+    """Function that returns a record's group by the rules of its address."""
     settled_too: bool = False
     limit: int | None = None
-    """The most records."""
+    """Maximum number of records."""
     app_id: str = ""
-    """The application whose bridge refused them; empty = all."""
+    """Application whose bridge refused the records; empty = all."""
     passed: FilterCounts = field(default_factory=FilterCounts)
     """Open records that were not wanted."""
 
     def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
-        """Return whether a record is wanted; count it if it is open and not wanted."""
+        """Return whether a record is wanted; count it if it is open but not wanted."""
         if self.app_id and refused.app_id not in {"", self.app_id}:
             self.passed.foreign[refused.app_id] += 1
             return False
@@ -245,13 +253,13 @@ class RedriveOptions:
     rate: float | None = None
     """Records per second; None = no limit."""
     limit: int | None = None
-    """The most records."""
+    """Maximum number of records."""
     redrives_max: int = 3
-    """A record that was redriven so often is left."""
+    """Number of redrives from which a record is skipped."""
     force: bool = False
 
     def too_often(self, refused: Refused) -> str:
-        """Return why a record that was redriven before is left; empty = it is not."""
+        """Return why a record was redriven too often; empty = it was not."""
         if refused.redriven < self.redrives_max or self.force:
             return ""
         return f"redriven {refused.redriven} times already: fix the cause, then use --force"
@@ -261,7 +269,7 @@ def span(text: str) -> float:
     """Return the seconds of ``90s``, ``10m``, ``2h`` or ``7d``.
 
     Raises:
-        ConfigurationError: the text has another form.
+        ConfigurationError: The text has another form.
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:
@@ -270,10 +278,10 @@ def span(text: str) -> float:
 
 
 def parse_place(text: str) -> tuple[int, int]:
-    """Return partition and offset of ``PARTITION/OFFSET``, as ``list`` shows them.
+    """Return partition and offset of ``PARTITION/OFFSET``, as ``list`` prints them.
 
     Raises:
-        ConfigurationError: the text has another form.
+        ConfigurationError: The text has another form.
     """
     found = _AT.fullmatch(text.strip())
     if found is None:

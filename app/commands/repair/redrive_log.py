@@ -1,7 +1,8 @@
-"""Keeps which records of a quarantine or dead-letter topic are settled: redriven, or dropped.
+"""Keeps the settled records of a quarantine or dead-letter topic: redriven or dropped ones.
 
-The progress topic has it as the progress of the group ``<app id>-repair``. It is written in the transaction that also publishes the redriven
-records. Its transactional ID fences a redrive that began before.
+They are in the progress topic, as progress of the group ``<app id>-repair``. The progress is written in the
+transaction that also publishes the redriven records. Its transactional ID fences a redrive that started
+earlier.
 """
 
 import asyncio
@@ -29,35 +30,35 @@ from ringfence_kafka.producer.transactional import (
 from ringfence_kafka.protocol import wire_names
 
 LIMIT_S: Final = 30.0
-"""Time for a fence, and for a transaction."""
+"""Time limit of a fence, and of a transaction, in seconds."""
 APPEAR_LIMIT_S: Final = 30.0
 HOLDER: Final = "repair"
 
 
 class RedriveLog:
-    """One quarantine or dead-letter topic, and the progress topic beside it."""
+    """Quarantine or dead-letter topic, with its progress in the progress topic."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster, topic: str) -> None:
-        """``cluster``: where the topic is, connected, as :func:`ringfence_kafka.protocol.wire_names.repair_group`."""
+        """Take the topic's ``cluster``, as :func:`ringfence_kafka.protocol.wire_names.repair_group`."""
         self.kafka = kafka
         self.app_id = app_id
         self.cluster = cluster
         self.topic = topic
         self.topic_id = ""
         self.batch_bytes_max = BATCH_BYTES_MAX
-        """Of published batches."""
+        """Size limit of published batches."""
         self.progress: ProgressTopic | None = None
-        """None = it does not exist, so nothing is settled."""
+        """None = the topic does not exist, so no record is settled."""
 
     async def open(self, replication_factor: int | None = None) -> int:
-        """Look the topics up; with a replication factor create the progress topic if it is missing.
+        """Look up the topics. With a replication factor, create a missing progress topic.
 
         Returns:
-            The topic's partitions; 0 = it does not exist.
+            Number of the topic's partitions; 0 = it does not exist.
 
         Raises:
-            TopicError: the progress topic cannot be created.
-            KafkaError: the cluster does not answer.
+            TopicError: The progress topic cannot be created.
+            KafkaError: The cluster does not answer.
         """
         progress = wire_names.progress_topic(self.app_id)
         counts = await self.cluster.topics.partition_counts([self.topic, progress])
@@ -74,7 +75,7 @@ class RedriveLog:
         return counts[self.topic]
 
     def limit_batches(self, bytes_max: int) -> None:
-        """Publish no larger batches than the target takes."""
+        """Limit published batches to the size that the target accepts."""
         self.batch_bytes_max = bytes_max
 
     async def close(self) -> None:
@@ -83,12 +84,12 @@ class RedriveLog:
             await self.progress.stop()
 
     def partition(self, number: int) -> "RedrivePartition":
-        """Return a partition; nothing is known of it yet."""
+        """Return a partition, whose progress is not loaded yet."""
         return RedrivePartition(self, number)
 
 
 class RedrivePartition:
-    """One partition, to be read from :attr:`begin`; each record is reported by :meth:`delivered`."""
+    """One partition. Read it from :attr:`begin`, and report each record to :meth:`delivered`."""
 
     def __init__(self, topic: RedriveLog, number: int) -> None:
         self._topic = topic
@@ -99,16 +100,16 @@ class RedrivePartition:
         self._parts = PartLayout()
         self._producer: TransactionalProducer | None = None
         self.begin = 0
-        """Every record below is settled, or gone."""
+        """Every record below is settled or deleted."""
 
     def __str__(self) -> str:
         return f"{self._topic.topic}/{self.number}"
 
     async def fence(self) -> None:
-        """Fence another redrive. To be called before :meth:`load` if records will be settled.
+        """Fence another redrive. Call it before :meth:`load` if records will be settled.
 
         Raises:
-            RepairError: the transaction coordinator does not answer.
+            RepairError: The transaction coordinator does not answer.
         """
         topic = self._topic
         identity = wire_names.consumer_transactional_id(
@@ -126,7 +127,7 @@ class RedrivePartition:
             ) from error
 
     async def load(self) -> None:
-        """Read which records are settled."""
+        """Load which records are settled."""
         topic = self._topic
         start = await topic.cluster.offsets.log_start(topic.topic, self.number)
         known = await topic.progress.latest(self._key) if topic.progress is not None else None
@@ -139,7 +140,7 @@ class RedrivePartition:
         self.begin = self._watermark.next
 
     def delivered(self, offset: int) -> bool:
-        """Note that the next record has this offset. Return whether it is open."""
+        """Record the offset of the next record; return whether it is open."""
         return self._watermark.delivered(offset)
 
     def is_settled(self, offset: int) -> bool:
@@ -153,10 +154,14 @@ class RedrivePartition:
         return self._producer.builder()
 
     async def settle(self, offsets: Collection[int], published: Sequence[Outgoing] = ()) -> None:
-        """Write in one transaction that these are settled, and ``published``. After an error the partition cannot be used any more.
+        """Settle these records and write ``published``, in one transaction.
+
+        After an error, discard the partition.
 
         Raises:
-            RepairError: another redrive works on it; or the write failed, and :meth:`load` shows whether it was done.
+            RepairError: Another redrive works on the partition; or the write failed, and only :meth:`load`
+                shows whether it was
+                committed.
         """
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")

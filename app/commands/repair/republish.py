@@ -1,4 +1,4 @@
-"""Composes the records of a redrive from quarantined ones, and finds those that would come back. Pure."""
+"""Composes redriven records from quarantined ones, and finds those that would be refused again. Pure."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,14 +27,14 @@ _GOES: Final = frozenset(
     }
 )  # fmt: skip
 _NOT_UTF_8: Final = "is not UTF-8"
-"""In the reason of a record whose header names were changed."""
+"""Part of the reason for a record whose header names were changed."""
 _ANYTHING: Final = 2**31 - 1
-"""The size that a topic takes if it does not exist, or the cluster does not show its settings."""
+"""Size limit of a topic that does not exist, or whose settings the cluster does not show."""
 _WAY_OUT: Final = "it would be refused again: raise it there, or use --force"
 
 
 class Published(NamedTuple):
-    """A record that is published again."""
+    """Record to publish again."""
 
     partition: int
     key: bytes | None
@@ -43,7 +43,7 @@ class Published(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A record as a lane reads it."""
+    """Record as a lane reads it."""
 
     key: bytes | None
     value: bytes | None
@@ -58,7 +58,7 @@ def as_read(refused: Refused) -> Any:
 
 
 class Batches:
-    """Record batches of one topic, a partition's in order."""
+    """Record batches of one topic, in order for each partition."""
 
     def __init__(self, topic: str, new: Callable[[], Builder]) -> None:
         self._topic = topic
@@ -67,7 +67,7 @@ class Batches:
         self._full: list[Outgoing] = []
 
     def append(self, published: Published) -> None:
-        """Add it to the open batch of its partition, or a new one."""
+        """Add a record to the open batch of its partition, or to a new one."""
         builder = self._open.get(published.partition)
         if builder is not None and _append(builder, published):
             return
@@ -89,23 +89,23 @@ def _alone(builder: Builder, published: Published) -> Builder:
 
 
 def _append(builder: Builder, published: Published) -> bool:
-    """Return whether it had room. The record's time is now: retention deletes old ones."""
+    """Return whether the record had room. It gets the present time, because retention deletes old records."""
     key, value, headers = published.key, published.value, published.headers
     return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None
 
 
 class InputTopic(NamedTuple):
-    """The topic that records are published to."""
+    """Topic that records are published to."""
 
     name: str
     partitions: int
     bytes_max: int
     end: int = 0
-    """End of its longest partition: an accepted record has its input offset in a header."""
+    """End of its longest partition, since an accepted record has its input offset in a header."""
 
 
 class Publisher:
-    """Decides which quarantined records are published again, and how."""
+    """Decides which quarantined records are published again, and in which form."""
 
     def __init__(
         self,
@@ -116,7 +116,10 @@ class Publisher:
         bridged: bool,
         size_check: "SizeCheck | None" = None,
     ) -> None:
-        """``bridged``: a bridge refused the records, so their sources are in another topic than ``target``."""
+        """Create the publisher.
+
+        ``bridged``: a bridge refused the records, so their sources are not in ``target``.
+        """
         self._target = target
         self._bridged = bridged
         self._home = Partitioner(target.partitions, address.partitioner)
@@ -126,7 +129,7 @@ class Publisher:
         self._size_check = size_check
 
     def refusal(self, refused: Refused) -> str:
-        """Return why it is not published again; empty = it is."""
+        """Return why a record is not published again; empty = it is."""
         if refused.digest is not None:
             return "its value did not fit here and is no longer in the input: have it sent again by its producer, or drop it"
         reason = self._options.too_often(refused)
@@ -154,13 +157,13 @@ class Publisher:
         )
 
     def published(self, refused: Refused) -> Published:
-        """Return it with key, value and headers as they were."""
+        """Return a record with its key, value and headers."""
         headers = [header for header in refused.headers if header[0] not in _GOES]
         headers.append((wire_names.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
         return Published(self._partition(refused), refused.key, refused.value, headers)
 
     def _partition(self, refused: Refused) -> int:
-        """Return the partition that it came from, which has the order of its group; a bridge's record goes home."""
+        """Return the partition of the source, which has the group's order; for a bridge, the home."""
         source = place_of(refused.source)
         if not self._bridged and source is not None and source.topic == self._target.name:
             return source.partition % self._target.partitions
@@ -171,7 +174,10 @@ class Publisher:
         return 0 if group is None else self._home[group]
 
     def too_large(self, published: Published, builder: Builder) -> str:
-        """Return why it is not published for its size; empty = it is. ``builder``: an empty batch, which it is put into."""
+        """Return why a record is too large; empty = it is not.
+
+        ``builder``: an empty batch, which gets the record.
+        """
         size = _alone(builder, published).size()
         if size > self._target.bytes_max:
             return f"{size} bytes, {self._target.name} takes max.message.bytes = {self._target.bytes_max}: raise it there"
@@ -179,9 +185,9 @@ class Publisher:
 
 
 class SizeCheck:
-    """Finds records that a lane would refuse again for their size.
+    """Finds records that a lane would refuse again because of their size.
 
-    The lane's own code builds what it would write to each of its topics. Nothing is written.
+    The lane's own code builds the outputs for each topic. They are not written.
     """
 
     def __init__(
@@ -194,13 +200,13 @@ class SizeCheck:
         *,
         bridged: bool = False,
     ) -> None:
-        """Check by the present topics (``described``); everything fits into one that is missing.
+        """Create the check for the present topics (``described``). Missing topics have no limit.
 
-        ``others`` are the addresses that parts of transactions may go to. ``bridged``: the target of a bridge, whose workers are known by
-        their accepted topic alone.
+        ``others``: addresses that parts of transactions may go to. ``bridged``: the target belongs to a
+        bridge, so only the accepted topic of its workers is known.
         """
         others = tuple(others)
-        # A duplicate is not accepted, and may be too large to be diverted: nobody asks for that.
+        # A duplicate may be too large to be diverted, but redriven records are checked as new ones.
         names = [*outputs(app_id, address, others), address.duplicates_topic]
         known = {name: described[name] for name in names if name in described and described[name].config}
         sizes = {name: known[name].message_bytes_max if name in known else _ANYTHING for name in names}
@@ -216,7 +222,7 @@ class SizeCheck:
         self._home = HomeLanes(self._layout, address.partitioner)
 
     def refusal(self, published: Published) -> str:
-        """Return why it is not published; empty = it is."""
+        """Return why a lane would refuse a record; empty = it would not."""
         now_ms = round(time.time() * 1000)
         record: Any = _Read(published.key, published.value, published.headers, self._target.end, now_ms)
         source = wire_names.source(self._target.name, published.partition) + b"%d" % record.offset
@@ -225,7 +231,7 @@ class SizeCheck:
         item = Item(record, source, own_id, group, own_id, published.partition)
         if is_envelope(record):
             if self._bridged:
-                return ""  # which addresses its parts may go to is not known here
+                return ""  # the addresses that its parts may go to are unknown here
             try:
                 unit = self._units.open(record, own_id)
             except MalformedEnvelopeError:

@@ -1,4 +1,4 @@
-"""Reads the records of a quarantine or dead-letter topic that a verb works on."""
+"""Reads the records of a quarantine or dead-letter topic that a command works on."""
 
 import contextlib
 import time
@@ -20,20 +20,20 @@ from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 
 
 class OpenTopic(NamedTuple):
-    """A topic that can be read."""
+    """Topic that can be read."""
 
     log: RedriveLog
     cluster: Cluster
     partitions: int
-    """0 = it does not exist."""
+    """Number of partitions; 0 = the topic does not exist."""
 
 
 class Act(NamedTuple):
-    """An action for the wanted records of a partition."""
+    """Action for the wanted records of a partition."""
 
     do: Callable[[RedrivePartition, Sequence[Refused]], Awaitable[None]]
     writes: bool = False
-    """The partition is fenced before it is read."""
+    """Whether to fence the partition before reading it."""
 
 
 @asynccontextmanager
@@ -42,10 +42,11 @@ async def opened(
 ) -> AsyncIterator[OpenTopic]:
     """Open a quarantine or dead-letter topic.
 
-    ``writes``: records will be settled; the replication factor of the progress topic, if that is missing.
+    ``writes``: records will be settled. It is the replication factor of the progress topic, if that must be
+    created.
 
     Raises:
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     async with Cluster(kafka, wire_names.repair_group(app_id)) as cluster:
         log = RedriveLog(kafka, app_id, cluster, name)
@@ -62,7 +63,7 @@ async def opened(
 async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
     """Read each partition to its present end, and act on the wanted records in order.
 
-    Records that come meanwhile are left: a record that is redriven and refused again does not go round.
+    Later records are not read, so a redriven record that is refused again does not circulate.
     """
     wanted.passed.clear()
     log, now_ms, left = topic.log, time.time() * 1000, wanted.limit
@@ -82,7 +83,7 @@ async def scan(topic: OpenTopic, wanted: Wanted, act: Act) -> None:
 
 
 class _EnoughError(Exception):
-    """Ends a reading: enough records were found."""
+    """Enough records were found."""
 
 
 async def _scan_partition(
@@ -117,7 +118,7 @@ async def _scan_partition(
     start = partition.begin
     if wanted.settled_too:
         start = await log.cluster.offsets.log_start(log.topic, partition.number)
-    if wanted.selection.at and not act.writes:  # to settle a record, all before it must have been seen
+    if wanted.selection.at and not act.writes:  # settling a record needs all records before it
         offsets = [offset for number, offset in wanted.selection.at if number == partition.number]
         start, end = max(start, min(offsets)), min(end, max(offsets) + 1)
     with contextlib.suppress(_EnoughError):
@@ -126,7 +127,7 @@ async def _scan_partition(
 
 
 async def records_at(cluster: Cluster, kafka: KafkaSettings, places: Collection[Place]) -> dict[Place, Any]:
-    """Return the records at places of any topics, as far as they still exist."""
+    """Return the records at places in any topics, if they still exist."""
     found: dict[Place, Any] = {}
     counts = (
         await cluster.topics.partition_counts(sorted({place.topic for place in places})) if places else {}

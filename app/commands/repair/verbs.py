@@ -1,4 +1,4 @@
-"""List, show, redrive and drop: the frame that ``ringfence quarantine`` and ``ringfence dlq`` share."""
+"""List, show, redrive and drop: the common part of ``ringfence quarantine`` and ``ringfence dlq``."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -23,24 +23,24 @@ from ringfence_kafka.readers.read_counts import observed
 from ringfence_kafka.wording import counted
 
 CHUNK_MAX: Final = 500
-"""Records of one transaction."""
+"""Maximum number of records in one transaction."""
 CHUNKS_PER_S: Final = 5
 
 Unblock = Callable[[Sequence[Refused]], Awaitable[list[tuple[Refused, str]]]]
-"""Is called with each chunk before it is settled; returns those that cannot be dropped, with the reason."""
+"""Function for each chunk before it is settled. Returns records that cannot be dropped, with the reason."""
 
 
 class RateLimit:
-    """The pace of one run."""
+    """Rate limit of one command."""
 
     def __init__(self, rate: float | None) -> None:
-        """``rate``: records per second; None = no limit."""
+        """Take the ``rate`` in records per second; None = no limit."""
         self._rate = rate
         self._due: float | None = None
         self.chunk = CHUNK_MAX if rate is None else max(1, min(CHUNK_MAX, int(rate / CHUNKS_PER_S)))
 
     async def wait(self, count: int) -> None:
-        """Wait until so many more records are due."""
+        """Wait until ``count`` more records are due."""
         if self._rate is None:
             return
         now = asyncio.get_running_loop().time()
@@ -59,7 +59,7 @@ class Redriver(ABC):
 
     @abstractmethod
     async def redrive(self, partition: RedrivePartition, chunk: Sequence[Refused]) -> None:
-        """Redrive these records and settle them, or leave them with a reason."""
+        """Redrive these records and settle them, or skip them with a reason."""
 
     @abstractmethod
     async def try_out(self, partition: RedrivePartition, records: Sequence[Refused]) -> None:
@@ -67,26 +67,26 @@ class Redriver(ABC):
 
 
 class RepairTopic(ABC):
-    """A quarantine or dead-letter topic, and what the verbs do with its records."""
+    """Quarantine or dead-letter topic, with the actions of the commands."""
 
     what: ClassVar[str]
-    """Its records, in one word or two."""
+    """Name of its records, in one or two words."""
     show_verb: Sequence[str]
-    """The command that shows a record of it, without ``ringfence`` and the place."""
+    """Command that shows one of its records, without ``ringfence`` and the place."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, topic: str, replication_factor: int) -> None:
-        """``replication_factor``: of the progress topic, if a verb has to create it."""
+        """Take the ``replication_factor`` of the progress topic, if a command has to create it."""
         self.kafka = kafka
         self.app_id = app_id
         self.topic = topic
         self.replication_factor = replication_factor
 
     def open(self, *, writes: bool = False) -> AbstractAsyncContextManager[OpenTopic]:
-        """Connect; ``writes``: records will be settled."""
+        """Connect. ``writes``: records will be settled."""
         return opened(self.kafka, self.app_id, self.topic, writes=self.replication_factor if writes else None)
 
     def wanted(self, selection: Selection, *, settled_too: bool = False, limit: int | None = None) -> Wanted:
-        """Return what a verb works on."""
+        """Return the records that a command works on."""
         return Wanted(selection, self.group_of, settled_too=settled_too, limit=limit)
 
     @abstractmethod
@@ -95,22 +95,22 @@ class RepairTopic(ABC):
 
     @abstractmethod
     def outcome(self, *, dry_run: bool) -> str:
-        """Return what became of redriven records, in words."""
+        """Return the outcome of redriven records, in words."""
 
     def require_redrivable(self) -> None:  # noqa: B027
-        """Make sure, before anything is read, that records may be redriven."""
+        """Check, before reading, that records may be redriven."""
 
     @abstractmethod
     def redriver(self, topic: OpenTopic, options: RedriveOptions) -> AbstractAsyncContextManager[Redriver]:
-        """Return what redrives records."""
+        """Yield an object that redrives records."""
 
     async def waiting(self, rows: Sequence[Row]) -> Mapping[Place, bool | None]:
-        """Return whether groups wait behind these records; None = not known."""
+        """Return whether groups wait behind these records; None = unknown."""
         return {}
 
     @asynccontextmanager
     async def unblocker(self, topic: OpenTopic, *, dry_run: bool) -> AsyncIterator[Unblock]:
-        """Return what lets groups go on that wait behind dropped records."""
+        """Yield a function that unblocks groups behind dropped records."""
 
         async def nothing_waits(_: Sequence[Refused]) -> list[tuple[Refused, str]]:
             return []
@@ -119,10 +119,10 @@ class RepairTopic(ABC):
 
 
 def list_records(topic: RepairTopic, selection: Selection, *, settled_too: bool, as_json: bool) -> int:
-    """Print the open records, or with ``settled_too`` all. Returns 0 also where there is none.
+    """Print the open records, or with ``settled_too`` all records; return 0.
 
     Raises:
-        BrokerUnavailableError: the cluster does not answer.
+        BrokerUnavailableError: The cluster does not answer.
     """
     wanted = topic.wanted(selection, settled_too=settled_too)
 
@@ -142,7 +142,7 @@ def list_records(topic: RepairTopic, selection: Selection, *, settled_too: bool,
 
 
 def show_record(topic: RepairTopic, at: tuple[int, int], *, as_json: bool) -> int:
-    """Print all of one record. Returns 1 if it does not exist. Raises as :func:`list_records` does."""
+    """Print one record completely; return 1 if it does not exist. Raises as :func:`list_records` does."""
     wanted = topic.wanted(Selection(at=[at]), settled_too=True)
 
     async def read() -> list[Row]:
@@ -163,12 +163,12 @@ def redrive(topic: RepairTopic, selection: Selection, options: RedriveOptions) -
     """Redrive the selected open records.
 
     Returns:
-        0 all of them are redriven, or would be; 1 there is none, or some are left.
+        0 all are redriven, or would be; 1 there are none, or some are skipped.
 
     Raises:
-        MissingTopicError: the topic that they go to is missing.
-        RepairError: another redrive has begun, or something cannot be written.
-        BrokerUnavailableError: the cluster does not answer.
+        MissingTopicError: The target topic does not exist.
+        RepairError: Another redrive has started, or a write failed.
+        BrokerUnavailableError: The cluster does not answer.
     """
     topic.require_redrivable()
     wanted = topic.wanted(selection, limit=options.limit)
@@ -192,7 +192,7 @@ async def _redrive(topic: RepairTopic, wanted: Wanted, options: RedriveOptions) 
 
 
 def drop(topic: RepairTopic, selection: Selection, *, dry_run: bool, yes: bool) -> int:
-    """Settle the selected open records without doing anything for them. Returns and raises as :func:`redrive` does."""
+    """Settle the selected open records without handling them. Returns and raises as :func:`redrive` does."""
     wanted = topic.wanted(selection)
     result = asyncio.run(_drop(topic, wanted, dry_run=dry_run, yes=yes))
     _note_foreign(wanted)
@@ -210,7 +210,7 @@ async def _drop(topic: RepairTopic, wanted: Wanted, *, dry_run: bool, yes: bool)
         if not rows:
             return result
         confirmed(f"Drop {len(rows)} {topic.what} of {topic.topic}? They will never be processed", yes=yes)
-        # Records that have come since were not part of the question.
+        # the operator has not confirmed records that came later
         confirmed_places = {row.refused.place for row in rows}
 
         async def act(partition: RedrivePartition, records: Sequence[Refused]) -> None:
@@ -231,7 +231,7 @@ async def _drop(topic: RepairTopic, wanted: Wanted, *, dry_run: bool, yes: bool)
 
 
 async def _rows(topic: OpenTopic, wanted: Wanted, *, whole: bool = False) -> list[Row]:
-    """Read the wanted records, the oldest first; values, which may be large, only with ``whole``."""
+    """Read the wanted records, the oldest first. Values, which may be large, are kept only with ``whole``."""
     rows: list[Row] = []
 
     async def keep(partition: RedrivePartition, records: Sequence[Refused]) -> None:

@@ -1,1 +1,1 @@
-"""ringfence rings: show, find, clear, adopt and regroup."""
+"""``ringfence rings``: show, find, clear, adopt and regroup."""

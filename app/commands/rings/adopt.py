@@ -1,7 +1,7 @@
 """``ringfence rings adopt``: gives the lanes of an address the rules of this file.
 
-All workers must be stopped, so lanes never judge by different rules. Each record is written as the lane itself: a worker that starts
-meanwhile is fenced and reads the new rules.
+All workers must be stopped, so that lanes never judge by different rules. Each record is written as the lane
+itself: a worker that starts meanwhile is fenced, and then reads the new rules.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ class WorkersRunError(RingfenceError):
 
 
 def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
-    """Write the rules of this file into the record of each lane of an address; ``yes``: do not ask.
+    """Write the rules of this file into the record of each lane of an address. ``yes``: do not ask.
 
     Raises:
-        WorkersRunError: a worker runs, or starts meanwhile.
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        WorkersRunError: A worker runs, or starts meanwhile.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     address = settings.configured(name)
     try:
@@ -55,9 +55,10 @@ def adopt(settings: Settings, name: str, *, yes: bool = False) -> int:
 
 
 def forgets(recorded: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
-    """Return whether an old ID may equal another message's new ID.
+    """Return whether a message's new ID may equal another message's old ID.
 
-    Then the ring must forget its IDs: one that stays would have that other message dropped as a duplicate.
+    Then the ring must forget its IDs. Otherwise the new message would be dropped as a duplicate of the other
+    one.
     """
     return any(
         key_of(key) == "duplicate_id_from"

@@ -1,4 +1,4 @@
-"""Writes the changelog of a lane as the lane itself; its former owner is fenced."""
+"""Writes the changelog of a lane as the lane itself, after fencing its former owner."""
 
 import asyncio
 import time
@@ -22,10 +22,10 @@ _MINUTE_MS: Final = 60_000
 
 
 async def require_journal(settings: Settings, cluster: Cluster) -> None:
-    """Make sure, before anybody is fenced, that the journal can record what an operator orders.
+    """Check, before any lane is fenced, that the journal can record the order.
 
     Raises:
-        MissingTopicError: it does not exist.
+        MissingTopicError: The journal does not exist.
     """
     name = wire_names.journal_topic(settings.app.id)
     if name not in await cluster.topics.partition_counts([name]):
@@ -33,7 +33,7 @@ async def require_journal(settings: Settings, cluster: Cluster) -> None:
 
 
 class OwnedLane:
-    """A lane of which the open context is the only writer, until a worker opens it."""
+    """Lane that this process owns as the only writer within the context, until a worker opens it."""
 
     def __init__(self, settings: Settings, address: AddressSettings, number: int) -> None:
         self._app_id = settings.app.id
@@ -49,7 +49,7 @@ class OwnedLane:
         """Fence the former owner.
 
         Raises:
-            KafkaTimeoutError: the transaction coordinator does not answer.
+            KafkaTimeoutError: The transaction coordinator does not answer.
         """
         async with self._producer.kept():
             await self._producer.fence()
@@ -61,7 +61,10 @@ class OwnedLane:
     def journal_record(
         self, event: journal.RingEvent, name: str, capacities: tuple[int, int], meta: Meta
     ) -> Outgoing:
-        """Return the journal's record of an event from the offsets of ``meta`` on. See :func:`agents.lane.journal.outgoing`."""
+        """Return the journal record of an event after the offsets of ``meta``.
+
+        See :func:`agents.lane.journal.outgoing`.
+        """
         return journal_record(
             self._producer.builder(), self._app_id, event, name, self._number, capacities, meta
         )
@@ -73,19 +76,19 @@ class OwnedLane:
     async def write(
         self, entries: Iterable[tuple[bytes, bytes | None]], journal_records: Sequence[Outgoing] = ()
     ) -> None:
-        """Write changelog records, in their order, and journal records in one transaction.
+        """Write changelog records, in order, and journal records in one transaction.
 
         Raises:
-            FencedError: a worker has opened the lane meanwhile.
-            TopicError: a topic does not take a record.
-            KafkaError, TimeoutError: it is not known whether the transaction is written.
+            FencedError: A worker has opened the lane meanwhile.
+            TopicError: A topic refuses a record.
+            KafkaError, TimeoutError: It is unknown whether the transaction is committed.
         """
         changelog = wire_names.changelog_topic(self._app_id, self._address)
         batches = batches_of(changelog, self._number, entries, self._producer.builder)
         await self.write_batches([*batches, *journal_records])
 
     async def write_dated(self, entries: Iterable[Entry], oldest_ms: int) -> None:
-        """Write changelog records that keep their time in one transaction. Raises as :meth:`write` does."""
+        """Write changelog records with their timestamps in one transaction. Raises as :meth:`write` does."""
         changelog = wire_names.changelog_topic(self._app_id, self._address)
         await self.write_batches(dated_batches(changelog, self._number, entries, self.builder, oldest_ms))
 
@@ -96,7 +99,7 @@ class OwnedLane:
 
 
 async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
-    """Return the oldest timestamp that a changelog takes, in milliseconds since the epoch."""
+    """Return the oldest timestamp that a changelog accepts, in milliseconds since the epoch."""
     topic = (await cluster.topics.describe([changelog])).topics.get(changelog)
     bounds = {} if topic is None else topic.timestamps
     now_ms = round(time.time() * 1000)
@@ -106,7 +109,7 @@ async def oldest_taken_ms(cluster: Cluster, changelog: str) -> int:
 def dated_batches(
     topic: str, partition: int, entries: Iterable[Entry], new_builder: NewBuilder, oldest_ms: int = 0
 ) -> list[Outgoing]:
-    """Return changelog batches with their time of acceptance, or with ``oldest_ms`` if they are older."""
+    """Return changelog batches with the time of each acceptance, or ``oldest_ms`` if that is later."""
     batches, builder = [], new_builder()
     for key, value, timestamp in entries:
         record: dict[str, Any] = {
@@ -132,7 +135,10 @@ def journal_record(
     capacities: tuple[int, int],
     meta: Meta,
 ) -> Outgoing:
-    """Return the journal's record of an event of a lane. Offsets of a regrouping are by partition, whatever ``lanes`` is then."""
+    """Return the journal record of a lane's event.
+
+    Offsets of a regrouping are by partition, with or without ``lanes``.
+    """
     following = meta.next_offsets
     if event is journal.RingEvent.REGROUPED and not meta.lanes:
         following = {next_key(topic, lane, 1): offset for topic, offset in following.items()}

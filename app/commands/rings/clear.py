@@ -1,7 +1,8 @@
-"""``ringfence rings clear``: forgets all IDs of an address, or what has come over bridges, at one point of each lane.
+"""``ringfence rings clear``: makes each lane of an address forget all IDs, or all hops, at one point.
 
-The floor, or the tombstones, are written as the lane itself. Its worker is fenced, opens it again, and finds them. A lane under traffic
-fences back as soon as it has opened. The verb reads nearly everything before the fence, and tries a fenced write again.
+The floor, or the tombstones, are written as the lane itself. This fences its worker, which opens the lane
+again and reads them. A busy worker fences this command as soon as it has opened the lane. Therefore the
+command reads nearly everything before the fence, and retries a fenced write.
 """
 
 import asyncio
@@ -28,28 +29,28 @@ from tables import codec
 from tables.restore import Restore
 
 TRIES: Final = 20
-"""A worker's lane waits 0.1 s before it opens again; what is done between two fences takes about as long."""
+"""Number of tries. A lane waits 0.1 s before it opens again, about as long as the work between two fences."""
 
 
 class ContestedError(RingfenceError):
-    """Workers take a lane back before its floor is written."""
+    """A worker takes a lane back before its floor is written."""
 
 
 def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool = False) -> int:
-    """Forget all IDs of an address, or what has come over bridges. A later failure does not undo a lane that is reported.
+    """Forget all IDs of an address, or all hops. A later failure does not undo a reported lane.
 
     Args:
-        settings: The configuration.
-        name: An address, or ``BRIDGE.<address>``.
-        despite_lag: Forget what has come over bridges also while lanes have not judged all of it.
+        settings: Configuration.
+        name: Address, or ``BRIDGE.<address>``.
+        despite_lag: Forget hops even if lanes have not judged all messages that came over bridges.
         yes: Do not ask.
 
     Raises:
-        UnreadError: lanes do not judge what has come.
-        TopicError: changelog or journal are missing, or refuse a record.
-        ContestedError: a lane is too busy.
-        OtherLanesError: the lanes are others than in the file, or are being regrouped.
-        BrokerUnavailableError: the cluster does not answer, or refuses.
+        UnreadError: Lanes do not judge their inputs.
+        TopicError: Changelog or journal do not exist, or refuse a record.
+        ContestedError: A lane is too busy.
+        OtherLanesError: The lanes differ from the file, or are being regrouped.
+        BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     bridged = hop_memory.address_of(settings, name)
     order = _IDS if bridged is None else _HOPS
@@ -64,19 +65,19 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool
 
 
 class Forgetting(NamedTuple):
-    """The memory that a lane forgets."""
+    """Memory that a lane forgets."""
 
     count: Callable[[Restore], int]
     what: str
-    """Its name in a line."""
+    """Name of its entries in output lines."""
     entries: Callable[[Restore], list[tuple[bytes, bytes | None]]]
-    """Changelog records, without the meta record; None = tombstone."""
+    """Returns changelog records, without the meta record; None = tombstone."""
     meta: Callable[[codec.Meta], codec.Meta]
-    """Returns the meta record, which closes the transaction."""
+    """Returns the meta record, which ends the transaction."""
     name: Callable[[str], str]
     """Returns its name in the journal, from the address's name."""
     waits: bool = False
-    """Lanes must have judged their inputs before."""
+    """Whether lanes must have judged their inputs before."""
 
 
 _IDS: Final = Forgetting(

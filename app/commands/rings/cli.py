@@ -1,4 +1,4 @@
-"""``ringfence rings``: options, and which function runs."""
+"""``ringfence rings``: options, and the function of each command."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``ringfence rings find``."""
+"""``ringfence rings find``: looks up an ID in the rings of an address."""
 
 import asyncio
 import base64
@@ -26,16 +26,18 @@ _DIGEST_BYTES: Final = 32
 
 
 class IdFormatError(RingfenceError):
-    """The text of an ID has not the form of its prefix."""
+    """The text of an ID does not have the form of its prefix."""
 
 
 def parse_id(texts: Sequence[str]) -> bytes:
-    """Return the stored form of an ID; each part of one is text, ``hex:…``, ``base64:…``, ``digest:…`` or ``text:…``.
+    """Return the stored form of an ID.
 
-    Surrogates stand for bytes of a command line that the locale cannot read.
+    Each part is text, ``hex:…``, ``base64:…``, ``digest:…`` or ``text:…``.
+
+    Surrogates stand for bytes of a command line that the locale cannot decode.
 
     Raises:
-        IdFormatError: a text has not the form of its prefix.
+        IdFormatError: A text does not have the form of its prefix.
     """
     parts = [_parse_part(text) for text in texts]
     if len(parts) > 1:
@@ -70,12 +72,21 @@ def _parse_part(text: str) -> bytes:
 def find(
     settings: Settings, address: str, identifier: Sequence[str], as_json: bool, of: str | None = None
 ) -> int:
-    """Print whether an ID (see :func:`parse_id`) is known, and where its original is. Returns 0 known, 1 not known.
+    """Print whether an ID is known, and the place of its original.
 
-    ``identifier`` is the whole ID, or all parts of it; ``of``: the address that the ID belongs to, None = ``address`` itself.
+    Args:
+        settings: Configuration.
+        address: Address whose rings are read.
+        identifier: The whole ID, or all its parts; see :func:`parse_id`.
+        as_json: Print a JSON document.
+        of: Address that the ID belongs to; None = ``address``.
+
+    Returns:
+        0 known, 1 not known.
 
     Raises:
-        IdFormatError: the text of the ID has not the form of its prefix, or the number of parts is another one.
+        IdFormatError: The text of the ID does not have the form of its prefix, or the number of parts is
+            wrong.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
     require_parts(owner if of is None else settings.configured(of), identifier)
@@ -102,10 +113,10 @@ def find(
 
 
 def require_parts(address: AddressSettings, identifier: Sequence[str]) -> None:
-    """Make sure that the texts can be the ID of a message: the whole, or all of its parts.
+    """Check that the texts can be the ID of a message: the whole, or all of its parts.
 
     Raises:
-        IdFormatError: they cannot.
+        IdFormatError: They cannot.
     """
     if not all(map(_parse_part, identifier)):
         raise IdFormatError("an empty ID is the same as none: no ring holds it; name the ID of a message")
@@ -143,7 +154,7 @@ def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str
 
 
 def slots_of(encoded_id: bytes, restore: Restore) -> list[Slot]:
-    """Return the live slots of an ID, those of its other values (``on_conflict = "accept"``) included."""
+    """Return the live slots of an ID, including its other values (``on_conflict = "accept"``)."""
     return [slot for slot in show.live_slots(restore) if stored_ids.without_value(slot.id) == encoded_id]
 
 
@@ -156,7 +167,7 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
 def entries(
     address: AddressSettings, encoded_id: bytes, restored: Iterable[tuple[Any, Restore]]
 ) -> list[dict[str, Any]]:
-    """Return the messages that the lanes of an address accepted with an ID."""
+    """Return the messages with an ID that the lanes of an address accepted."""
     found: list[dict[str, Any]] = []
     for view, restore in restored:
         latest = {slot.id: slot for slot in sorted(slots_of(encoded_id, restore), key=attrgetter("sequence"))}

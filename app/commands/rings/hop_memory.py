@@ -1,4 +1,4 @@
-"""``ringfence rings show`` and ``find`` with ``BRIDGE.<address>``: the hop memory of lanes, read from the changelog."""
+"""``ringfence rings show`` and ``find`` with ``BRIDGE.<address>``: hop memories in the changelog."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class HopFormatError(RingfenceError):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The memory of one lane for one route: from a source partition of a bridge into an input partition."""
+    """Memory of one lane for one route: from a source partition of a bridge to an input partition."""
 
     lane: str
     source: str
@@ -34,17 +34,17 @@ class Remembered:
     arrived: str
     """``<topic>/<partition>`` of the input."""
     floor: int
-    """Every offset of the source below is known."""
+    """Every source offset below is known."""
     above: int
-    """Number of known offsets at and above the floor."""
+    """Number of known offsets from the floor on."""
     highest: int | None
 
 
 def address_of(settings: Settings, name: str) -> AddressSettings | None:
-    """Return the address whose hop memory has this name; None = it names an address itself.
+    """Return the address whose hop memory has this name; None = the name is an address.
 
     Raises:
-        ConfigurationError: the address does not exist.
+        ConfigurationError: The address does not exist.
     """
     if not name.startswith(wire_names.HOP_MEMORY) or any(
         address.name == name for address in settings.addresses
@@ -57,7 +57,7 @@ def address_of(settings: Settings, name: str) -> AddressSettings | None:
 
 
 def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
-    """Print what has come over bridges into an address."""
+    """Print the hop memories of an address."""
     name = wire_names.HOP_MEMORY + address.name
     with reading(name):
         found = [_remembered(address, *item) for item in asyncio.run(_routes(settings, address))]
@@ -76,10 +76,10 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
 
 
 def find(settings: Settings, address: AddressSettings, text: str, as_json: bool) -> int:
-    """Print whether a hop is known, and why. Returns 0 known, 1 not known.
+    """Print whether a hop is known, and why; return 0 if it is known, else 1.
 
     Raises:
-        HopFormatError: the text does not name a hop.
+        HopFormatError: The text does not name a hop.
     """
     wanted = parse(text)
     name = wire_names.HOP_MEMORY + address.name
@@ -118,10 +118,10 @@ def _unless(address: AddressSettings) -> str:
 
 
 def parse(text: str) -> Hop:
-    """Return the hop that a header has.
+    """Parse the text of a hop, as in the header.
 
     Raises:
-        HopFormatError: the text does not name a hop.
+        HopFormatError: The text does not name a hop.
     """
     found = hop.decode(text.encode(errors="surrogateescape"))
     if found is None:
@@ -143,7 +143,10 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
 
 
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
-    """Return the memory as a lane of this configuration has it: without records from before it was switched off."""
+    """Return the memory that a lane of this configuration has.
+
+    If the ring is off or in memory only, it is empty.
+    """
     is_persistent = address.id_cache_size and address.persist_id_cache
     return HopMemory.restored(address.ring_capacity, restore.hops.items() if is_persistent else ())
 

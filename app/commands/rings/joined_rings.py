@@ -1,4 +1,4 @@
-"""The ring and the hop memory of a lane that gets what several former lanes know. Pure."""
+"""Ring and hop memory of a lane that gets the IDs and hops of several former lanes. Pure."""
 
 import heapq
 import secrets
@@ -16,7 +16,7 @@ Records = dict[bytes, bytes]
 
 
 class Entry(NamedTuple):
-    """A changelog record that is to be written."""
+    """Changelog record to write."""
 
     key: bytes
     value: bytes | None
@@ -27,18 +27,18 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The present content of a changelog partition."""
+    """Present content of a changelog partition."""
 
     meta: Meta | None = None
     slots: Records = field(default_factory=dict)
     """Ring records, key → value."""
     accepted_at: Mapping[bytes, int] = field(default_factory=dict)
-    """Timestamp of each ring record, by its key."""
+    """Key of a ring record → its timestamp."""
     hops: Records = field(default_factory=dict)
 
 
 class _Known(NamedTuple):
-    """An ID of a former lane. Tuples compare as their acceptances came."""
+    """ID of a former lane. Tuples compare in the order of acceptance."""
 
     accepted_at: int
     lane: int
@@ -50,18 +50,21 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewLane:
-    """New content of the changelog partition of a lane."""
+    """New content of a lane's changelog partition."""
 
     meta: Meta
     entries: list[Entry]
-    """All records but the meta record, which comes last."""
+    """All records except the meta record, which comes last."""
     ids: int
     capacity_before: int
-    """The largest of its former lanes."""
+    """Largest capacity of its former lanes."""
 
 
 def _known(lane: int, content: Content) -> Iterator[_Known]:
-    """Yield the live IDs of a ring by sequence. After a clock went back, a later ID is as old as the one before it."""
+    """Yield the live IDs of a ring by sequence.
+
+    If the clock went back, an ID gets the time of the one before it.
+    """
     meta = content.meta
     if meta is None:
         return
@@ -78,7 +81,10 @@ def _known(lane: int, content: Content) -> Iterator[_Known]:
 
 
 def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
-    """Return the newest IDs of several rings, the oldest first; an ID of several lanes once, as old as its last acceptance."""
+    """Return the newest IDs of several rings, the oldest first.
+
+    An ID in several lanes counts once, with its last acceptance.
+    """
     found: dict[bytes, _Known] = {}
     for item in heapq.merge(*(_known(lane, content) for lane, content in contents.items())):
         found.pop(item.id, None)
@@ -87,9 +93,9 @@ def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
 
 
 def _hops(contents: Iterable[Content], capacity: int) -> Records:
-    """Return the hop memories of several lanes as one.
+    """Merge the hop memories of several lanes.
 
-    All that was forwarded is judged, so each lane has seen what lies below the highest floor of a route.
+    All forwarded records are judged, so each lane has seen everything below the highest floor of a route.
     """
     found: dict[Route, tuple[int, set[int]]] = {}
     for content in contents:
@@ -121,18 +127,20 @@ def new_lane(
 ) -> NewLane:
     """Return the records of a new lane.
 
-    Sequences go on above those of all its former lanes, so what its changelog partition held before is dead.
+    Sequences start above those of all its former lanes, which invalidates everything in its changelog
+    partition.
 
     Args:
         regrouping: The plan.
         lane: The new lane.
-        contents: The former lanes whose IDs it gets.
-        own: The present content of its changelog partition.
-        capacity: IDs that it remembers.
-        promise: The configured promise in time.
-        input_topic: The input of the address.
-        forwarded: The forward topic, and the end of the lane's partition of it, which is judged; None = there is none.
-        topic_ids: Kafka's own IDs of the present topics that the records may not have.
+        contents: Former lanes whose IDs it gets.
+        own: Present content of its changelog partition.
+        capacity: Size of its ring.
+        promise: Configured promise in time.
+        input_topic: Input of the address.
+        forwarded: Forward topic, and the end of the lane's partition, up to which all is judged; None = no
+            forward topic.
+        topic_ids: Kafka's IDs of present topics, which the records may not have.
     """
     metas = [content.meta for content in contents.values() if content.meta is not None]
     first = metas[0]
@@ -182,7 +190,7 @@ def new_lane(
 def _joined_promise(
     promise: Promise, metas: Sequence[Meta], contents: Mapping[int, Content], kept: Sequence[_Known]
 ) -> Promise:
-    """Return the promise of a ring that gets the IDs of others: IDs for which it has no room may be young."""
+    """Return the promise of a joined ring. IDs without room in it may be too young to lose."""
     before = [meta.promise for meta in metas if meta.promise is not None]
     times = (item.origin.timestamp for item in kept)
     newest = max([*(former.newest_ms for former in before), *times], default=0)
@@ -198,7 +206,7 @@ def _joined_promise(
 
 
 def _same(own: Content, meta: Meta, known: Sequence[_Known], capacity: int) -> bool:
-    """Whether a ring stays as it is."""
+    """Return whether a ring stays unchanged."""
     present = [(item.id, item.origin) for item in _known(0, own)]
     return meta.capacity == capacity and present == [(item.id, item.origin) for item in known]
 
@@ -226,7 +234,7 @@ def _changes(present: Records, wanted: Records) -> list[Entry]:
 
 
 def ended(meta: Meta, lanes: int) -> Meta:
-    """Return the meta record of a lane that no longer exists: nothing of its ring is alive."""
+    """Return the meta record of a lane that no longer exists, which invalidates its ring."""
     return meta._replace(
         floor=meta.head, next_offsets={}, older=[], incarnation=secrets.token_hex(8), lanes=lanes
     )

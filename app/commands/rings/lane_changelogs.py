@@ -1,4 +1,4 @@
-"""The changelog partitions of an address, as a regrouping reads and writes them."""
+"""Changelog partitions of an address, as a regrouping reads and writes them."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from ringfence_kafka.protocol import wire_names
 from tables.codec import META_KEY, Meta, encode_meta
 
 WRITE_LIMIT_S: Final = 55.0
-"""For the transaction of all rings: brokers abort one that is open for a minute."""
+"""Time limit of the transaction with all rings; brokers abort a transaction after a minute."""
 
 
 class LaneChangelogs:
-    """The changelog of an address on a cluster."""
+    """Changelog of an address on a cluster."""
 
     def __init__(self, settings: Settings, address: AddressSettings, cluster: Cluster) -> None:
         self._settings = settings
@@ -32,7 +32,7 @@ class LaneChangelogs:
         self._writer: OwnedLane | None = None
 
     async def fence(self, lanes: Sequence[int]) -> None:
-        """End what former owners of these lanes have under way: a read would wait for it."""
+        """End open transactions of these lanes' former owners, for which a read would wait."""
         limit = asyncio.Semaphore(PARALLEL)
 
         async def fence_one(lane: int) -> None:
@@ -42,7 +42,7 @@ class LaneChangelogs:
         await asyncio.gather(*map(fence_one, lanes))
 
     async def content(self, number: int) -> Content:
-        """Return the present content of a partition; only what came since the last call is read."""
+        """Return the present content of a partition. It reads only records since the last call."""
         view = self._views.get(number)
         if view is None:
             view = self._views[number] = LaneView(
@@ -52,7 +52,10 @@ class LaneChangelogs:
         return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Write a meta record as the lane itself. Raises RegroupError if its record is not ``former`` any more."""
+        """Write a meta record as the lane itself.
+
+        Raises RegroupError if the present record is not ``former``.
+        """
         async with OwnedLane(self._settings, self._address, number) as owned:
             if (await self.content(number)).meta != former:
                 raise worker_came(self._settings, RegroupError)
@@ -60,12 +63,15 @@ class LaneChangelogs:
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Write as lane 0 from here on: a worker that opens that lane, or another regrouping, fences this one."""
+        """Own lane 0 within the context. A worker that opens it, or another regrouping, fences this one."""
         async with OwnedLane(self._settings, self._address, 0) as self._writer:
             yield
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write all of it in one transaction. Raises FencedError if somebody else has taken lane 0 since :meth:`writing` began."""
+        """Write everything in one transaction.
+
+        Raises FencedError if lane 0 has another owner since :meth:`writing` began.
+        """
         owned = self._writer
         assert owned is not None  # noqa: S101 - a regrouping reads and writes inside of writing()
         oldest_ms = await oldest_taken_ms(self._cluster, self._topic)

@@ -1,7 +1,7 @@
 """Waits until lanes have judged their inputs.
 
-A bridge's record says which offsets were confirmed when it was sent. A lane that forgets its hops and then judges such a record takes over that
-floor. It drops what the bridge sends again below it.
+A bridge's record has the floor of confirmed offsets at its send time. If a lane forgets its hops and then
+judges such a record, it adopts that floor, and drops records below it that the bridge sends again.
 """
 
 import asyncio
@@ -19,10 +19,12 @@ from ringfence_kafka.readers.log_reader import LogReader, LogStalledError
 from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
-"""Time in which lanes may judge nothing of what is left."""
+"""Time without progress of the lanes after which the wait ends, in seconds."""
 _ASK_AGAIN_S: Final = 0.3
 _LOOK_LIMIT_S: Final = 5.0
-"""An open transaction in the input ends a look: no record behind it is judged either."""
+"""Time limit of one look, in seconds. An open transaction in the input ends it, as records behind it are not
+judged either.
+"""
 
 
 class UnreadError(RingfenceError):
@@ -30,7 +32,7 @@ class UnreadError(RingfenceError):
 
 
 class _FoundError(Exception):
-    """Ends a look at the first record."""
+    """A look found a record."""
 
 
 async def await_judged(
@@ -39,9 +41,9 @@ async def await_judged(
     """Wait until lanes have judged the present records of the input and their forwards.
 
     Raises:
-        UnreadError: lanes do not move on.
+        UnreadError: Lanes make no progress.
     """
-    # A record is forwarded before its place in the input is passed: in this order none is missed.
+    # Lanes forward a record before they pass its place in the input, so waiting in this order misses none.
     for topic, places in inputs_of(settings, address, views).items():
         ends = {
             (view, partition): await cluster.offsets.high_watermark(topic, partition)
@@ -96,7 +98,7 @@ async def first_unjudged(cluster: Cluster, topic: str, partition: int, meta: Met
         cluster.offsets.log_start(topic, partition),
         cluster.topics.identity(topic),
     )
-    ours = own_commit(noted)  # what a foreign consumer read is not judged
+    ours = own_commit(noted)  # the offset of a foreign consumer does not count
     committed = None if ours is None else ours.offset
     return unjudged_from((topic, partition), identity.topic_id, meta, committed, start)
 
@@ -104,13 +106,13 @@ async def first_unjudged(cluster: Cluster, topic: str, partition: int, meta: Met
 def unjudged_from(
     place: tuple[str, int], topic_id: str, meta: Meta | None, committed: int | None, start: int
 ) -> int:
-    """Return the same. Pure.
+    """Return the first unjudged offset. Pure.
 
     Args:
-        place: An input of the lane: topic and partition.
-        topic_id: ID of the present topic of that name; what a lane judged of another does not count.
+        place: Topic and partition of the lane's input.
+        topic_id: ID of the present topic. Offsets in another topic of that name do not count.
         meta: The lane's last meta record.
-        committed: The group's offset.
+        committed: Offset of the group.
         start: Start of the log.
     """
     if meta is None:
@@ -121,7 +123,7 @@ def unjudged_from(
 
 
 async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:
-    """Return whether a range has a record: nobody has to judge markers and aborted records."""
+    """Return whether a range has a record. Markers and aborted records do not need a judgement."""
 
     async def found(_: Sequence[Any]) -> None:
         raise _FoundError

@@ -1,8 +1,10 @@
-"""``ringfence rings regroup``: another number of lanes for an address whose lanes have begun.
+"""``ringfence rings regroup``: changes the number of lanes of an address that is in use.
 
-A lane owns partitions of the input, and its ring knows the IDs with their home in these. The new rings are written from the old ones: a
-lane gets the IDs of all former lanes whose partitions it owns. They are ordered by the time of their acceptance, and the newest
-``id_cache_size`` stay. A slot does not name its home partition, so that each successor of a divided lane gets all IDs.
+A lane owns partitions of the input, and its ring knows the IDs whose home is there. The new rings are written
+from the old ones: a lane gets the IDs of all former lanes whose partitions it owns. They are ordered by the
+time of acceptance, and the newest ``id_cache_size`` stay. A slot does not name its home partition, so each
+successor of a divided lane gets all its IDs.
+
 :mod:`app.commands.rings.regrouping` has the steps.
 """
 
@@ -51,23 +53,23 @@ def regroup(
     as_json: bool = False,
     yes: bool = True,
 ) -> int:
-    """Give an address another number of lanes. Safe to repeat, wherever it ended.
+    """Change the number of lanes of an address. It can be repeated after any interruption.
 
     Args:
-        settings: The configuration.
-        name: The address.
-        lanes: Lanes that it is to have; 0 = a lane for each partition of the input.
-        dry_run: Change nothing; print what would be done, and what is in the way.
+        settings: Configuration.
+        name: Address.
+        lanes: New number of lanes; 0 = one lane for each partition of the input.
+        dry_run: Change nothing; print the plan and its obstacles.
         as_json: Print a document at the end.
         yes: Do not ask.
 
     Returns:
-        The exit code: 0; of a dry run 1 if something is in the way.
+        The exit code: 0; of a dry run 1 if there is an obstacle.
 
     Raises:
-        RegroupError: it is not possible; or workers run, or forwarded records are left to judge.
-        MissingTopicError: a topic does not exist.
-        BrokerUnavailableError: the cluster does not answer.
+        RegroupError: It is not possible; or workers run, or forwarded records are not judged yet.
+        MissingTopicError: A topic does not exist.
+        BrokerUnavailableError: The cluster does not answer.
     """
     address = settings.configured(name)
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
@@ -84,7 +86,7 @@ def regroup(
 
 
 class _Verb:
-    """The regrouping of one address, as an operator sees it."""
+    """Regrouping of one address, with its output."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class _Verb:
     async def regroup(
         self, lanes: int, *, dry_run: bool, yes: bool
     ) -> tuple[Regrouping, list[str], dict[int, int]]:
-        """Regroup, or only look. Return the plan, what is in its way, and the IDs of each ring that was written."""
+        """Regroup, or only check; return the plan, its obstacles, and the IDs in each written ring."""
         name = self._address.name
         self._progress.begin(f"looking at the lanes of {name}")
         counts = await self._counts()
@@ -119,7 +121,8 @@ class _Verb:
                 foretell(regrouping, obstacles, self._say)
             return regrouping, obstacles, {}
         if left and not running and any(map(is_marked, metas.values())):
-            # Nobody else could judge it: run again, this finds lanes that work.
+            # No worker can judge them while lanes are marked. Unmark the lanes, so that workers can open
+            # them.
             await self._regroup(regrouping).unmark()
         if obstacles:
             raise RegroupError("\n".join(obstacles))
@@ -149,7 +152,7 @@ class _Verb:
         return counts
 
     async def _look(self, regrouping: Regrouping, metas: dict[int, Meta]) -> tuple[str, str]:
-        """Return that workers run, and what is forwarded and not judged; empty = nothing is in the way."""
+        """Return that workers run, and which forwarded records are not judged; empty = no obstacle."""
         await self._cluster.groups.await_coordinator()
         running = ""
         if (state := await self._cluster.groups.state()) not in NO_MEMBERS:
@@ -185,7 +188,7 @@ class _Verb:
         await self._give(self._changelog, counts, regrouping.wanted.lanes)
         work = self._regroup(regrouping)
         await work.mark()
-        # Nothing changes any more. Records between the look and the marks would wait for ever: no lane may open.
+        # From here on nothing changes. Records that came before the marks would wait forever, so check again.
         metas = await newest_metas(self._cluster, self._changelog, range(counts[self._changelog]))
         running, left = await self._look(regrouping, metas)
         source = self._address.input_topic

@@ -1,4 +1,4 @@
-"""The plan of a regrouping: former lanes, new lanes, and the former lanes behind each new one. Pure."""
+"""Plan of a regrouping: former lanes, new lanes, and the former lanes of each new one. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,26 +21,26 @@ class RegroupError(RingfenceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regrouping:
-    """The lanes of an address before and after."""
+    """Lanes of an address before and after the regrouping."""
 
     address: str
     partitions: int
-    """Partitions of the input."""
+    """Number of input partitions."""
     before: int | None
-    """``lanes`` of the address before; 0 = a lane for each partition; None = no lane has begun."""
+    """Key ``lanes`` of the address before; 0 = one lane for each partition; None = no lane has started."""
     after: int
-    """``lanes`` after it."""
+    """Key ``lanes`` of the address after."""
     done: bool
-    """Whether all lanes have rings for their partitions."""
+    """Whether all lanes have rings for their partitions already."""
 
     @property
     def former(self) -> LaneLayout:
-        """The layout before."""
+        """Layout before."""
         return LaneLayout.of(self.before or 0, self.partitions)
 
     @property
     def wanted(self) -> LaneLayout:
-        """The layout after it."""
+        """Layout after."""
         return LaneLayout.of(self.after, self.partitions)
 
     def sources(self, lane: int) -> list[int]:
@@ -49,7 +49,7 @@ class Regrouping:
 
     @property
     def touched(self) -> list[int]:
-        """All lanes before and after it. Those that are new come first: no record would keep a worker from opening them."""
+        """All lanes before and after, new ones first: without a record, a worker could still open them."""
         return [*range(self.former.lanes, self.wanted.lanes), *self.former_lanes]
 
     @property
@@ -63,16 +63,16 @@ class Regrouping:
 
 
 def plan(address: AddressSettings, partitions: int, metas: Mapping[int, Meta], lanes: int) -> Regrouping:
-    """Return the regrouping of an address to ``lanes`` lanes; 0 = a lane for each partition.
+    """Return the regrouping of an address to ``lanes`` lanes; 0 = one lane for each partition.
 
     Args:
-        address: The address.
-        partitions: Partitions of its input.
-        metas: The last meta record of each changelog partition.
-        lanes: Lanes that it is to have.
+        address: Address.
+        partitions: Number of its input partitions.
+        metas: Changelog partition → its last meta record.
+        lanes: New number of lanes.
 
     Raises:
-        RegroupError: that is not possible, or something else comes first.
+        RegroupError: It is not possible, or something else must be done first.
     """
     name = address.name
     if lanes > partitions:
@@ -108,7 +108,7 @@ def _require_homes(address: AddressSettings, partitions: int, before: int, metas
 
 
 def _require_alike(address: AddressSettings, metas: Mapping[int, Meta]) -> None:
-    """Lanes that are joined must go by the same rules, and read the same topics."""
+    """Check that lanes have the same rules and topics, since their IDs may be joined."""
     rules = [meta.rules for meta in metas.values() if meta.rules]
     if any(item != rules[0] for item in rules):
         raise RegroupError(
@@ -137,7 +137,7 @@ def _without(record: Mapping[str, int], topic: str) -> dict[str, int]:
 
 
 def marked(meta: Meta, lane: int, before: int) -> Meta:
-    """Return the record of a lane that is being regrouped: what it knows stays, and no worker opens it."""
+    """Return the record of a lane during a regrouping: it keeps its content, but workers do not open it."""
     offsets = meta.next_offsets
     if not meta.lanes:
         offsets = {next_key(topic, lane, 1): offset for topic, offset in offsets.items()}
@@ -153,7 +153,7 @@ def unmarked(meta: Meta) -> Meta:
 
 
 def foretell(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[str], object]) -> None:
-    """Print the work and its obstacles, a line each."""
+    """Print the planned work and its obstacles, one line each."""
     if regrouping.before is not None:
         for lane in range(regrouping.wanted.lanes):
             say(f"would write  {described(regrouping, lane)}")
@@ -164,7 +164,7 @@ def foretell(regrouping: Regrouping, obstacles: Sequence[str], say: Callable[[st
 
 
 def described(regrouping: Regrouping, lane: int) -> str:
-    """Return a new lane for a line: its partitions, and the former lanes whose IDs it gets."""
+    """Return a line on a new lane: its partitions, and the former lanes whose IDs it gets."""
     partitions = list(map(str, regrouping.wanted.partitions_of(lane)))
     sources = list(map(regrouping.name, regrouping.sources(lane)))
     which = "partition" if len(partitions) == 1 else "partitions"
@@ -174,7 +174,7 @@ def described(regrouping: Regrouping, lane: int) -> str:
 def document(
     regrouping: Regrouping, obstacles: Sequence[str], written: Mapping[int, int], *, dry_run: bool
 ) -> dict[str, Any]:
-    """Return the same for programs. ``written``: IDs of each ring that was written."""
+    """Return the document of a regrouping. ``written``: number of IDs in each written ring."""
     lanes = range(regrouping.wanted.lanes) if regrouping.before is not None and not regrouping.done else ()
     return {
         "dry_run": dry_run,

@@ -1,8 +1,11 @@
-"""The steps of a regrouping, over any changelogs. Each may be the last one: run again, it ends in the same state.
+"""Steps of a regrouping, over any changelogs.
 
-1. The records of all lanes are marked, those of new lanes first. From then on no worker opens a lane, and what lanes know stays as it is.
-2. Rings of new changelog partitions are written. No lane goes by them.
-3. One transaction writes all other rings, the records of all lanes, and the journal. Before it the old lanes hold, behind it the new ones.
+After an interruption at any point, a new run reaches the same result.
+
+1. The records of all lanes are marked, those of new lanes first. From then on no worker opens a lane, and
+lanes keep their content. 2. Rings in new changelog partitions are written. No lane uses them yet. 3. One
+transaction writes all other rings, the records of all lanes, and the journal. It switches from the old lanes
+to the new ones.
 """
 
 import secrets
@@ -23,7 +26,7 @@ from tables import codec
 from tables.codec import Meta
 
 RECORDS_A_TRANSACTION: Final = 100_000
-"""Records in one transaction while new rings are written that no lane uses yet."""
+"""Maximum number of records in one transaction of step 2."""
 
 
 class Change(NamedTuple):
@@ -34,7 +37,7 @@ class Change(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A journal record of a new lane."""
+    """Journal record of a new lane."""
 
     event: RingEvent
     lane: int
@@ -44,36 +47,36 @@ class Event(NamedTuple):
 
 
 class Changelogs(Protocol):
-    """The changelog partitions of one address."""
+    """Changelog partitions of one address."""
 
     async def fence(self, lanes: Sequence[int]) -> None:
-        """End what former owners of these lanes have under way."""
+        """End open transactions of these lanes' former owners."""
 
     async def content(self, number: int) -> Content:
         """Return the present content of a partition."""
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Fence the owner of a lane and write its meta record, if that is still ``former``."""
+        """Fence the owner of a lane, and write its meta record if the present one is ``former``."""
 
     def writing(self) -> AbstractAsyncContextManager[None]:
-        """Keep all others from writing rings; if somebody takes over, :meth:`write` raises."""
+        """Own the rings within the context. If another process takes over, :meth:`write` raises."""
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write all of it in one transaction."""
+        """Write everything in one transaction."""
 
 
 class Forwarded(NamedTuple):
-    """The forward topic of an address."""
+    """Forward topic of an address."""
 
     topic: str
     topic_id: str
     ends: Mapping[int, int]
-    """Ends of its partitions; all below is judged."""
+    """Ends of its partitions, below which all is judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """A regrouping of one address."""
+    """Regrouping of one address."""
 
     address: AddressSettings
     app_id: str
@@ -82,7 +85,7 @@ class Regroup:
     progress: Progress
 
     async def mark(self) -> None:
-        """Keep workers from opening any lane, before or after the regrouping."""
+        """Mark all lanes, old and new, so that no worker opens them."""
         plan, done = self.regrouping, 0
         self.progress.begin(f"closing lanes of {self.address.name}")
         await self.changelogs.fence(plan.touched)
@@ -112,7 +115,7 @@ class Regroup:
         )  # fmt: skip
 
     async def unmark(self) -> None:
-        """Let workers open the lanes as they were."""
+        """Unmark the lanes, so that workers open them as before."""
         self.progress.begin(f"opening lanes of {self.address.name} again")
         await self.changelogs.fence(self.regrouping.touched)
         for lane in reversed(self.regrouping.touched):
@@ -121,17 +124,17 @@ class Regroup:
                 await self.changelogs.rewrite(lane, unmarked(meta), meta)
 
     async def write(self, partitions: int, forwarded: Forwarded | None) -> dict[int, int]:
-        """Write the new rings. All lanes are marked, and all that was forwarded is judged.
+        """Write the new rings. All lanes must be marked, and all forwarded records judged.
 
         Args:
-            partitions: Partitions of the changelog.
-            forwarded: The forward topic, as far as it exists.
+            partitions: Number of changelog partitions.
+            forwarded: Forward topic, if it exists.
 
         Returns:
-            IDs of each ring.
+            Lane → number of IDs in its ring.
 
         Raises:
-            RegroupError: another regrouping has ended meanwhile.
+            RegroupError: Another regrouping has ended meanwhile.
         """
         async with self.changelogs.writing():
             return await self._write(partitions, forwarded)

@@ -1,4 +1,4 @@
-"""Verbs that write as lanes while no worker runs. After an interruption they continue when they are run again."""
+"""Commands that write as lanes while no worker runs. After an interruption, a new run continues them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,7 +21,7 @@ AGAIN: Final = "run this again: it continues where it ended"
 
 
 def worker_came(settings: Settings, error: type[Error]) -> Error:
-    """Return the error of a verb that is not alone."""
+    """Return the error of a command that is not the only writer."""
     return error(
         "a worker, or another run of a verb that writes rings, has started meanwhile: stop all workers of "
         f"{settings.app.id}, let the other run end, then {AGAIN}"
@@ -31,16 +31,16 @@ def worker_came(settings: Settings, error: type[Error]) -> Error:
 def carry_out(
     settings: Settings, work: Callable[[Steps], Coroutine[Any, Any, Result]], error: type[RingfenceError]
 ) -> Result:
-    """Run the work of a verb to its end, and show its steps.
+    """Run the work of a command, and show its steps.
 
     Args:
-        settings: The configuration.
-        work: Is given the steps, which count what is read.
-        error: The verb's own error.
+        settings: Configuration.
+        work: Coroutine function; gets the steps, which count the records read.
+        error: Error class of the command.
 
     Raises:
-        RingfenceError: ``error``; or a worker has fenced the verb.
-        BrokerUnavailableError: the cluster does not answer.
+        RingfenceError: ``error``, also if a worker has fenced the command.
+        BrokerUnavailableError: The cluster does not answer.
     """
     failpoints.install_from_environment()
     try:

@@ -1,4 +1,4 @@
-"""``ringfence rings show``: the ring of each lane, read from the changelog, of which RocksDB is a cache."""
+"""``ringfence rings show``: the ring of each lane, read from the changelog, which RocksDB only caches."""
 
 import asyncio
 import json
@@ -30,13 +30,13 @@ from tables.promise import coverage
 from tables.restore import Restore, require_own
 
 PARALLEL: Final = 8
-"""Changelog partitions that are read at once."""
+"""Number of changelog partitions that are read concurrently."""
 PARTITIONS_SHOWN_MAX: Final = 8
-"""Partitions of a lane in the table; the rest is counted."""
+"""Number of a lane's partitions that the table lists."""
 
 
 class OtherLanesError(RingfenceError):
-    """The lanes of an address are not those of the file."""
+    """The lanes of an address differ from the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +47,42 @@ class Entry:
     source: str
     """``<topic>/<partition>/<offset>`` of the accepted original."""
     timestamp: int
-    """Time of the original, in milliseconds since the epoch."""
+    """Timestamp of the original, in milliseconds since the epoch."""
     of: str | None
-    """The other address that the ID belongs to, as a transaction had a part for it; None = the ring's own."""
+    """Address of the ID, if it came with a part for another address; None = the ring's own address."""
     parts: list[str]
-    """The parts of an ID that has several, as ``rings find`` takes them; empty = it has one, or is kept as its digest."""
+    """Parts of a composed ID, as ``rings find`` takes them; empty = a single part, or only a digest is kept.
+
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RingReport:
-    """The ring of one lane. ``oldest`` and ``newest`` are None when it is empty."""
+    """Ring of one lane. ``oldest`` and ``newest`` are None if it is empty."""
 
     lane: int
     partitions: list[int]
-    """Partitions of the input that the lane owns."""
+    """Input partitions of the lane."""
     size: int
     capacity: int
-    """At the lane's last transaction; the configured one before the first."""
+    """Capacity at the lane's last transaction; before the first, the configured one."""
     oldest: Entry | None
     newest: Entry | None
     seconds_covered: float | None
-    """Between the records of the oldest and the newest ID."""
+    """Time between the records of the oldest and the newest ID."""
     bridged: int
-    """Pairs in its hop memory: a bridge's source partition, and an input partition."""
+    """Number of routes in its hop memory: pairs of a bridge's source partition and an input partition."""
     promise: dict[str, Any] | None = None
-    """``id_min_age``, and whether the ring holds it; None = it has none. See :meth:`tables.promise.Coverage.report`."""
+    """``id_min_age``, and whether the ring holds it; None = no promise. See
+    :meth:`tables.promise.Coverage.report`.
+    """
 
 
 def show(settings: Settings, address: str | None, as_json: bool) -> int:
     """Print the rings of one address, or of all.
 
     Raises:
-        MissingTopicError: a changelog does not exist.
+        MissingTopicError: A changelog does not exist.
     """
     chosen = settings.addresses if address is None else (settings.configured(address),)
     with reading(
@@ -119,9 +123,9 @@ async def snapshots(settings: Settings, address: AddressSettings, cluster: Clust
 
 
 def require_own_lanes(address: AddressSettings, metas: Iterable[Meta]) -> None:
-    """Raise OtherLanesError if the lanes are others, or a regrouping of them has not ended.
+    """Raise OtherLanesError if the lanes differ from the file, or are being regrouped.
 
-    A verb that writes to a lane asks again once it is its owner: a regrouping that comes later fences it.
+    A command that writes to a lane must check again once it owns the lane. A later regrouping fences it.
     """
     if faults := lane_faults(address, metas):
         raise OtherLanesError("; ".join(faults))
@@ -130,13 +134,13 @@ def require_own_lanes(address: AddressSettings, metas: Iterable[Meta]) -> None:
 async def lane_views(
     settings: Settings, address: AddressSettings, cluster: Cluster, *, to_write: bool = False
 ) -> list["LaneView"]:
-    """Return a view of each lane of an address, as lanes have recorded their number; else as the file has it.
+    """Return a view of each lane, by the number of lanes that lanes have recorded, else by the file.
 
     ``to_write``: lanes must be those of the file.
 
     Raises:
-        MissingTopicError: the changelog does not exist.
-        OtherLanesError: the lanes are others, or a regrouping of them has not ended.
+        MissingTopicError: The changelog does not exist.
+        OtherLanesError: The lanes differ from the file, or are being regrouped.
     """
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     counts = await cluster.topics.partition_counts([topic])
@@ -157,7 +161,7 @@ async def lane_views(
 
 
 async def _input_partitions(address: AddressSettings, cluster: Cluster, metas: Iterable[Meta]) -> int:
-    """Return the partitions of the input; as its lanes have recorded them where this user may not see it."""
+    """Return the number of input partitions, or the recorded number if this user may not see the topic."""
     topic = address.input_topic
     recorded = max((meta.partition_counts.get(topic, 0) for meta in metas), default=0)
     try:
@@ -167,7 +171,7 @@ async def _input_partitions(address: AddressSettings, cluster: Cluster, metas: I
 
 
 class LaneView:
-    """The changelog of one lane."""
+    """View of a lane's changelog."""
 
     def __init__(
         self,
@@ -179,15 +183,15 @@ class LaneView:
         *,
         dated: bool = False,
     ) -> None:
-        """Create a reader that has read nothing yet.
+        """Create a view that has read nothing yet.
 
         Args:
-            settings: The configuration.
-            address: The address.
-            cluster: The cluster.
+            settings: Configuration.
+            address: Address.
+            cluster: Cluster.
             number: Number of the lane, and of its changelog partition.
-            partitions: Partitions of the input that the lane owns.
-            dated: Keep the timestamps of ring records, too.
+            partitions: Input partitions of the lane.
+            dated: Whether to keep the timestamps of ring records.
         """
         self.number = number
         self.partitions = partitions
@@ -205,11 +209,11 @@ class LaneView:
         self._next: int | None = None
 
     async def read_on(self) -> Restore:
-        """Return its present content; only records since the last call are read.
+        """Return the present content. It reads only records since the last call.
 
         Raises:
-            LogStalledError: a transaction does not end.
-            ForeignChangelogError: it belongs to another address.
+            LogStalledError: A transaction does not end.
+            ForeignChangelogError: The changelog belongs to another address.
         """
         if self._next is None:
             self._next = await self._cluster.offsets.log_start(self._topic, self.number)
@@ -234,19 +238,19 @@ class LaneView:
 
     @property
     def accepted_at(self) -> dict[bytes, int]:
-        """Timestamp of each ring record that was read, by its key, in milliseconds since the epoch."""
+        """Key of each ring record read → its timestamp, in milliseconds since the epoch."""
         return {key: timestamp for key, (_, timestamp) in self._timestamps.items()}
 
 
 class Snapshot(NamedTuple):
-    """The content of a lane's changelog at one moment."""
+    """Content of a lane's changelog at one moment."""
 
     view: LaneView
     content: Restore
 
 
 def live_slots(restore: Restore) -> list[Slot]:
-    """Return the slots of the ring, in no order."""
+    """Return the live slots of the ring, unordered."""
     meta = restore.meta
     if meta is None:
         return []
@@ -273,7 +277,7 @@ def _report(address: AddressSettings, view: LaneView, restore: Restore) -> RingR
 
 
 def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
-    """Return a slot as it is shown."""
+    """Return a slot for output."""
     if slot is None:
         return None
     source = wire_names.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)

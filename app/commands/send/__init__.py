@@ -1,1 +1,1 @@
-"""ringfence send: publish JSON lines."""
+"""``ringfence send``: publish JSON lines."""

@@ -1,4 +1,4 @@
-"""``ringfence send``: options, and which function runs."""
+"""``ringfence send``: options, and its function."""
 
 import click
 

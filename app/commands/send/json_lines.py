@@ -15,20 +15,23 @@ class InputError(RingfenceError):
 
 
 class _Headed(BaseModel):
-    """Keys of messages and transactions. Strict and closed: a misspelt ``id`` would silently switch detection off."""
+    """Keys of messages and transactions.
+
+    Unknown keys are refused: a misspelt ``id`` would silently switch detection off.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str | None = None
-    """The duplicate ID; null, missing or empty = none."""
+    """Duplicate ID; null, missing or empty = none."""
     group: str | None = None
-    """The record key, which decides where a transaction is judged; null or missing = no group."""
+    """Record key, which determines where a transaction is judged; null or missing = no group."""
     headers: tuple[tuple[str, str | None], ...] = ()
 
     @field_validator("headers", mode="before")
     @classmethod
     def _pairs(cls, value: object) -> object:
-        """Return an object, or a list of pairs, in which a name may stand several times."""
+        """Return the pairs of an object, or of a list, in which names may repeat."""
         if value is None:
             return ()
         entries = list(value.items()) if isinstance(value, dict) else value
@@ -50,15 +53,17 @@ class _Headed(BaseModel):
 
 
 class Line(_Headed):
-    """A message."""
+    """Line with a message."""
 
     value: JsonValue
-    """A string is sent as it is, null as a null value, anything else as compact JSON. Not to be left out: on a compacted topic
-    a null value deletes, and a misspelt key must not."""
+    """Value: a string is sent unchanged, null as a null value, anything else as compact JSON.
+
+    It is required, because a null value deletes on a compacted topic, and a misspelt key must not do so.
+    """
 
     @property
     def payload(self) -> bytes | None:
-        """The value as it goes on the wire."""
+        """Bytes of the value on the wire."""
         if self.value is None:
             return None
         if isinstance(self.value, str):
@@ -67,19 +72,19 @@ class Line(_Headed):
 
 
 class PartLine(Line):
-    """A message of a transaction."""
+    """Message of a transaction."""
 
     address: str | None = None
-    """null or missing = the address that the transaction is sent to."""
+    """Target address; null or missing = the address that the transaction is sent to."""
 
 
 class _Envelope(_Headed):
     parts: list[Any]
-    """Each is read by itself, so that an error can name it."""
+    """Each part is validated separately, so that an error can name it."""
 
 
 class TransactionLine(NamedTuple):
-    """Messages of which all are accepted, or none."""
+    """Messages that are accepted together or not at all."""
 
     id: str | None
     group: str | None
@@ -95,15 +100,17 @@ _KEYS: Final[dict[type[_Headed], tuple[str, ...]]] = {
 
 
 def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line | TransactionLine:
-    """Read one line.
+    """Parse one line.
 
     Args:
         raw: UTF-8 bytes.
-        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts. For parts, the caller checks
-        it (:func:`check_id`), because they may belong to other addresses.
+        id_headers: Headers that carry a duplicate ID. A line may not have one of them and ``id``. For parts,
+            the caller
+            checks this with :func:`check_id`, because they may belong to other addresses.
 
     Raises:
-        ValueError: names the fault and the way out, and the part as ``i/N``; the caller knows the line's number.
+        ValueError: The line is not valid. The message has the problem, the fix, and a part as ``i/N``, but
+            not the line number.
     """
     try:
         line = Line.model_validate_json(raw)
@@ -134,10 +141,10 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
 
 
 def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
-    """Make sure that a line has either ``id`` or a header with an ID.
+    """Check that a line does not have both ``id`` and a header with an ID.
 
     Raises:
-        ValueError: there are both.
+        ValueError: It has both.
     """
     if line.id is None:
         return
@@ -147,15 +154,15 @@ def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
 
 
 def _require_single_keys(raw: bytes) -> None:
-    """Refuse a key that occurs twice in one object, at any depth: a parser would keep the last value alone.
+    """Refuse a key that occurs twice in one object, at any depth: a parser would keep only the last value.
 
     Args:
         raw: A line that is valid JSON.
 
     Raises:
-        ValueError: names the key.
+        ValueError: A key is repeated; the message names it.
     """
-    # Numbers stay text: only keys are compared, and Python refuses to convert very long numbers.
+    # numbers stay text, because only keys matter and Python refuses to convert very long numbers
     json.loads(raw.decode(), object_pairs_hook=_single_keys, parse_int=str, parse_float=str)
 
 

@@ -1,4 +1,4 @@
-"""``ringfence send``: publishes JSON lines from a file or standard input, as any producer does."""
+"""``ringfence send``: publishes JSON lines from a file or standard input, like any producer."""
 
 import asyncio
 import codecs
@@ -27,19 +27,19 @@ from ringfence_kafka.process.step_progress import steps, watched
 from ringfence_kafka.wording import counted
 
 ANSWER_LIMIT_S: Final = 5.0
-"""Time for the first answer of a broker."""
+"""Time limit for the first answer of a broker, in seconds."""
 BATCH_BYTES_UNKNOWN: Final = 16_384
-"""Size of a record batch if this user may not see the topic's limit, as of Kafka's own producer."""
+"""Batch size if this user may not see the topic's limit: the default of Kafka's own producer."""
 _RANGES_SHOWN_MAX: Final = 20
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 
 
 def partition_count(kafka: KafkaSettings, topic: str) -> int:
-    """Return the partitions of the topic. The admin client creates no topic by asking.
+    """Return the number of partitions. The admin client does not create the topic.
 
     Raises:
-        BrokerUnavailableError: no broker answers, or all deny access.
-        MissingTopicError: the topic does not exist, or this user may not see it.
+        BrokerUnavailableError: No broker answers, or all deny access.
+        MissingTopicError: The topic does not exist, or this user may not see it.
     """
     reasons: list[KafkaError] = []
     admin = AdminClient(confluent_options(kafka) | {"error_cb": reasons.append})
@@ -64,7 +64,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
 
 
 def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
-    """Return ``max.message.bytes`` of the topic; a small size if this user may not see it."""
+    """Return ``max.message.bytes`` of the topic, or a small size if this user may not see it."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient(confluent_options(kafka))
     try:
@@ -75,15 +75,16 @@ def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
 
 
 def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
-    """Send ``file``, or standard input if it is None or ``-``, to ``address``. Return 0.
+    """Send ``file``, or standard input if it is None or ``-``, to ``address``; return 0.
 
-    It stops at the first faulty or refused line. Lines before it are delivered. No line of its group behind it is written.
+    It stops at the first invalid or refused line. All lines before it are delivered, and no later line of its
+    group is written.
 
     Raises:
-        ConfigurationError: another address feeds this one.
-        InputError: a line or the file cannot be sent; names how many messages were.
-        BrokerUnavailableError: no broker answers.
-        MissingTopicError: the topic does not exist.
+        ConfigurationError: Another address writes this input.
+        InputError: A line or the file cannot be sent. The message has the number of sent messages.
+        BrokerUnavailableError: No broker answers.
+        MissingTopicError: The topic does not exist.
     """
     found = settings.configured(address)
     settings.require_own_input(found, "nothing was sent")
@@ -95,7 +96,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
         sender = Sender(settings.kafka, found.partitioner, found.input_topic, bytes_max)
         began = time.monotonic()
         fault = _send_all(stream, sender, composer, found, name)
-    if sender.refused is not None:  # of a line before a faulty one
+    if sender.refused is not None:  # refers to a line before the invalid one
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:
         raise type(fault)(f"{fault}\n{_what_now(sender, found)}")
@@ -108,7 +109,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
 def _send_all(
     stream: IO[bytes], sender: Sender, composer: Composer, address: AddressSettings, name: str
 ) -> RingfenceError | None:
-    """Read, send, wait. Return the first faulty line as an error, after the lines before it are delivered."""
+    """Read and send all lines, and wait for delivery; return the first invalid line as an error."""
     fault = None
     with _progress(stream, sender) as advance:
         try:
@@ -135,10 +136,10 @@ def _send_all(
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without the byte order mark of UTF-8, which some editors write.
+    """Yield the lines of a file, without the UTF-8 byte order mark that some editors write.
 
     Raises:
-        ValueError: the file is UTF-16 or UTF-32.
+        ValueError: The file is UTF-16 or UTF-32.
     """
     first = stream.readline()
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
@@ -228,9 +229,9 @@ def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _progress(stream: IO[bytes], sender: Sender) -> Iterator[Callable[[int, int], None]]:
-    """Yield ``advance(sent, bytes read)`` of a bar on a terminal; else a line reports progress now and then."""
+    """Yield ``advance(sent, bytes read)`` for a progress bar; without a terminal, print lines."""
     if not watched():
-        # The line at the end is that of the command itself.
+        # no final line here, because the command prints its own
         with steps(brief_s=math.inf) as progress:
             progress.begin("sending")
             progress.count(lambda: f"{counted(sender.sent, 'message')} acknowledged")

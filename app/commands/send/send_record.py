@@ -1,4 +1,4 @@
-"""Composes the record of a line of ``ringfence send``, and its partition."""
+"""Composes the record of a line of ``ringfence send``, and chooses its partition."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -15,19 +15,19 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class Outgoing(NamedTuple):
-    """A record as a producer is given it."""
+    """Record for a producer."""
 
     key: bytes | None
     value: bytes | None
     headers: Headers
     partition: int
-    """-1 = where its key belongs, or anywhere without one."""
+    """-1 = by its key, or any partition without a key."""
     has_id: bool
-    """Whether it is recognised when it is sent again."""
+    """Whether a resend of it is recognized."""
 
 
 class _Unsent(NamedTuple):
-    """A record as workers read one."""
+    """Record as workers read it."""
 
     key: bytes | None
     value: bytes | None
@@ -37,10 +37,10 @@ class _Unsent(NamedTuple):
 
 
 class Composer:
-    """Makes the records of one address."""
+    """Composes the records of one address."""
 
     def __init__(self, address: AddressSettings, others: Iterable[AddressSettings], partitions: int) -> None:
-        """``partitions``: of its input topic; ``others``: the addresses that its transactions may have parts for."""
+        """Take the input's ``partitions``, and ``others``: addresses that transactions may have parts for."""
         others = tuple(others)
         self._address = address
         self._targets = {other.name: other for other in others}
@@ -52,7 +52,7 @@ class Composer:
         """Return the record of a line.
 
         Raises:
-            ValueError: no worker would accept it; names the part.
+            ValueError: Workers would not accept it. The message names the part.
         """
         return self._transaction(line) if isinstance(line, TransactionLine) else self._message(line)
 
@@ -62,12 +62,12 @@ class Composer:
         (own_id,), _, _ = self._reader.ids([record])
         if own_id is None and self._address.duplicate_id_missing == "quarantine":
             raise ValueError(f"{self._reader.fault(record)}: give it one; workers would not accept this line")
-        # A resend must reach the same lane, or nobody sees that it is one.
+        # a resend must reach the same lane to be recognized
         partition = self._home[own_id[1:]] if key is None and own_id is not None else -1
         return Outgoing(key, line.payload, headers, partition, own_id is not None)
 
     def _transaction(self, line: TransactionLine) -> Outgoing:
-        """Read the record as a worker does: it must be accepted, and its IDs are those that a worker finds."""
+        """Compose a transaction, and read it as a worker does, to check it and to find its IDs."""
         parts = []
         for number, part in enumerate(line.parts, 1):
             try:
@@ -86,7 +86,7 @@ class Composer:
         return Outgoing(key, value, headers, partition, lead is not None)
 
     def _part(self, line: PartLine) -> Part:
-        # Any rules will do for an address that is not listed: the whole is refused when it is read.
+        # for an address that is not listed, any rules do, because the check of the whole refuses it
         address = self._targets.get(line.address or "", self._address)
         check_id(line, address.id_headers)
         key, headers = _key_and_headers(line, address)
@@ -104,7 +104,7 @@ def _key_and_headers(line: Line, address: AddressSettings) -> tuple[bytes | None
 
 
 def _id_header(line: Line | TransactionLine, address: AddressSettings) -> str:
-    """Return the header that "id" becomes."""
+    """Return the header for "id"."""
     if not address.id_headers and line.id:
         raise ValueError(
             f"id = {line.id!r} has no effect, as {address.name} has duplicate_id_from = {as_written(address.duplicate_id_from)}: leave it out, "

@@ -1,7 +1,8 @@
-"""Publishes the lines of ``ringfence send``, each group in order, whatever the broker refuses.
+"""Publishes the lines of ``ringfence send``, with each group in order, whatever the broker refuses.
 
-A broker takes record batches behind a refused one. This producer has one request at a time under way, and the first refusal ends it
-(librdkafka's ``enable.gapless.guarantee``). That does not cover librdkafka's time limit for messages: the limit here replaces it.
+A broker accepts record batches after a refused one. Therefore this producer has only one request in flight,
+and the first refusal ends it (librdkafka's ``enable.gapless.guarantee``). That option does not cover
+librdkafka's time limit for messages, so the limit here replaces it.
 """
 
 import functools
@@ -18,11 +19,13 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.protocol import offset_ranges
 
 DELIVERY_LIMIT_S: Final = 20.0
-"""Time for a lost broker to return before a message counts as refused."""
+"""Time for a lost broker to return before a message counts as refused, in seconds."""
 RECORD_BYTES_MAX: Final = 1_000_000_000
-"""librdkafka's limit is lower than many brokers'; with this one the broker decides."""
+"""Size limit of a record. librdkafka's default is lower than that of many brokers; with this value the broker
+decides.
+"""
 LINES_MAX: Final = 1_000
-"""The most lines that wait for an acknowledgement, which an error may list."""
+"""Maximum number of unacknowledged lines, which an error message may list."""
 BATCH_BYTES_MAX: Final = 1_000_000
 _STEP_S: Final = 0.2
 
@@ -30,14 +33,14 @@ AWAY: Final = frozenset(
     getattr(KafkaError, name)
     for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 )
-"""Errors for which no broker answers."""
+"""Errors that mean that no broker answers."""
 _DISCARDED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
-"""Names of partitioners → librdkafka's."""
+"""Configured partitioner → librdkafka's name."""
 
 
 def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
-    """Return options of an idempotent producer that agrees with the address on partitions."""
+    """Return the options of an idempotent producer with the address's partitioner."""
     return confluent_options(kafka) | {
         "acks": "all",
         "enable.idempotence": True,
@@ -48,37 +51,40 @@ def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
 
 
 class _Pending(NamedTuple):
-    """A line that waits for its acknowledgement."""
+    """Line that waits for its acknowledgement."""
 
     since: float
-    """Monotonic clock, in s."""
+    """Time of the monotonic clock, in seconds."""
     has_id: bool
 
 
 class Sender:
-    """Publishes records and knows what became of each line."""
+    """Publishes records, and tracks the fate of each line."""
 
     def __init__(self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int) -> None:
-        """``topic_bytes_max``: the topic's ``max.message.bytes``; a batch of several lines stays below it."""
+        """Create the producer.
+
+        ``topic_bytes_max``: the topic's ``max.message.bytes``, a limit for batches of several lines.
+        """
         self.sent = 0
-        """Messages that the broker acknowledged."""
+        """Number of acknowledged messages."""
         self.sent_without_id = 0
         self.refused: tuple[int, KafkaError] | None = None
-        """The first refused line, and why."""
+        """First refused line, and its error."""
         self.last = 0
-        """The last line that was handed to the producer."""
+        """Last line given to the producer."""
         self.unwritten: list[int] = []
         """Lines that are not in the topic."""
         self.doubtful: list[int] = []
-        """Lines that may be there: a connection broke before their acknowledgement."""
+        """Lines that may be in the topic, because the connection broke before their acknowledgement."""
         self.doubtful_without_id = 0
         self._topic = topic
         self._pending: dict[int, _Pending] = {}
-        """By line, in their order."""
+        """Line number → pending line, in order."""
         self._ended: KafkaError | None = None
-        """Why the producer sends nothing more."""
+        """Error after which the producer sends nothing more."""
         self._disturbed_at = -math.inf
-        """When a connection broke last: lines that waited then may be written."""
+        """Time of the last broken connection. Lines that waited then may be written."""
         options = producer_options(kafka, partitioner) | {
             "max.in.flight.requests.per.connection": 1,
             "enable.gapless.guarantee": True,
@@ -91,7 +97,10 @@ class Sender:
         self._producer = Producer(options)
 
     def send(self, number: int, record: Outgoing) -> None:
-        """Hand the record of a line to the producer; wait while its queue is full. After a refusal do nothing."""
+        """Pass the record of a line to the producer, waiting while its queue is full.
+
+        Does nothing after a refusal.
+        """
         key, value, headers, partition, has_id = record
         given: list[tuple[str, str | bytes | None]] = list(headers)
         acknowledged = functools.partial(self._acknowledged, number)
@@ -103,7 +112,7 @@ class Sender:
             except BufferError:
                 self._poll(_STEP_S)
             except KafkaException as error:
-                if not error.args[0].fatal():  # else an earlier line was refused
+                if not error.args[0].fatal():  # a fatal error means that an earlier line was refused
                     self.refused, self.last = (number, error.args[0]), number
                     self.unwritten.append(number)
                 self._ended = error.args[0]
@@ -114,7 +123,7 @@ class Sender:
                 return
 
     def finish(self) -> None:
-        """Wait for all acknowledgements. After a refusal, discard what is not sent yet."""
+        """Wait for all acknowledgements. After a refusal, discard unsent lines."""
         while self._pending and self._goes_on():
             self._poll(_STEP_S)
         if self._goes_on():
@@ -140,7 +149,7 @@ class Sender:
     def _poll(self, limit_s: float) -> None:
         try:
             self._producer.poll(limit_s)
-        except KafkaException as error:  # the producer has ended; acknowledgements of lines still come
+        except KafkaException as error:  # the producer has ended, but acknowledgements still arrive
             self._ended = error.args[0]
 
     def _note(self, error: KafkaError) -> None:

@@ -1,4 +1,4 @@
-"""Findings of an address: its quarantine, its rings, and its messages. Pure."""
+"""Findings of an address: quarantine, rings, and messages. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,11 +12,11 @@ from ringfence_kafka.page.formats import age
 from ringfence_kafka.wording import counted, first_of
 
 COVERS_LITTLE_S: Final = 60.0
-"""A full ring that reaches back no further than this is worth a note: resends come later."""
+"""Covered time of a full ring below which there is a note, in seconds: resends may come later."""
 
 
 def findings(status: Status, address: Address) -> Iterator[Finding]:
-    """Yield findings of one address beside faults of its topics."""
+    """Yield the findings of one address, except problems of its topics."""
     if address.quarantine is not None:
         yield quarantined(f"address {address.address}", address.quarantine, quoted(address.address))
     yield from _limits(status, address)
@@ -29,14 +29,20 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
 
 
 def quarantined(where: str, records: OpenRecords, arguments: str) -> Finding:
-    """Return the finding of an address or a bridge; ``arguments``: those of a verb."""
+    """Return the finding about open records of an address or a bridge.
+
+    ``arguments``: those of the command.
+    """
     what = records.described("quarantined record")
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:
-    """Workers do not agree on limits. Each reports it of all, so one finding is enough."""
+    """Yield a finding if live workers disagree on limits.
+
+    Each worker reports it for all, so one finding suffices.
+    """
     said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
     if said:
         yield Finding(
@@ -49,7 +55,7 @@ def _limits(status: Status, address: Address) -> Iterator[Finding]:
 
 
 def _own_rules(address: Address) -> Iterator[Finding]:
-    """Workers with different values of a key that each goes by on its own."""
+    """Yield a finding for each key on which workers differ, if each uses its own value."""
     for key in dict.fromkeys(key for lane in address.lanes for key in lane.own_rules):
         found: dict[str, list[str]] = {}
         for lane in address.lanes:
@@ -95,7 +101,7 @@ def _broken_promises(address: Address) -> Iterator[Finding]:
 
 
 def _unchecked(address: Address) -> Iterator[Finding]:
-    """Messages without an ID, though IDs are looked for."""
+    """Yield a finding if messages have no ID although IDs are checked."""
     names = list(dict.fromkeys(name for lane in address.lanes for name in lane.unchecked_headers))
     number = sum(lane.unchecked or 0 for lane in address.lanes if lane.ring_capacity)
     if not number:
@@ -113,7 +119,7 @@ def _unchecked(address: Address) -> Iterator[Finding]:
 
 
 def _frequent_ids(address: Address) -> Iterator[Finding]:
-    """Yield an ID with a large part of the duplicates, in all lanes that have it."""
+    """Yield a finding for each ID with a large share of the duplicates, over all lanes that report it."""
     found: dict[str, list[FrequentId]] = {}
     for lane in address.lanes:
         if lane.frequent_id is not None:

@@ -1,4 +1,4 @@
-"""Problems with one cause become one finding that names all that it keeps from working. Pure."""
+"""Merges problems with one cause into one finding that names everything affected. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -9,27 +9,29 @@ from ringfence_kafka.aiokafka_patches.throttling import quotas
 from ringfence_kafka.wording import first_of
 
 PASSES_S: Final = 60.0
-"""Rebalances, openings, leases that run out and first attempts are over by then."""
+"""Time after which rebalances, lane openings, lease expiries and first attempts should be over, in seconds.
+
+"""
 SHOWN_MAX: Final = 4
-"""Names in a finding; the rest is counted."""
+"""Number of names in a finding; others are counted."""
 
 
 class Problem(NamedTuple):
-    """A problem of one lane, worker or partition."""
+    """Problem of one lane, worker or partition."""
 
     kind: str
-    """Such as ``lane``, or ``partition`` behind its consumer group."""
+    """Kind of the object, such as ``lane``, or consumer group with ``partition``."""
     name: str
     what: str
     do: str
     command: str
     stands: bool
     waiting: int = 0
-    """The most messages that can wait."""
+    """Upper bound of the waiting messages."""
 
 
 def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
-    """Yield a finding for all problems of a kind that differ in their names alone."""
+    """Yield one finding for all problems that differ only in names."""
     found: dict[Problem, list[Problem]] = {}
     for problem in problems:
         found.setdefault(problem._replace(name="", waiting=0), []).append(problem)
@@ -41,7 +43,7 @@ def merged(problems: Iterable[Problem]) -> Iterator[Finding]:
 
 
 def named(kind: str, names: list[str]) -> str:
-    """``lane a``, ``lanes a, b``, ``lanes a, b, c, d and 5 more``."""
+    """Return ``lane a``, ``lanes a, b`` or ``lanes a, b, c, d and 5 more``."""
     if len(names) == 1:
         return f"{kind} {names[0]}"
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
@@ -49,7 +51,7 @@ def named(kind: str, names: list[str]) -> str:
 
 
 def quota(throttled: Mapping[str, float]) -> tuple[str, str]:
-    """Return the effect of a quota and the way out. No seconds are named: workers with one quota are one finding."""
+    """Return the effect of a quota, and the fix. Without seconds, workers with one quota share a finding."""
     what = f"brokers delay {' and '.join(throttled)} requests: a quota delays messages, and none is lost"
     do = f"raise {quotas(throttled)} of the user or client.id that the log names, or expect the lag to grow"
     return what, do

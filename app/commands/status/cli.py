@@ -1,4 +1,4 @@
-"""``ringfence status``: options, and which function runs."""
+"""``ringfence status``: options, and its function."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Findings of a consumer group: nobody consumes, a group waits, a handler hangs, a lease is not given up. Pure."""
+"""Findings of a consumer group, its messages, handlers and leases. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ from ringfence_kafka.page.formats import age
 from ringfence_kafka.wording import counted
 
 HANGS_S: Final = 300.0
-"""A handler that runs one message for longer counts as hanging."""
+"""Time on one message after which a handler counts as hanging, in seconds."""
 
 
 def findings(consumers: Consumers) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def _oldest(consumers: Consumers) -> str:
 
 
 def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
-    """Open dead letters, and the groups that wait behind them."""
+    """Yield a finding about open dead letters, and the groups that wait behind them."""
     letters, blocked = consumers.dead_letters, consumers.blocked
     if letters is None and not blocked:
         return
@@ -82,7 +82,7 @@ def _letters(consumers: Consumers, where: str) -> Iterator[Finding]:
 
 
 def left_letters(left: LeftLetters) -> Finding:
-    """Dead letters of a consumer group that is not there."""
+    """Return the finding about dead letters of a consumer group without progress."""
     do = "their consumer group has no progress: start a consumer of it and redrive them, or drop them"
     group = f" --consumer-group {quoted(left.consumer_group)}" if left.consumer_group else ""
     return Finding(
@@ -95,7 +95,7 @@ def left_letters(left: LeftLetters) -> Finding:
 
 
 def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
-    """Yield a finding of all groups whose first message fails."""
+    """Yield one finding for all groups whose first message fails."""
     failing = [share for share in consumers.partitions if share.failing_seconds is not None and share.lag]
     if not failing:
         return
@@ -119,7 +119,7 @@ def _failing(consumers: Consumers, where: str) -> Iterator[Finding]:
 
 
 def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
-    """Handlers that run for long."""
+    """Yield findings about handlers that run for a long time."""
     running = [share for share in consumers.partitions if share.running and share.lag]
     silent = [
         share
@@ -156,7 +156,7 @@ def _runs(consumers: Consumers, where: str) -> Iterator[Finding]:
 
 
 def _leases(consumers: Consumers, where: str) -> Iterator[Finding]:
-    """Partitions whose former holder has not released them, one finding for each pair of consumers."""
+    """Yield a finding for each pair of consumers, about partitions not released by the former holder."""
     found: dict[tuple[str, str, bool], list[Share]] = {}
     for share in consumers.partitions:
         if share.waits and share.holder and (share.holder_is_member is False or share.state == "draining"):
@@ -179,7 +179,7 @@ def _leases(consumers: Consumers, where: str) -> Iterator[Finding]:
 
 
 def _not_held(consumers: Consumers, share: Share) -> Iterator[tuple[str, bool]]:
-    """Why nobody holds a partition, and whether that stands."""
+    """Yield why a partition has no holder, and whether that needs action."""
     late = (share.head_age_seconds or 0.0) > PASSES_S
     if share.waits and share.holder:
         return

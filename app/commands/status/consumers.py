@@ -1,4 +1,4 @@
-"""Consumer groups: leases from the progress topic, waiting messages from the accepted topic, and reports of holders."""
+"""Consumer groups: leases (progress topic), waiting messages (accepted topic), and holders' reports."""
 
 import asyncio
 import time
@@ -25,25 +25,25 @@ from ringfence_kafka.readers.log_reader import LogReader
 
 Answer = dict[str, Any] | ProbeError | None
 LIMIT_S: Final = 8.0
-"""Time for the leases: an open transaction in their topic delays readers."""
+"""Time limit for reading leases, in seconds. An open transaction in their topic delays readers."""
 _FROM_LEASE: Final = (
     "partition", "state", "holder", "holder_is_member", "waits", "lag", "running", "head_attempts", "failing_attempts",
     "failing", "blocked",
 )  # fmt: skip
-"""Fields of a share that a lease has too."""
+"""Fields that a share copies from the lease."""
 
 
 class Found(NamedTuple):
-    """Consumer groups."""
+    """Consumer groups, with problems."""
 
     consumers: list[Consumers]
     faults: list[str]
     settled: Mapping[tuple[str, int], Progress] | None = None
-    """As of :class:`leases.Found`; None = it is not known."""
+    """Settled records as in :class:`leases.Found`; None = unknown."""
 
 
 async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()) -> Found:
-    """Return all consumer groups that ever held a partition, without ``ignored`` ones, and faults."""
+    """Return all consumer groups with leases except ``ignored`` ones, and problems."""
     try:
         async with asyncio.timeout(LIMIT_S):
             found = await leases.read(settings, partial=True)
@@ -83,7 +83,7 @@ async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Coll
 
 
 async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
-    """Return a fault if the progress topic is missing although consumers have run."""
+    """Return a problem if the progress topic is missing although consumers have run."""
     kept = wire_names.progress_topic(settings.app.id)
     letters = [wire_names.dead_letter_topic(address.name) for address in settings.addresses]
     try:
@@ -100,9 +100,11 @@ def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
 async def _heads(
     settings: Settings, waiting: Mapping[tuple[str, int, int], int]
 ) -> dict[tuple[str, int, int], Any]:
-    """Return the first record from each place on. ``waiting``: topic, partition, offset → end of the partition.
+    """Return the first record from each place on.
 
-    Groups at different places of one partition are asked for one after the other.
+    ``waiting``: (topic, partition, offset) → end of the partition.
+
+    Several places in one partition, of different groups, are read one after the other.
     """
     left, found = set(waiting), {}
     while left:
@@ -152,7 +154,7 @@ def _consumers(
 
 
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
-    """Return the group with the most waiting messages, and their number, by partition."""
+    """Return by partition the group with the most waiting messages, and their number."""
     found: dict[int, tuple[str | None, int]] = {}
     for row in (item for answer in answers for item in answer.get("groups", ())):
         known = found.get(row["partition"])
@@ -162,7 +164,7 @@ def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None
 
 
 def _longest(health: Mapping[str, Any] | None, partition: int) -> tuple[str | None, float | None]:
-    """Group and seconds of the message that runs for the longest; 0 = none runs, None = not known."""
+    """Return group and seconds of the message that has run longest; 0 = none runs, None = unknown."""
     if health is None or "longest_runs" not in health:
         return None, None
     found = health["longest_runs"].get(str(partition), {"group": None, "seconds": 0.0})
@@ -179,7 +181,7 @@ def _share(
     now = time.time()
     place = (row.topic, row.partition, row.acknowledged)
     head = records.get(place)
-    nothing = place in records and head is None  # markers alone
+    nothing = place in records and head is None  # only transaction markers wait
     failing, blocked = (
         records.get((row.topic, row.partition, -1 if offset is None else offset))
         for offset in (row.failing_offset, row.blocked_offset)

@@ -1,6 +1,7 @@
-"""Findings: why something has stopped, or soon will, and the fix. Pure.
+"""Findings: why something has stopped or soon will, and the fix. Pure.
 
-A state that passes by itself, such as a rebalance or an opening lane, is a note. It stands only if messages wait longer than it may take.
+A temporary state, such as a rebalance or an opening lane, is a note. It needs action only if messages wait
+longer than it may last.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from ringfence_kafka.page.formats import age
 from ringfence_kafka.producer import transaction_version
 
 RUN_AGE_MAX_S: Final = 26 * 3600.0
-"""A run each night ends within so long after the one before it."""
+"""Maximum age of the last run in seconds, if a run starts each day."""
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
 _STATUS: Final = "ringfence status"
 _CHECK: Final = "ringfence topics check"
@@ -26,7 +27,7 @@ _LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
 
 
 class _Problem(NamedTuple):
-    """A problem of a lane or a worker; equal ones become one finding."""
+    """Problem of a lane or a worker; equal ones become one finding."""
 
     what: str
     do: str
@@ -35,7 +36,7 @@ class _Problem(NamedTuple):
 
 
 def findings(status: Status) -> list[Finding]:
-    """Return all findings, those that stand first."""
+    """Return all findings, those that need action first."""
     found = [Finding("status", fault, "", "", stands=False) for fault in status.faults]
     found += _workers(status)
     for address in status.addresses:
@@ -116,12 +117,12 @@ def _worker(status: Status, worker: Worker) -> Iterator[_Problem]:
         yield _Problem(*quota(worker.throttled), "", stands=False)
     addresses = {f"address {address.address}: " for address in status.addresses}
     for fault in worker.faults:
-        if not any(map(fault.startswith, addresses)):  # else the address has it
+        if not any(map(fault.startswith, addresses)):  # else it is a finding of the address
             yield _Problem(fault, "", _CHECK, stands=True)
 
 
 def _topic_faults(status: Status, address: Address) -> list[str]:
-    """Return the topic faults of an address, as workers and the status see them, each once."""
+    """Return distinct topic problems of an address, from workers and from this status."""
     prefix = f"address {address.address}: "
     faults = [
         fault.removeprefix(prefix)
@@ -135,7 +136,7 @@ def _topic_faults(status: Status, address: Address) -> list[str]:
 
 
 def _is_of(faults: Iterable[str], lane: Lane) -> bool:
-    """Return whether a fault of its address is the reason why a lane is not open."""
+    """Return whether a problem of its address keeps a lane from opening."""
     return bool(lane.reason) and any(fault in (lane.reason or "") for fault in faults)
 
 
@@ -146,7 +147,7 @@ def _address(status: Status, address: Address) -> Iterator[Finding]:
         command = _CREATE if "does not exist" in fault else _CHECK
         yield Finding(f"address {address.address}", what, "", command, stands=True)
     if address.lanes_fault:
-        # Workers with another file may run its lanes all the same.
+        # workers with another file may still run its lanes
         stands = any(lane.state != model.OPEN for lane in address.lanes)
         yield Finding(f"address {address.address}", address.lanes_fault, "", _CHECK, stands)
     yield from address_findings.findings(status, address)
@@ -202,7 +203,7 @@ def _retries(status: Status, lane: Lane) -> Iterator[_Problem]:
     reason = lane.reason or ""
     if lane.folder_fault:
         if not any(worker.name == lane.worker and worker.state_folder for worker in status.workers):
-            # Its worker names all such lanes together as soon as one has tried to open again.
+            # Its worker reports all these lanes together as soon as one has tried to open again.
             what = "its folder cannot be written, and its worker opens it again"
             yield _Problem(what, "look at the disk of its worker", "", stands=True)
     elif transaction_version.LOWERED in reason:

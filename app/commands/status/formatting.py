@@ -1,4 +1,4 @@
-"""Numbers for people. Pure."""
+"""Formats numbers for the status. Pure."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -10,33 +10,36 @@ from ringfence_kafka.protocol.run_result import RunResult
 from ringfence_kafka.wording import counted, first_of
 
 PARTITIONS_MAX: Final = 4
-"""Partitions of a lane; the others are counted."""
+"""Number of a lane's partitions to list; others are counted."""
 
 
 def waiting(offsets: int) -> str:
-    """Return ``up to 2,000 messages wait``: some offsets may be transaction markers."""
+    """Return ``up to 2,000 messages wait``, since some offsets may be transaction markers."""
     return f"up to {counted(offsets, 'message waits', 'messages wait')}"
 
 
 def number(value: float | None) -> str:
-    """Return a rounded number; empty = not known."""
+    """Return a rounded number; empty = unknown."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def memory(used: int | None, limit: int | None) -> str:
-    """Return memory and its limit; empty = not known."""
+    """Return memory and its limit; empty = unknown."""
     return "" if used is None or limit is None else f"{used / 2**20:,.0f} of {limit / 2**20:,.0f} MiB"
 
 
 def lanes_open(states: Collection[str]) -> str:
-    """Return the number of open lanes of all. Lanes with silent workers are unknown: a zero would look like a fault."""
+    """Return the number of open lanes of all.
+
+    Lanes of silent workers are unknown: a 0 would look like a problem.
+    """
     up, unheard = (sum(name == state for name in states) for state in (model.OPEN, model.UNKNOWN))
     known = str(up) if not unheard else f"≥{up}" if up else "?"
     return f"{known}/{len(states)}"
 
 
 def partitions(numbers: Sequence[int]) -> str:
-    """Return the partitions of a lane; the first few of many."""
+    """Return a lane's partitions, or the first of many."""
     return first_of(list(map(str, numbers)), PARTITIONS_MAX)
 
 
@@ -48,7 +51,7 @@ def rate(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return percent; a small share does not become zero."""
+    """Return a percentage; a small share does not become zero."""
     if value is None:
         return ""
     return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
@@ -57,7 +60,10 @@ def share(value: float | None) -> str:
 def run_text(run: RunResult | None, at: str, *, linked: bool = False) -> str:
     """Return verdict, age and report of a reconciliation run.
 
-    ``at``: the present time, ISO 8601. ``linked``: a link leads to the report, so its place is left out.
+    Args:
+        run: The run; None = no run is known.
+        at: Present time, ISO 8601.
+        linked: Whether a link leads to the report, so that its place is left out.
     """
     if run is None:
         return "RECONCILIATION  no run is known; brokers forget one after 7 days"
@@ -68,7 +74,7 @@ def run_text(run: RunResult | None, at: str, *, linked: bool = False) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as a shell and the verbs take it."""
+    """Return a name quoted for a shell."""
     if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
         return name
     return "'" + name.replace("'", "'\\''") + "'"

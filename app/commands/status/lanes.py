@@ -1,4 +1,4 @@
-"""Workers and their lanes: Kafka knows who has a lane, and workers know its state."""
+"""Workers and their lanes: Kafka reports the owners of lanes, and workers report their states."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.rocksdb.errors import StateFolderError
 
 ANSWER_LIMIT_S: Final = 3.0
-"""Time for the web server of a worker or a consumer."""
+"""Time limit for the web server of a worker or a consumer, in seconds."""
 _MEMORY: Final = {"buffered_bytes": "buffered_bytes", "buffer_limit_bytes": "limit_bytes"}
 Place = tuple[str, int]
 """Topic and partition."""
@@ -38,14 +38,14 @@ Place = tuple[str, int]
 async def ask(
     session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
 ) -> dict[str, Any] | ProbeError | None:
-    """Return a document of a web server, or why it was not heard; None = no usable answer."""
+    """Return a document of a web server, or why it was not readable; None = no usable answer."""
     return await probe_errors.get(session, app, web.rstrip("/") + path) if web else None
 
 
 async def workers(
     settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
 ) -> tuple[Members, list[Worker], dict[str, Any]]:
-    """Return the workers' group, its workers, and what they report of lanes by name."""
+    """Return the workers' group, its workers, and their reports by lane name."""
     inputs = {address.input_topic: address.lanes for address in settings.addresses}
     group = await cluster.groups.members()
     answers = await asyncio.gather(*(ask(session, settings.app, member.web) for member in group.members))
@@ -53,7 +53,7 @@ async def workers(
     found = []
     for member, answer in zip(group.members, answers, strict=True):
         said: Mapping[str, Any] | None = None
-        # At 127.0.0.1 of this machine another worker may listen than on its own.
+        # another worker may answer if the address is 127.0.0.1
         if isinstance(answer, dict) and answer.get("instance") == member.name:
             said = answer
             reports |= answer.get("lanes") or {}
@@ -63,7 +63,7 @@ async def workers(
 
 
 def _lanes_of(places: Iterable[Place], inputs: Mapping[str, int]) -> int:
-    """Return how many lanes have these partitions. ``inputs``: the key ``lanes`` of each input topic."""
+    """Return the number of lanes with these partitions. ``inputs``: input topic → key ``lanes``."""
     return len({(topic, lane_of(partition, inputs[topic])) for topic, partition in places if topic in inputs})
 
 
@@ -99,14 +99,14 @@ def _worker(
 
 
 def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up the memory that processes report, and its limits."""
+    """Return the total memory that processes report, and the total limit."""
     reports = [answer["memory"] for answer in answers if answer.get("memory")]
     sums = {key: sum(int(item[name]) for item in reports) for key, name in _MEMORY.items()}
     return sums if reports else {}
 
 
 def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Add up the seconds that brokers delayed processes, by request."""
+    """Return request → seconds by which brokers delayed processes."""
     found: Counter[str] = Counter()
     for answer in answers:
         found.update(answer.get("throttled") or {})
@@ -114,7 +114,7 @@ def throttled(answers: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | None:
-    """Return the workers' committed offset; a foreign consumer's is not followed."""
+    """Return the workers' committed offset, but not one of a foreign consumer."""
     found = own_commit(await cluster.groups.committed(topic, partition))
     return None if found is None else found.offset
 
@@ -122,7 +122,7 @@ async def _own_offset(cluster: Cluster, topic: str, partition: int) -> int | Non
 async def addresses(
     settings: Settings, cluster: Cluster, group: Members, reports: Mapping[str, Any]
 ) -> list[Address]:
-    """Return all addresses; one whose topics cannot be asked has a fault and no lanes."""
+    """Return all addresses. An address whose topics do not answer has a problem and no lanes."""
     asked = (_address(settings, address, cluster, group, reports) for address in settings.addresses)
     return list(await asyncio.gather(*asked))
 
@@ -148,7 +148,7 @@ async def _address(
         )
     metas = await _metas(settings, address, cluster)
     own_lanes = live(metas)
-    # The lanes that there are, whatever this file says.
+    # use the existing lanes, even if this file differs
     layout = LaneLayout.of(next(map(lanes_before, own_lanes.values()), address.lanes), counts[topic])
     done = {}
     for place in places:
@@ -156,7 +156,7 @@ async def _address(
         done[place] = max(committed[place] or 0, (meta.next_of(*place) or 0) if meta else 0, start)
         lane = wire_names.lane_name(address.name, layout.lane_of(place[1]))
         if (reports.get(lane) or {}).get("state") != model.OPEN and done[place] > (ends[place] or 0):
-            done[place] = start  # it is about a deleted topic of that name
+            done[place] = start  # the offset belongs to a deleted topic with this name
     oldest, undecided = await asyncio.gather(
         LogReader(settings.kafka).first_records({place: (done[place], stable[place] or 0) for place in places}),
         LogReader(settings.kafka).first_records({place: (max(done[place], stable[place] or 0), ends[place] or 0) for place in places if stable[place] is not None},
@@ -189,11 +189,11 @@ async def _address(
 
 
 class _Waiting(NamedTuple):
-    """The unprocessed messages of one partition of an input."""
+    """Unprocessed messages of one input partition."""
 
     lag: int | None
     nothing: bool
-    """All of the lag are markers."""
+    """Whether the lag has only transaction markers."""
     head: float | None
     undecided: float | None
 
@@ -241,13 +241,13 @@ def _largest(ages: Iterable[float | None]) -> float | None:
 
 
 def _folder_fault(said: Mapping[str, Any]) -> bool:
-    """Whether the folder of a lane cannot be written; some workers report it in the reason alone."""
+    """Return whether a lane's folder cannot be written. Older workers report this only in the reason."""
     named = str(said.get("reason") or "").startswith(StateFolderError.__name__)
     return bool(said.get("folder_fault", named))
 
 
 async def _metas(settings: Settings, address: AddressSettings, cluster: Cluster) -> dict[int, Meta]:
-    """Return the newest meta record of each lane near the end of its changelog."""
+    """Return the newest meta record of each lane, searched near the end of its changelog."""
     topic = wire_names.changelog_topic(settings.app.id, address.name)
     found: dict[int, Meta] = {}
     with contextlib.suppress(TopicAuthorizationFailedError):

@@ -1,4 +1,4 @@
-"""The state of an application at one moment. Times are seconds; ages count from records' timestamps."""
+"""State of an application at one moment. Times are in seconds; ages count from records' timestamps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,23 +10,23 @@ from ringfence_kafka.protocol.run_result import RunResult
 
 OPEN = "open"
 NOBODY = "nobody"
-"""No worker has the lane."""
+"""State of a lane without a worker."""
 UNKNOWN = "unknown"
-"""A worker has it and was not heard."""
+"""State of a lane whose worker did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrequentId:
-    """An ID with more than a tenth of a lane's duplicates of the last hour."""
+    """ID with more than a tenth of a lane's duplicates in the last hour."""
 
     id: str
     count: int
-    """Duplicates with this ID, at least."""
+    """Lower bound of the duplicates with this ID."""
     duplicates: int
     parts: list[str] = field(default_factory=list)
-    """Empty = it has one, or only its digest is known."""
+    """Parts of a composed ID; empty = a single part, or only a digest is known."""
     means: str = ""
-    """Fate of the messages of a producer that sends one ID."""
+    """Explanation: the fate of a producer's messages if it always sends the same ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,52 +36,52 @@ class Lane:
     lane: str
     number: int
     partitions: list[int]
-    """Partitions of the input that it owns."""
+    """Input partitions of the lane."""
     state: str
-    """From ``/health`` of its worker; or :data:`NOBODY`, :data:`UNKNOWN`."""
+    """State from ``/health`` of its worker, or :data:`NOBODY`, or :data:`UNKNOWN`."""
     reason: str | None
-    """Why its worker does not have it open."""
+    """Reason why its worker has not opened it."""
     worker: str | None
     lag: int | None
-    """Unprocessed offsets of all its partitions; None = not known."""
+    """Unprocessed offsets of all its partitions; None = unknown."""
     head_age_seconds: float | None
-    """Age of the oldest of them."""
+    """Age of the oldest unprocessed message."""
     undecided_seconds: float | None
-    """Age of the first record of the input whose producer has not committed; None = there is none."""
+    """Age of the first input record in an open transaction; None = no open transaction."""
     rate: float | None
-    """Messages per second in the last minute, as its worker measures; None = not known yet."""
+    """Messages per second in the last minute, measured by its worker; None = unknown yet."""
     ring_size: int | None
     ring_capacity: int | None
     seconds_covered: float | None
     accepted: int | None
-    """This and the next three: since the worker has the lane; None = not known."""
+    """Number since the worker has the lane, like the next three; None = unknown."""
     duplicates: int | None
     unchecked: int | None
     quarantined: int | None
     waiting: int | None = None
-    """The most messages that can wait: 0 if all offsets of the lag are markers."""
+    """Upper bound of the waiting messages: 0 if the lag has only transaction markers."""
     folder_fault: bool = False
-    """It is not open because its folder cannot be written."""
+    """Whether it is not open because its folder cannot be written."""
     note: str | None = None
-    """IDs that are kept and forgotten since its changelog was deleted; None = it was not."""
+    """IDs kept and forgotten after its changelog was deleted; None = it was not deleted."""
     frequent_id: FrequentId | None = None
-    """None = no ID has so many duplicates, or it is not known."""
+    """None = no such ID, or unknown."""
     promise: Mapping[str, Any] | None = None
-    """The promise of ``id_min_age``, and whether its ring holds it; None = there is none, or it is not known."""
+    """The promise of ``id_min_age``, and whether its ring holds it; None = no promise, or unknown."""
     observes: bool = False
-    """Its worker only marks duplicates, and lets them pass."""
+    """Whether its worker only marks duplicates, and lets them pass."""
     observed_duplicates: int | None = None
-    """Duplicates that passed so, since the worker has the lane; None = not known."""
+    """Number of duplicates that passed since the worker has the lane; None = unknown."""
     unchecked_headers: list[str] = field(default_factory=list)
     """Header names of messages without an ID, the most frequent first."""
     forwarded: int | None = None
-    """Records that were not at home where they arrived, since the worker has the lane; None = not known."""
+    """Number of records forwarded to another home since the worker has the lane; None = unknown."""
     forwarding_share: float | None = None
-    """Share of forwarded records of late; None = it is small."""
+    """Recent share of forwarded records; None = small."""
     forwarding_advice: str = ""
-    """Advice if many records are forwarded of late; empty = few are."""
+    """Advice if many records were forwarded recently; empty = few were."""
     own_rules: dict[str, str] = field(default_factory=dict)
-    """Keys by which its worker goes on its own, with their values."""
+    """Keys for which its worker uses the value of its own file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class Address:
     topic: str
     lanes: list[Lane]
     faults: list[str] = field(default_factory=list)
-    """Faults of its topics."""
+    """Problems of its topics."""
     lanes_fault: str = ""
-    """Why this file does not fit its lanes; empty = it fits."""
+    """Reason why this file does not fit its lanes; empty = it fits."""
     quarantine: OpenRecords | None = None
-    """Quarantined records that nobody redrove or dropped; None = there are none, or it is not known."""
+    """Open quarantined records; None = no open records, or unknown."""
 
     @property
     def lag(self) -> float | None:
@@ -110,14 +110,14 @@ class Address:
 
     @property
     def duplicates_share(self) -> float | None:
-        """Share of duplicates since workers have its lanes; None = nothing was judged, or it is not known."""
+        """Share of duplicates since workers have its lanes; None = nothing was judged, or unknown."""
         counts = [(lane.accepted or 0, lane.duplicates or 0, lane.unchecked or 0) for lane in self.lanes]
         judged = sum(map(sum, counts))
         return sum(duplicates for _, duplicates, _ in counts) / judged if judged else None
 
     @property
     def unchecked_share(self) -> float | None:
-        """Share of messages without an ID since workers have its lanes; None as of :attr:`duplicates_share`."""
+        """Share of messages without an ID, counted and unknown as for :attr:`duplicates_share`."""
         judged = sum(
             (lane.accepted or 0) + (lane.duplicates or 0) + (lane.unchecked or 0) for lane in self.lanes
         )
@@ -125,20 +125,20 @@ class Address:
 
     @property
     def seconds_covered(self) -> float | None:
-        """The least of all rings."""
+        """Shortest covered time of its rings, in seconds."""
         known = (lane.seconds_covered for lane in self.lanes)
         return min((seconds for seconds in known if seconds is not None), default=None)
 
     @property
     def fullest(self) -> Lane | None:
-        """The lane with the fullest ring."""
+        """Lane with the fullest ring."""
         known = [lane for lane in self.lanes if lane.ring_capacity]
         return max(known, key=lambda lane: (lane.ring_size or 0) / (lane.ring_capacity or 1), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A member of the workers' group."""
+    """Member of the workers' group."""
 
     name: str
     host: str
@@ -149,19 +149,19 @@ class Worker:
     broker: str | None
     """``away`` or ``answers``."""
     state_folder: str = ""
-    """Why its lanes cannot use their folders, and what it does about it; empty = they can."""
+    """Reason why its lanes cannot use their folders, and its reaction; empty = they can."""
     lanes_in_memory: list[str] = field(default_factory=list)
-    """The lanes of them that work with their files in memory."""
+    """Lanes of these that run with their files in memory."""
     faults: list[str] = field(default_factory=list)
     unheard: ProbeError | None = None
-    """Why its web server was not heard, if that is known."""
+    """Reason why its web server was not readable, if known."""
     buffered_bytes: int | None = None
-    """Memory of messages under way; None = not known."""
+    """Memory of messages in flight; None = unknown."""
     buffer_limit_bytes: int | None = None
     throttled: dict[str, float] = field(default_factory=dict)
-    """Seconds of the last minute that brokers delayed it because of a quota, by request."""
+    """Request → seconds in the last minute by which brokers delayed it because of a quota."""
     limits: dict[str, list[str]] = field(default_factory=dict)
-    """Address → each disagreement of live workers on a limit."""
+    """Address → disagreements of live workers on limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,77 +170,77 @@ class Share:
 
     partition: int
     state: str
-    """State of the lease: held, draining, released; none, unreadable."""
+    """State of the lease: held, draining or released; else none or unreadable."""
     holder: str | None
     holder_is_member: bool | None
     waits: str | None
-    """The member with the partition while another one has the lease."""
+    """Member that is assigned the partition while another one has the lease."""
     silent_seconds: float | None
-    """Since the holder wrote."""
+    """Time since the holder's last write."""
     lag: int | None
     running: int
     head_age_seconds: float | None
-    """Age of the first unfinished message; the next two are about it."""
+    """Age of the first unfinished message, whose group and attempts follow."""
     head_group: str | None
     head_attempts: int
     failing_group: str | None
-    """Group of the message that fails for the longest; None = it has no group, or none fails."""
+    """Group of the message that has failed for the longest time; None = no group, or no failure."""
     failing_attempts: int
     failing_seconds: float | None
     run_group: str | None
-    """Group of the message that a handler runs for the longest; None = it has no group, or none runs."""
+    """Group of the message that a handler has run longest; None = no group, or none runs."""
     run_seconds: float | None
-    """None = its consumer does not tell."""
+    """None = its consumer does not report it."""
     blocked: int
     """Messages with written dead letters whose groups wait."""
     blocked_group: str | None
-    """Group of the first of them."""
+    """Group of the first of these messages."""
     hot_group: str | None
-    """The group with the most waiting messages, as the holder knows it."""
+    """Group with the most waiting messages, from the lease holder."""
     hot_depth: int | None
     reason: str | None
-    """Why the member with the partition does not hold it yet."""
+    """Reason why the assigned member does not hold it yet."""
     waiting: int | None = None
-    """The most messages that can wait."""
+    """Upper bound of the waiting messages."""
     failing: int = 0
-    """Messages that failed and are tried again."""
+    """Number of failed messages that are retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """A consumer group at an address."""
+    """Consumer group at an address."""
 
     consumer_group: str
     address: str
-    """The topic, where no address has it."""
+    """Name of the address, or of the topic if no address has it."""
     state: str
-    """Kafka's name of the group's state."""
+    """State of the group in Kafka's words."""
     members: list[str]
     partitions: list[Share]
     faults: list[str] = field(default_factory=list)
-    """Faults that keep its consumers from handling messages."""
+    """Problems that keep its consumers from handling messages."""
     left_behind: int = 0
-    """Handlers that nobody could end."""
+    """Number of handlers that did not end when cancelled."""
     unheard: dict[str, ProbeError] = field(default_factory=dict)
-    """Web servers that were not heard, if the reason is known."""
+    """Web servers that were not readable, with the reason if known."""
     buffered_bytes: int | None = None
-    """Memory of messages under way in all its consumers; None = not known."""
+    """Memory of messages in flight in all its consumers; None = unknown."""
     buffer_limit_bytes: int | None = None
     throttled: dict[str, float] = field(default_factory=dict)
-    """As of a :class:`Worker`."""
+    """As in :class:`Worker`."""
     dead_letters: OpenRecords | None = None
-    """Those that nobody redrove or dropped; None = there are none, or it is not known."""
+    """Open dead letters; None = no open ones, or unknown."""
     webs: list[str] = field(default_factory=list)
     """Web servers of its consumers that answer."""
 
     @property
     def blocked(self) -> int:
-        """Messages with written dead letters whose groups wait."""
+        """Number of messages with written dead letters whose groups wait."""
         return sum(partition.blocked for partition in self.partitions)
 
     @property
     def failing(self) -> int:
-        """Messages that failed and are tried again."""
+        """Number of failed messages that are retried."""
         return sum(partition.failing for partition in self.partitions)
 
     @property
@@ -250,25 +250,25 @@ class Consumers:
 
     @property
     def waiting(self) -> int:
-        """The most messages that can wait."""
+        """Upper bound of the waiting messages."""
         return sum(partition.waiting or 0 for partition in self.partitions)
 
     @property
     def oldest(self) -> Share | None:
-        """The partition with the oldest unfinished message."""
+        """Partition with the oldest unfinished message."""
         known = [partition for partition in self.partitions if partition.head_age_seconds is not None]
         return max(known, key=lambda partition: partition.head_age_seconds or 0, default=None)
 
     @property
     def hottest(self) -> Share | None:
-        """The partition with the deepest group."""
+        """Partition whose largest group has most messages."""
         known = [partition for partition in self.partitions if partition.hot_depth]
         return max(known, key=lambda partition: partition.hot_depth or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A bridge, as ``bridge status`` has it."""
+    """Bridge, as in ``bridge status``."""
 
     bridge: str
     source_topic: str
@@ -279,27 +279,27 @@ class Bridge:
     forwarded: int
     fault: str | None
     standing: list[str]
-    """Lines that need a person."""
+    """Lines that need an operator's attention."""
     stands: bool
-    """Messages wait because of it."""
+    """Whether messages wait because of its problems."""
     quarantine: OpenRecords | None = None
-    """As of an :class:`Address`, at the target."""
+    """As in :class:`Address`, in the target cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBridge:
-    """A bridge that was removed from the configuration while messages waited."""
+    """Bridge that was removed from the configuration while messages waited."""
 
     bridge: str
     what: str
     do: str
     stands: bool
-    """No other bridge reads its source."""
+    """Whether no other bridge reads its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftLetters:
-    """Open dead letters of a consumer group that has no progress any more."""
+    """Open dead letters of a consumer group without progress."""
 
     consumer_group: str
     address: str
@@ -308,42 +308,42 @@ class LeftLetters:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why something has stopped or soon will, and the fix."""
+    """Reason why something has stopped or soon will, and the fix."""
 
     where: str
     what: str
     do: str
-    """Empty if the command says it."""
+    """Fix; empty if the command suffices."""
     command: str
-    """Empty = none helps."""
+    """Command that helps; empty = none."""
     stands: bool
-    """Messages wait because of it, until somebody acts."""
+    """Whether it needs action, because messages wait until an operator acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of one application."""
+    """State of one application."""
 
     app: str
     bootstrap_servers: str
     at: str
-    """ISO 8601, UTC."""
+    """Time of the state: ISO 8601, UTC."""
     workers_state: str
-    """Kafka's name of the state of the workers' group."""
+    """State of the workers' group in Kafka's words."""
     workers: list[Worker]
     addresses: list[Address]
     consumers: list[Consumers]
     bridges: list[Bridge]
     faults: list[str] = field(default_factory=list)
-    """Parts that could not be asked."""
+    """Parts that did not answer."""
     left_bridges: list[LeftBridge] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    """Faults of consumers' topics that were deleted."""
+    """Problems with deleted topics of consumers."""
     foreign: list[str] = field(default_factory=list)
     """A line for each member of the workers' group that is not a worker."""
     left_letters: list[LeftLetters] = field(default_factory=list)
     last_run: RunResult | None = None
-    """The last reconciliation run; None = none ran in the last days, or it is not known."""
+    """Last reconciliation run; None = no run in the last days, or unknown."""
 
 
 def _sum(numbers: Iterable[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Records that wait for a person: open dead letters by consumer group, and quarantined records by address and bridge."""
+"""Records that wait for an operator: dead letters, and quarantined records of addresses and bridges."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -13,10 +13,10 @@ from ringfence_kafka.protocol import wire_names
 
 
 class Counts:
-    """Open records, kept from look to look."""
+    """Counts of open records, kept between looks."""
 
     def __init__(self, settings: Settings) -> None:
-        """Start without a count."""
+        """Start without counts."""
         self.addresses = OpenRecordCounts(settings.kafka)
         self.bridges = BridgeQuarantines()
 
@@ -27,7 +27,7 @@ async def read(
     counts: OpenRecordCounts,
     settled: Mapping[tuple[str, int], Progress] | None,
 ) -> Found:
-    """Return the open records of all addresses; nothing if it is not known which records are ``settled``."""
+    """Return the open records of all addresses; empty if the ``settled`` records are unknown."""
     if settled is None:
         return Found({}, {})
 
@@ -43,7 +43,7 @@ async def read(
 
 
 def placed(settings: Settings, status: Status, found: Found, ignored: Collection[str]) -> Status:
-    """Return the status with the open records at their addresses and consumer groups."""
+    """Add the open records to addresses and consumer groups of the status."""
     quarantines = {address.name: address.quarantine_topic for address in settings.addresses}
     letters = {
         (address.name, group): records

@@ -1,4 +1,4 @@
-"""Asks everybody: Kafka, the workers, the consumers, the sources of bridges."""
+"""Reads the status from Kafka, the workers, the consumers, and the sources of bridges."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -27,13 +27,13 @@ from ringfence_kafka.protocol.run_result import RunResult
 
 
 async def read(settings: Settings, ignored: Collection[str] = (), counts: Counts | None = None) -> Status:
-    """Read the present state of all parts that answer; ``ignored`` consumer groups are left out.
+    """Read the present state of all parts that answer, without ``ignored`` consumer groups.
 
-    ``counts`` knows the open records of an earlier look.
+    ``counts``: counts of open records, kept between calls.
 
     Raises:
-        BrokerUnavailableError: no broker answers.
-        PrerequisiteError: this user may not see the workers' group.
+        BrokerUnavailableError: No broker answers.
+        PrerequisiteError: This user may not see the workers' group.
     """
     try:
         return await _read(settings, ignored, counts or Counts(settings))
@@ -91,7 +91,7 @@ async def _read(settings: Settings, ignored: Collection[str], counts: Counts) ->
 
 
 async def _last_run(settings: Settings, cluster: Cluster) -> tuple[RunResult | None, list[str]]:
-    """Return the last reconciliation run, and a fault if this user may not see it."""
+    """Return the last reconciliation run, and a problem if this user may not see it."""
     try:
         return await last_run(cluster.connection, settings.app.id), []
     except GroupAuthorizationFailedError:
@@ -110,7 +110,7 @@ async def _bridges(settings: Settings, quarantines: BridgeQuarantines) -> list[B
 
 
 def _bridge(shown: progress.Shown, quarantines: Mapping[str, OpenRecords | None]) -> Bridge:
-    if shown.bridge in quarantines:  # the open ones say more than all that were ever refused
+    if shown.bridge in quarantines:  # show the open records instead of all that were ever refused
         shown = replace(shown, partitions=[replace(row, quarantined=0) for row in shown.partitions])
     return Bridge(
         bridge=shown.bridge,

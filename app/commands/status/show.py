@@ -1,4 +1,4 @@
-"""``ringfence status`` for a person, on 80 columns."""
+"""Prints ``ringfence status`` for a terminal of 80 columns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -19,15 +19,15 @@ from ringfence_kafka.page.history import Charts
 from ringfence_kafka.wording import counted
 
 WIDE: Final = 100
-"""Columns of a terminal that has room for the groups of each consumer group; `groups show` has them anyway."""
+"""Terminal width from which the groups of each consumer group are shown."""
 LANES_MAX: Final = 8
-"""Open lanes; the others are all shown."""
+"""Number of open lanes to show; all others are shown."""
 CHART_WIDTH: Final = 12
-"""Characters of a small chart; each is five minutes."""
+"""Width of a small chart in characters, each of which is five minutes."""
 
 
 def document(status: Status, found: Sequence[Finding], past: Charts | None = None) -> RenderableType:
-    """Return the findings and all tables; ``past``: of the last hour, for small charts."""
+    """Return the findings and all tables. ``past``: figures of the last hour, for small charts."""
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
@@ -69,18 +69,21 @@ def _finding(finding: Finding) -> RenderableType:
         words.add_row("" if finding.command else Text("    ->"), Text(printable(finding.do)))
     if not finding.command:
         return words
-    # Not wrapped: it is to be copied.
+    # no wrapping, so that it can be copied
     command = Text("    ->  ", no_wrap=True, overflow="ignore").append(printable(finding.command), "bold")
     return Group(words, command)
 
 
 def _add(table: Table, *cells: str) -> None:
-    """Add a row of one line without markup or control characters, as other programs choose its words."""
+    """Add a row of one line, without markup and control characters: other programs write some texts."""
     table.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
 
 
 def _table(title: str, columns: str) -> Table:
-    """``columns``: their names. A name behind ``<`` marks a column of words. Words are shortened if the room is small, numbers are not."""
+    """Return a table.
+
+    ``columns``: names, with ``<`` before a text column. Only texts are shortened to fit.
+    """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns.split("|"):
         name = column.removeprefix("<")
@@ -131,7 +134,7 @@ def _workers(workers: Iterable[Worker]) -> Table:
 
 
 class _ConsumerTable:
-    """Table of consumer groups. A narrow terminal gets fewer columns, so that names are whole."""
+    """Table of consumer groups. A narrow terminal gets fewer columns, so that names are complete."""
 
     def __init__(self, consumers: Sequence[Consumers]) -> None:
         self._consumers = consumers
@@ -165,7 +168,7 @@ def _count(records: OpenRecords | None) -> str:
 
 
 def _charts(status: Status, past: Charts) -> Iterator[RenderableType]:
-    """Return the last hour of the addresses and of the consumers; each figure has its own scale."""
+    """Yield charts of addresses and consumers over the last hour. Each figure has its own scale."""
     addresses = [(item.address, past.of("address", item.address)) for item in status.addresses]
     groups = [
         (f"{item.consumer_group} at {item.address}", past.of("consumers", item.consumer_group, item.address))

@@ -1,4 +1,4 @@
-"""``ringfence status``."""
+"""``ringfence status``: prints the state once or repeatedly."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def _standing(found: Collection[Finding]) -> bool:
 
 
 def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[str]) -> int:
-    """Print the state of all parts. Returns 0 ok, 1 something stands."""
+    """Print the state of all parts; return 0, or 1 if a finding needs action."""
     if watch:
         return _watch(settings, ignored, as_json=as_json)
     with reading("the state of all parts"):
@@ -50,7 +50,7 @@ def run(settings: Settings, *, as_json: bool, watch: bool, ignored: Collection[s
 
 
 def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> int:
-    """Print again and again until Ctrl-C, in place, or with ``as_json`` a line each time. Brokers may come and go."""
+    """Print repeatedly until Ctrl-C: in place, or one JSON line each time. Brokers may come and go."""
     code = 0
     console, counts = Console(), Counts(settings)
     try:

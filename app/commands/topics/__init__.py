@@ -1,1 +1,1 @@
-"""ringfence topics: create, check and grow topics."""
+"""``ringfence topics``: create, check and grow topics."""

@@ -1,6 +1,7 @@
-"""Finds rights that a worker needs and this user lacks: before a worker starts, and in ``topics check``.
+"""Finds rights that a worker needs and this user lacks, before a worker starts and in ``topics check``.
 
-Without it, a worker without access to its group would wait for partitions for ever. One without access to a topic would end with a trace.
+Without this check, a worker without access to its group waits for partitions forever, and one without access
+to a topic ends with a traceback.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 ANSWER_LIMIT_S: Final = 5.0
 _OPTIONS: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": ANSWER_LIMIT_S}
 Granted = frozenset[str] | None
-"""Kafka's names of the operations that this user may do; None = not known."""
+"""Kafka's names of the operations that this user may do; None = unknown."""
 
 
 async def missing(settings: Settings) -> Findings:
-    """Return a fault for each topic or group; none if the cluster does not answer, or has no ACLs."""
+    """Return a problem for each topic or group; empty if the cluster does not answer or has no ACLs."""
     of_topics, of_group = await asyncio.gather(
         missing_on_topics(settings), asyncio.to_thread(_missing_on_group, settings)
     )
@@ -32,7 +33,7 @@ async def missing(settings: Settings) -> Findings:
 
 
 async def missing_on_topics(settings: Settings) -> Findings:
-    """Return the same without the group: a question about one makes a new cluster create its topic of offsets."""
+    """Check only topics, since a question about a group makes a new cluster create its offsets topic."""
     return await asyncio.to_thread(_missing_on_topics, settings)
 
 

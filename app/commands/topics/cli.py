@@ -1,4 +1,4 @@
-"""``ringfence topics``: options, and which function runs."""
+"""``ringfence topics``: options, and the function of each command."""
 
 import click
 

@@ -1,12 +1,13 @@
-"""``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
+"""``ringfence topics grow``: adds partitions to the input of an address that is in use.
 
-The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a group of lane p stays there or
-moves to a successor. Successors are p + old, p + 2 old, and so on. Each successor gets everything that lane p knows: its ring and its hop
-memory. Lane p keeps it too.
+The home of a group is its hash modulo the partition count. If the new count is a multiple of the old one, a
+group of lane p stays there or moves to a successor. Successors are p + old, p + 2 old, and so on. Each
+successor gets everything that lane p knows, its ring and its hop memory. Lane p keeps it too.
 
-No worker may run meanwhile, and nothing may be left to judge: later messages of a group would be in another partition than earlier ones.
-Successors have everything before their partitions exist, and the records of lanes change last. Until then lanes that began before are refused,
-by the line that names the next step.
+Meanwhile no worker may run, and all messages must be judged. Otherwise later messages of a group would be in
+another partition than earlier ones. Successors get their content before their partitions exist, and the
+records of lanes change last. Until then the former lanes are refused, with a message that names the next
+step.
 """
 
 import json
@@ -50,7 +51,9 @@ from tables.restore import Restore
 
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
-"""A successor may get more than one transaction should hold. Only the last one, with its meta record, counts."""
+"""Maximum number of records in one transaction of a successor. Only the last one, with its meta record,
+counts.
+"""
 
 
 def grow(
@@ -63,24 +66,25 @@ def grow(
     as_json: bool = False,
     yes: bool = True,
 ) -> int:
-    """Give the input of an address more partitions. Safe to repeat, wherever it ended.
+    """Add partitions to the input of an address. It can be repeated after any interruption.
 
     Args:
-        settings: The configuration.
-        name: The address.
-        partitions: The new count: a multiple of the count with which its lanes began.
-        despite_backlog: Grow also with messages left to judge: those of a group that moves may come behind later ones.
-        dry_run: Change nothing; print what would be done, and what is in the way.
+        settings: Configuration.
+        name: Address.
+        partitions: New count, a multiple of the count at the start of its lanes.
+        despite_backlog: Grow even if messages are not judged. Messages of a group that moves may come after
+            later ones.
+        dry_run: Change nothing; print the plan and its obstacles.
         as_json: Print a document at the end.
         yes: Do not ask.
 
     Returns:
-        The exit code: 0; of a dry run 1 if something is in the way.
+        The exit code: 0; of a dry run 1 if there is an obstacle.
 
     Raises:
-        GrowthError: the count is not possible; or workers run, or have something left to judge.
-        MissingTopicError: a topic of the address does not exist.
-        BrokerUnavailableError: the cluster does not answer.
+        GrowthError: The count is not possible; or workers run, or messages are not judged yet.
+        MissingTopicError: A topic of the address does not exist.
+        BrokerUnavailableError: The cluster does not answer.
     """
     address = settings.configured(name)
     if fed_by := upstream(name, settings.addresses):
@@ -103,7 +107,7 @@ def grow(
 
 
 class _Growing:
-    """The growth of one address."""
+    """Growth of one address."""
 
     def __init__(
         self,
@@ -126,7 +130,7 @@ class _Growing:
     async def grow(
         self, wanted: int, *, despite_backlog: bool, dry_run: bool, yes: bool
     ) -> tuple[Work, list[str]]:
-        """Grow, or only look. Return the work, and what is in its way."""
+        """Grow, or only check; return the work and its obstacles."""
         self._progress.begin(f"looking at the lanes of {self._address.name}")
         work = await self._work(wanted)
         self._progress.count(counted(self._address.lanes or work.growth.began, "lane"))
@@ -221,7 +225,7 @@ class _Growing:
         progress.begin(f"giving topics of {self._address.name} {counted(growth.wanted, 'partition')}")
         await self._give(self._changelog, counts, growth.wanted)
         if counts[self._input] == growth.began:
-            # From here on the address is refused: its topics do not fit each other.
+            # from here on the address is refused, because its topics do not fit each other
             await self._give(self._forward, counts, growth.wanted)
         done = 0
         progress.begin("copying what lanes know")
@@ -246,7 +250,7 @@ class _Growing:
             counts[topic] = wanted
 
     async def _hand_on(self, lane: int, work: Work) -> None:
-        """Give a lane's successors its IDs, but those that have worked with them since."""
+        """Copy a lane's IDs to its successors, except those that have processed messages since."""
         metas = work.metas
         async with OwnedLane(self._settings, self._address, lane):
             view = LaneView(self._settings, self._address, self._cluster, lane, dated=True)
@@ -262,7 +266,10 @@ class _Growing:
     async def _inherit(
         self, successor: OwnedLane, restore: Restore, accepted_at: Mapping[bytes, int], meta: Meta
     ) -> None:
-        """Write everything under the same keys, at the time of its acceptance; a successor begins its own inputs at their start."""
+        """Write everything under the same keys with the time of acceptance.
+
+        A successor starts its own inputs at their start.
+        """
         meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
         entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]
         entries += [Entry(key, value) for key, value in restore.hops.items()]
@@ -272,7 +279,7 @@ class _Growing:
             await successor.write_dated(entries[begin : begin + RECORDS_A_TRANSACTION], oldest_ms)
 
     async def _record(self, lane: int, work: Work) -> None:
-        """Write the new count and where it begins for a lane and the journal, in one transaction."""
+        """Write a lane's new count, and a journal event with its offsets, in one transaction."""
         growth = work.growth
         meta = self._with_count(work.metas[lane], growth)
         async with OwnedLane(self._settings, self._address, lane) as owned:

@@ -1,4 +1,4 @@
-"""The plan of a growth of an address. Pure."""
+"""Plan of an address's growth. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ NAMES_MAX: Final = 16
 
 
 class GrowthError(RingfenceError):
-    """The address cannot get so many partitions, or not now."""
+    """The address cannot get this number of partitions, or not now."""
 
 
 class Growth(NamedTuple):
@@ -23,18 +23,18 @@ class Growth(NamedTuple):
     wanted: int
 
     def successors(self, lane: int) -> range:
-        """Return the lanes that get the IDs of this one."""
+        """Return the lanes that get the IDs of a lane."""
         return range(lane + self.began, self.wanted, self.began)
 
 
 class Work(NamedTuple):
-    """The work of a growth."""
+    """Work of a growth."""
 
     growth: Growth
     counts: dict[str, int]
-    """Present partitions of each topic that grows; the input comes last."""
+    """Topic → present partitions, for each topic that grows; the input comes last."""
     metas: dict[int, Meta]
-    """The lanes' last meta records."""
+    """Lane → its last meta record."""
     left: list[int]
     """Lanes whose record does not have the new count."""
 
@@ -45,15 +45,15 @@ class Work(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether everything is done."""
         return not self.left and all(count == self.growth.wanted for count in self.counts.values())
 
 
 def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
-    """Return the growth of the input of an address from ``now`` partitions to ``wanted``.
+    """Return the growth of an input from ``now`` partitions to ``wanted``.
 
     Raises:
-        GrowthError: that is not possible; names counts that are.
+        GrowthError: It is not possible; the message names possible counts.
     """
     counts = {meta.partition_counts.get(address.input_topic, now) for meta in metas.values()}
     began = min(counts, default=now)
@@ -79,7 +79,7 @@ def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: 
 
 
 def named_successors(address: AddressSettings, growth: Growth, lane: int) -> str:
-    """Return the successors of a lane for a line, which does not have thousands of names."""
+    """Return names of a lane's successors for an output line, at most NAMES_MAX."""
     lanes = growth.successors(lane)
     shown = ", ".join(wire_names.lane_name(address.name, number) for number in lanes[:NAMES_MAX])
     return shown if len(lanes) <= NAMES_MAX else f"{shown}, {len(lanes) - NAMES_MAX:,} more"
@@ -88,7 +88,7 @@ def named_successors(address: AddressSettings, growth: Growth, lane: int) -> str
 def foretell(
     address: AddressSettings, work: Work, obstacles: list[str], say: Callable[[str], object]
 ) -> None:
-    """Print the work and its obstacles, a line each."""
+    """Print the planned work and its obstacles, one line each."""
     for topic, count in work.counts.items():
         if count < work.growth.wanted:
             say(f"would give  {topic}  {counted(count, 'partition')}, then {work.growth.wanted}")
@@ -100,7 +100,7 @@ def foretell(
 
 
 def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_run: bool) -> dict[str, Any]:
-    """Return the same for programs."""
+    """Return the document of a growth, for programs."""
     growth = work.growth
     return {
         "dry_run": dry_run,

@@ -1,7 +1,7 @@
-"""``ringfence topics grow`` for an address that sets ``lanes``: its input gets partitions, and nothing else changes. Pure.
+"""``ringfence topics grow`` for an address that sets ``lanes``: only its input gets partitions. Pure.
 
-Partition p belongs to lane p modulo ``lanes``. If both counts are multiples of it, each group and each ID keeps its lane, so that nothing
-is handed over, and workers may run. With one lane every count will do.
+Partition p belongs to lane p modulo ``lanes``. If both counts are multiples of ``lanes``, each group and each
+ID keeps its lane. Then no IDs need to move, and workers may run. With one lane any count works.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,8 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
     """Return the growth of an input from ``now`` partitions to ``wanted``.
 
     Raises:
-        GrowthError: groups and IDs would move to other lanes, or it is not possible; names counts that are.
+        GrowthError: Groups and IDs would move to other lanes, or it is impossible; the message names possible
+            counts.
     """
     topic, lanes = address.input_topic, address.lanes
     counts = {meta.partition_counts.get(topic, now) for meta in metas.values()}
@@ -56,6 +57,6 @@ def plan_input(address: AddressSettings, now: int, metas: Mapping[int, Meta], wa
 
 
 def needs_stop(address: AddressSettings, growth: Growth, metas: Mapping[int, Meta]) -> bool:
-    """Return whether no worker may run: lanes without records may have messages under way, whose homes move."""
+    """Return whether workers must stop: lanes without records may have messages whose homes move."""
     lanes = address.lanes
     return not metas and not LaneLayout(growth.wanted, lanes).keeps_homes(LaneLayout(growth.began, lanes))

@@ -1,4 +1,4 @@
-"""Finds addresses that were removed from the configuration: their topics still exist, and messages may come."""
+"""Finds addresses that were removed from the configuration while their topics still exist."""
 
 import asyncio
 import contextlib
@@ -21,21 +21,21 @@ ANSWER_LIMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RemovedAddress:
-    """One address of this application that the configuration does not have."""
+    """Address of this application that the configuration does not have."""
 
     address: str
     topics: list[str]
     """Its internal topics."""
     inputs: Mapping[str, int | None]
-    """Input topic → unprocessed messages; None = this user may not ask."""
+    """Input topic → unprocessed messages; None = this user may not see them."""
     readers: str = ""
-    """A sentence about configured addresses that read its accepted topic."""
+    """Sentence about configured addresses that read its accepted topic."""
     renamed: str = ""
-    """The configured address that reads its input topic now; empty = none does."""
+    """Configured address that now reads its input topic; empty = none."""
 
     @property
     def note(self) -> str:
-        """One line for a person."""
+        """Output line for an operator."""
         if self.renamed:
             return (
                 f"address {self.address} is named {self.renamed} now, and topics of its former name are still there ({', '.join(self.topics)}): "
@@ -52,12 +52,12 @@ class RemovedAddress:
 
 
 async def removed_addresses(settings: Settings) -> list[RemovedAddress]:
-    """Return the addresses of this application that left internal topics.
+    """Return the removed addresses of this application whose internal topics exist.
 
-    The record of a lane names the input topic: an address that has processed nothing is found without it.
+    The record of a lane names the input topic, so it is unknown for an address that has processed nothing.
 
     Raises:
-        KafkaError, KafkaException: the cluster does not answer.
+        KafkaError, KafkaException: The cluster does not answer.
     """
     there = await asyncio.to_thread(_topics, settings)
     found = []
@@ -94,7 +94,7 @@ def _topics(settings: Settings) -> dict[str, int]:
 
 
 def _names(settings: Settings, there: Collection[str]) -> list[str]:
-    """Return the names of addresses that are not configured and may have a changelog."""
+    """Return names of possible addresses with a changelog that are not configured."""
     begin, end = wire_names.changelog_topic(settings.app.id, "\0").split("\0")
     names = [name[len(begin) : -len(end)] for name in there if name.startswith(begin) and name.endswith(end)]
     known = {address.name for address in settings.addresses}
@@ -102,7 +102,10 @@ def _names(settings: Settings, there: Collection[str]) -> list[str]:
 
 
 def _has_one_lane(settings: Settings, name: str, meta: Meta | None) -> bool:
-    """Whether an address has no forward topic because it has one lane; else the changelog is another application's, or nobody's."""
+    """Return whether an address has one lane, and so no forward topic.
+
+    Else the changelog is not this application's.
+    """
     return meta is not None and (meta.app, meta.address, lanes_before(meta)) == (settings.app.id, name, 1)
 
 
@@ -119,7 +122,7 @@ def _inputs(meta: Meta | None, there: Collection[str]) -> list[str]:
 
 
 async def _unprocessed(cluster: Cluster, topic: str, partitions: int) -> int:
-    """Return the number of messages behind the workers' offsets; markers of transactions count."""
+    """Return the number of offsets after the workers' offsets, including transaction markers."""
     count = 0
     for number in range(partitions):
         end, start = await asyncio.gather(

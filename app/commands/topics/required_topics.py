@@ -1,4 +1,4 @@
-"""The topics that the configuration needs, and findings about those that exist. Pure."""
+"""Topics that the configuration needs, and findings about existing ones. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,14 +25,15 @@ from ringfence_kafka.protocol.lane_layout import LaneLayout
 from ringfence_kafka.wording import counted
 
 REPLICAS_MAX: Final = 3
-"""Replicas with replication_factor = 0, if there are brokers for them."""
+"""Maximum number of replicas with replication_factor = 0."""
 
 CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
-    # Kafka compacts closed segments only: with its default a lane would restore from up to 1 GiB of old slots.
+    # Kafka compacts only closed segments. With its default, a lane would restore from up to 1 GiB of old
+    # slots.
     "segment.bytes": str(64 * 2**20),
     "min.cleanable.dirty.ratio": "0.3",
-    # Kafka's default, written down: a lane judges by it whether its RocksDB is too old.
+    # Kafka's default, set explicitly because lanes use it to judge whether their RocksDB is too old
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
 
@@ -40,17 +41,17 @@ FORWARD_CONFIG: Final[Mapping[str, str]] = {
     **OUTPUT_CONFIG,
     **BROKER_TIME,
     "cleanup.policy": "delete",
-    # The time that a home lane may be away. Kafka's own defaults, whatever the cluster's are.
+    # The time that a home lane may be away: Kafka's own defaults, whatever the cluster's defaults are.
     "retention.ms": str(7 * 24 * 3600 * 1000),
     "retention.bytes": "-1",
-    # A forwarded record carries two headers more than the input's largest.
+    # a forwarded record has two headers more than the input's largest record
     "max.message.bytes": str(MESSAGE_BYTES_DEFAULT + ADDED_BYTES),
 }
 
 
 JOURNAL_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
-    # A few records a year if rings are persistent, else one for each opening of a lane.
+    # a few records a year if rings are persistent, else one for each opening of a lane
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
@@ -58,7 +59,7 @@ JOURNAL_CONFIG: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic that is to be created."""
+    """Topic to create."""
 
     name: str
     partitions: int
@@ -68,24 +69,24 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class Findings:
-    """Faults keep addresses or consumers from their work; notes stop nothing."""
+    """Faults stop addresses or consumers; notes stop nothing."""
 
     shared: list[str] = field(default_factory=list)
     """Faults of all addresses."""
     by_address: dict[str, list[str]] = field(default_factory=dict)
-    """Faults of one address alone; every address has its list."""
+    """Faults of single addresses; every address has a list."""
     consumers: list[str] = field(default_factory=list)
-    """Faults that stop consumers, and no worker."""
+    """Faults that stop consumers, but not workers."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
-        """Faults of workers, each once."""
+        """Distinct faults of workers."""
         own = [fault for faults in self.by_address.values() for fault in faults]
         return list(dict.fromkeys([*self.shared, *own]))
 
     def merge(self, others: "Findings") -> None:
-        """Add other findings; an address that has faults already keeps those."""
+        """Add other findings. An address with faults keeps only its own."""
         self.shared += others.shared
         for name, faults in others.by_address.items():
             self.by_address[name] = self.by_address[name] or faults
@@ -113,22 +114,23 @@ def missing(
     recorded: Mapping[str, int] = MappingProxyType({}),
     bytes_max: int = MESSAGE_BYTES_DEFAULT,
 ) -> list[TopicPlan]:
-    """Return the topics to create; existing ones stay as they are.
+    """Return the topics to create. Existing ones are not changed.
 
-    Outputs are like an existing input: as many partitions, kept as long, and with room for its largest message and our headers. Changelog and
-    forward topic have a partition for each lane. A deleted
-    topic gets the partitions that its lanes have recorded. The accepted topic of one address may be the input of another: it is created as
-    an accepted topic. The progress topic, which consumers create, is created if it was deleted.
+    Outputs follow an existing input: same partitions and retention, with room for its largest message and
+    Ringfence's headers. Changelog and forward topic have a partition for each lane. A deleted topic gets the
+    number of partitions that its lanes have recorded. If an accepted topic is also the input of another
+    address, it is created as an accepted topic. The progress topic, which consumers create, is created if it
+    was deleted.
 
     Args:
-        settings: The addresses.
-        existing: The existing topics.
+        settings: Configuration.
+        existing: Existing topics by name.
         brokers: Number of brokers.
-        recorded: Partition counts that lanes have recorded, by topic.
-        bytes_max: ``max.message.bytes`` of a topic that is created without it.
+        recorded: Topic → partition count that lanes have recorded.
+        bytes_max: ``max.message.bytes`` of topics created without it.
 
     Raises:
-        TopicError: an address has more lanes than its input has partitions.
+        TopicError: An address has more lanes than its input has partitions.
     """
     planned: dict[str, TopicPlan] = {}
     for address in upstream_first(settings.addresses):
@@ -166,7 +168,7 @@ def missing(
 
 
 def _as_planned(plan: TopicPlan | None, bytes_max: int) -> TopicDescription | None:
-    """Return the future topic that is the output of one address and the input of the next."""
+    """Return the future topic that is the output of one address and the input of another."""
     if plan is None:
         return None
     return TopicDescription(plan.name, plan.partitions, {"max.message.bytes": str(bytes_max), **plan.config})
@@ -197,7 +199,7 @@ def _kept(source: TopicDescription | None) -> dict[str, str]:
 
 
 def replica_faults(settings: Settings, brokers: int) -> list[str]:
-    """Return a fault for each replication factor that is larger than the number of brokers."""
+    """Return a fault for each replication factor above the number of brokers."""
     stated = {"address_defaults": settings.address_defaults.replication_factor}
     stated |= {address.name: address.replication_factor for address in settings.addresses}
     owners: dict[int, list[str]] = {}
@@ -236,7 +238,7 @@ def compare(settings: Settings, described: Described) -> Findings:
 def _compare_consumers(settings: Settings, described: Described) -> Findings:
     name = wire_names.progress_topic(settings.app.id)
     progress_topic = described.topics.get(name)
-    if progress_topic is None:  # the first consumer creates it
+    if progress_topic is None:  # not a fault, since the first consumer creates it
         letters = existing_letters(settings, described.topics)
         unseen = name in described.refused
         return Findings(consumers=[] if unseen else consumer_faults.progress_deleted(name, letters))
@@ -254,7 +256,7 @@ def _compare_consumers(settings: Settings, described: Described) -> Findings:
 
 
 def existing_letters(settings: Settings, existing: Iterable[str]) -> list[str]:
-    """Return the names of the dead-letter topics that exist."""
+    """Return the names of the existing dead-letter topics."""
     return sorted(
         {wire_names.dead_letter_topic(address.name) for address in settings.addresses}.intersection(existing)
     )

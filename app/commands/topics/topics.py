@@ -1,4 +1,7 @@
-"""Creates and verifies topics. The admin client is aiokafka's, so a worker can verify on its own event loop."""
+"""Creates and verifies topics.
+
+It uses aiokafka's admin client, so that a worker can verify on its own event loop.
+"""
 
 import asyncio
 import contextlib
@@ -49,30 +52,30 @@ from tables.codec import Meta
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
-"""Time for each server of the list to answer."""
+"""Time limit for an answer of each bootstrap server, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A topic that exists or is created."""
+    """Topic that exists or is created."""
 
     name: str
     partitions: int
     created: bool
-    """In a dry run: to be created."""
+    """In a dry run: whether it would be created."""
     replication_factor: int | None = None
-    """None = the topic exists."""
+    """None = the topic exists already."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Settings that are not the cluster's."""
+    """Settings that differ from the cluster's defaults."""
     recorded: bool = False
-    """It was deleted, and gets the partitions that its lanes have recorded."""
+    """Whether it was deleted, and gets the partitions that its lanes have recorded."""
 
 
 def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) -> int:
-    """Create missing topics, or with ``dry_run`` only look, and print a line for each topic. Returns 0.
+    """Create missing topics, or with ``dry_run`` only check, and print a line for each topic; return 0.
 
     Raises:
-        TopicError: the cluster refused a topic.
+        TopicError: The cluster refused a topic.
     """
     with steps(brief_s=BRIEF_S) as progress:
         progress.begin("looking at topics" if dry_run else "creating topics")
@@ -95,9 +98,9 @@ def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) 
 
 
 def check(settings: Settings, *, as_json: bool = False) -> int:
-    """Verify all topics and print a line for each fault. Returns 0 ok, 1 faults.
+    """Verify all topics, and print a line for each problem; return 1 if there are problems, else 0.
 
-    Missing rights of this user are notes: a worker may be another user.
+    Missing rights of this user are notes, because workers may run as another user.
     """
     with steps(brief_s=BRIEF_S) as progress:
         progress.begin("checking topics")
@@ -148,18 +151,18 @@ async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
 
 
 async def examine(settings: Settings, look: Look = no_look) -> Findings:
-    """Return faults, each with the fix, and notes on all topics of the configuration.
+    """Return faults with their fixes, and notes, on all topics of the configuration.
 
-    ``look``: as of :func:`state_faults`.
+    ``look``: see :func:`state_faults`.
 
     Raises:
-        BrokerUnavailableError: no broker answers.
+        BrokerUnavailableError: No broker answers.
     """
     async with _connected(settings.kafka) as admin:
         described = await describe(admin, [*required(settings), *_of_consumers(settings)])
     findings = compare(settings, described)
     findings.merge(Findings(notes=readable(settings.kafka)))
-    # Rings are looked at only where topics are sound.
+    # Check rings only if the topics of their address are correct.
     sound = [address for address in settings.addresses if not findings.by_address[address.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
         findings.by_address.update(await state_faults(cluster, settings, sound, described.topics, look=look))
@@ -176,7 +179,7 @@ def _of_consumers(settings: Settings) -> list[str]:
 
 
 async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]) -> dict[str, int]:
-    """Return the partition counts that lanes have recorded of missing input and accepted topics."""
+    """Return partition counts that lanes have recorded for missing input and accepted topics."""
     app_id = settings.app.id
     counts: dict[str, int] = {}
     async with _answered(settings.kafka), Cluster(settings.kafka, app_id) as cluster:
@@ -193,11 +196,11 @@ async def _recorded(settings: Settings, existing: Mapping[str, TopicDescription]
 
 
 async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
-    """Create missing topics, or only look; safe to repeat, and at the same time as another process.
+    """Create missing topics, or only check. It can be repeated, and run concurrently.
 
     Raises:
-        BrokerUnavailableError: no broker answers.
-        TopicError: the cluster refused a topic; those that it accepted exist.
+        BrokerUnavailableError: No broker answers.
+        TopicError: The cluster refused a topic; accepted ones exist.
     """
     async with _connected(settings.kafka) as admin:
         of_consumers = _of_consumers(settings)
@@ -208,13 +211,13 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         bytes_max = sizes.get(MESSAGE_SIZE, MESSAGE_BYTES_DEFAULT)
         plans = missing(settings, existing, brokers, recorded, bytes_max)
         names = [*required(settings), *(plan.name for plan in plans if plan.name in of_consumers)]
-        # All of them are checked before the first is created.
+        # Validate all topics before creating the first.
         created = await _create(admin, plans, brokers, validate_only=True)
         if not dry_run:
             created = await _create(admin, plans, brokers)
         if plans and not dry_run:
             shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
-            # Another process may have been faster: then the topic counts, not the plan.
+            # another process may have created a topic first; then the topic counts, not the plan
             existing |= {name: topic for name, topic in shown.items() if name not in created}
     made = {
         plan.name: Outcome(
@@ -255,10 +258,10 @@ async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
 async def _create(
     admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int, *, validate_only: bool = False
 ) -> set[str]:
-    """Create topics, or only validate them. Return the names of those that this call created.
+    """Create topics, or only validate them; return the names that this call created.
 
     Raises:
-        TopicError: the cluster refuses some; all of them are named.
+        TopicError: The cluster refuses some topics; the message names all.
     """
     if not plans:
         return set()

@@ -88,8 +88,8 @@ def _noted() -> Column:
 def _with_epochs(rows: DataFrame, events: DataFrame | None) -> DataFrame:
     """Add the ring's ``capacity``, and how often the lane forgot hops before the row.
 
-    ``hop_epoch`` counts orders to forget all hops. ``kept_epoch`` counts rings in memory only too, and
-    ``sure_epoch`` changes of the size too. The lane knows kept hops of an input that was created again, but
+    ``hop_epoch`` counts orders to forget all hops, ``kept_epoch`` rings in memory only, and ``sure_epoch``
+    changes of the size. The lane knows kept hops of an input that was created again, but
     the last two epochs promise nothing about them.
     """
     if events is None:

@@ -75,8 +75,8 @@ class Judgement:
         Args:
             names: Number → name of the addresses that detect duplicates.
             configured: Numbers of addresses in observe mode by configuration.
-            settled: Numbers of addresses that were in observe mode in the last run too; they have observed
-                all the time.
+            settled: Numbers of addresses in observe mode in the last run too. They should observe all the time, so
+                they count even if some records have no verdict.
         """
         marked = {number for number, name in names.items() if self.counts[name]["marked"]}
         whole = {number for number in marked if self._all_marked(names[number])}

@@ -1,6 +1,6 @@
-"""Pages of a worker: ``ringfence status`` as HTML without outside assets, and what is behind its rows. Pure.
+"""Pages of a worker: ``ringfence status`` as self-contained HTML, with pages behind its rows. Pure.
 
-Their Content-Security-Policy allows their own style and script alone. Jinja escapes all data.
+Their Content-Security-Policy allows only their own style and script. Jinja escapes all data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +24,15 @@ from ringfence_kafka.wording import counted
 
 NO_CHARTS: Final = merged("glance", [])
 WAITING_MAX: Final = 200
-"""Groups that a page shows."""
+"""Number of groups on a page."""
 VALUE_MAX: Final = 100_000
-"""Characters of a value that a page shows."""
+"""Length limit of a value on a page, in characters."""
 
 
 _FORMATS: Final[Mapping[str, Format]] = {
     "lag": number, "running": number, "oldest": age, "covered": age, "rss": mebibytes, "buffered": mebibytes,
 }  # fmt: skip
-"""Other figures are rates."""
+"""Formats of figures; those not listed are rates."""
 _NAMES: Final = {
     "oldest": "oldest message",
     "covered": "reaches back",
@@ -67,7 +67,7 @@ def _charts(shown: Charts, subject: Sequence[str], which: Sequence[tuple[str, Se
 
 
 def _last(past: Mapping[str, Values], name: str) -> float | None:
-    """Return the newest value; the newest slot may be empty yet."""
+    """Return the newest value, from one of the last two slots, since the last may still be empty."""
     return next((value for value in reversed(past.get(name, [])[-2:]) if value is not None), None)
 
 
@@ -76,7 +76,7 @@ def _moment(iso: str) -> Html:
 
 
 def _written(timestamp_ms: int) -> Html | str:
-    """Return the time of a record; one beyond the calendar has a number."""
+    """Return the time of a record, or the number if it is outside the calendar."""
     try:
         return moment(timestamp_ms / 1000)
     except (ValueError, OverflowError, OSError):
@@ -84,7 +84,7 @@ def _written(timestamp_ms: int) -> Html | str:
 
 
 def _why(row: Mapping[str, Any]) -> Html | str:
-    """Return the reason for which a group waits, as its consumer gives it."""
+    """Return the reason why a group waits, from its consumer."""
     seconds, retry_at, tried = row.get("running_seconds"), row.get("retry_at"), row.get("attempts")
     attempts = f", {counted(tried, 'attempt')}" if tried else ""
     match row.get("reason"):
@@ -98,12 +98,12 @@ def _why(row: Mapping[str, Any]) -> Html | str:
             return "nobody holds the lease, or it goes to another consumer"
         case "waiting":
             return "waits for a handler"
-        case _:  # of a consumer of an earlier version
+        case _:  # reason of another version
             return ""
 
 
 def _text(value: bytes | None) -> str:
-    """Return bytes as text; what is not UTF-8 as hexadecimal digits."""
+    """Return bytes as text, or as hexadecimal digits if they are not UTF-8."""
     try:
         text = printable((value or b"").decode(), "\n\t")
     except UnicodeDecodeError:
@@ -113,12 +113,12 @@ def _text(value: bytes | None) -> str:
 
 
 def _group(key: bytes | None) -> str:
-    """Return the group of a message; an empty one is not a missing one."""
+    """Return the group of a message; an empty group differs from a missing one."""
     return "(none)" if key is None else _text(key) or group_names.in_table(key)
 
 
 def _visible(value: Any) -> Any:
-    """Return a value as a page prints it: control characters of other programs' texts are escaped."""
+    """Escape control characters in texts of other programs."""
     return printable(value, "\n\t") if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -154,9 +154,9 @@ _ENVIRONMENT.filters |= {
 
 
 def shown(name: str, **values: Any) -> str:
-    """Return a page from its template: an address, a consumer group, its dead letters, or one of these.
+    """Return a page from its template: an address, a consumer group, its dead letters, or one dead letter.
 
-    ``values``: ``app`` and ``worker``, which shows it; ``title``; and what the template names.
+    ``values``: ``app``, ``worker`` (which shows the page), ``title``, and the names of the template.
     """
     return _ENVIRONMENT.get_template(f"{name}.html").render(standing=0, style=STYLE, script=SCRIPT, **values)
 
@@ -171,17 +171,17 @@ def render(
     app: str = "",
     report: str = "",
 ) -> str:
-    """Return the overview.
+    """Return the overview page.
 
     Args:
-        status: None = brokers do not answer, so only this worker's own lanes are known.
-        found: The findings.
-        worker: The worker that shows the page.
+        status: The status; None = brokers do not answer, so only this worker's lanes are known.
+        found: Findings.
+        worker: Worker that shows the page.
         own: Its lanes from its ``/health``.
         fault: Reason for a missing status.
-        past: The last hour of all processes.
-        app: Name of the application, where ``status`` does not tell it.
-        report: Path of the last run's page on this server; empty = it has none.
+        past: Figures of all processes in the last hour.
+        app: Name of the application if ``status`` is missing.
+        report: Path of the last run's page on this server; empty = not available.
     """
     return _ENVIRONMENT.get_template("overview.html").render(
         status=status, found=found, standing=1 if fault else sum(finding.stands for finding in found), worker=worker, own=own,
