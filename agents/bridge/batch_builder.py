@@ -47,7 +47,6 @@ class Batch:
     builder: Builder
     cycle: Cycle
     first: At
-    """First record of the batch."""
     count: int = 1
     quarantine: bool = False
     """Whether the batch has a single record for the quarantine topic."""
@@ -190,7 +189,6 @@ class BatchBuilder:
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {record.offset}: {reason}")
 
     def _ours(self, place: Place) -> list[Header]:
-        """Return the headers after the hop."""
         confirmed: list[Header] = [(wire_names.HEADER_CONFIRMED, b"%d" % place.confirmed)]
         return (
             confirmed
@@ -283,8 +281,7 @@ class BatchBuilder:
     ) -> Batch:
         """Return a batch for the quarantine topic, with reason and source in its headers.
 
-        Size and digest replace a value that does not fit. If the record is still too large, its key and its other headers are left out
-        too.
+        Size and digest replace a value that does not fit. If the record is still too large, its key and its other headers are left out too.
         """
         topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
         where = f"{self._plan.source_topic}/{place.partition}"

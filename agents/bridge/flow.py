@@ -190,8 +190,7 @@ class Flow:
     def looked(self, target: Target, *, again: bool = False) -> None:
         """Record the current state of the target. Partitions that waited for a change continue.
 
-        Refused records are tried again if the target's settings changed, or always with ``again``, because settings do not show access
-        rights.
+        Refused records are tried again if the target's settings changed, or always with ``again``, because settings do not show access rights.
         """
         if again or target.settings != self._settings:
             self._settings = target.settings

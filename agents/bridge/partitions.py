@@ -50,8 +50,6 @@ class UnknownPlaceError(RingfenceError):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Result of a query about one partition."""
-
     found: Beginning
     committed: Committed | None
     known: OffsetMetadata | None

@@ -222,6 +222,5 @@ class ProducerSessions:
             )
 
     def _start_over(self) -> None:
-        """Restart from the confirmed offsets."""
         for number, offset in self._flow.start_over():
             self._partitions.consumer.go_on(number, offset)

@@ -130,7 +130,6 @@ class SourceConsumer:
         await internals.end(self._consumer, LEAVE_LIMIT_S)
 
     async def _revoke(self, _: list[TopicPartition]) -> None:
-        """Give all partitions back."""
         with contextlib.suppress(KafkaError):
             await self._revoked()
 

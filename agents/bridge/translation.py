@@ -46,7 +46,7 @@ class Passing:
     """Hop traces of a source topic's messages, and the returned messages of one cycle."""
 
     def __init__(self, topic_id: str, target_topics: Collection[bytes], *, forwards: bool) -> None:
-        """Create the tracker. ``target_topics``: hop-trace entries of a message at the target. ``forwards``: whether returned messages are forwarded."""
+        """Create the tracker. ``target_topics``: trace entries of a message at the target; ``forwards``: whether to forward returned messages."""
         self._own = hop_trace.topic(topic_id)
         self._target_topics = frozenset(target_topics)
         self._forwards = forwards

@@ -76,11 +76,11 @@ class Window:
         """Maximum number of records from a partition in a cycle, which keeps its unconfirmed records within the limit."""
 
     def open(self, partition: int, topic_id: str, offset: int, sent: int = 0) -> None:
-        """Start to forward a partition at ``offset``. ``sent``: end of the offsets that former holders may have sent."""
+        """Start forwarding a partition at ``offset``. ``sent``: end of the offsets that former holders may have sent."""
         self.places[partition] = Place(partition, topic_id, offset, offset, sent)
 
     def close(self, partitions: Collection[int]) -> None:
-        """Stop to forward these partitions. Their unconfirmed records confirm nothing."""
+        """Stop forwarding these partitions. Their unconfirmed records confirm nothing."""
         for partition in partitions:
             self.places.pop(partition, None)
 

@@ -106,7 +106,7 @@ class Path:
         return outcome
 
     def _receive(self, due: DueRecords) -> tuple[list[Item], list[Item], list[Item]]:
-        """Return all records as items, and those that are envelopes and that came over bridges."""
+        """Return all records as items, the envelopes among them, and the records from bridges."""
         batch, records = due
         forged: list[int] = []
         if batch.topic == self._forward_topic:

@@ -1,8 +1,7 @@
 """A lane: one or more partitions of an address; the unit of ownership, state and transaction.
 
 *A lane never skips a record.* It discards records below its next offset and refuses a batch that begins above it. After a
-failure it keeps the failed batch, reopens, reads the batch again from the log and trims it. Otherwise a later batch would
-commit past it.
+failure it keeps the failed batch, reopens, reads the batch again from the log and trims it. Otherwise a later batch would commit past it.
 
 States are in :mod:`ringfence_kafka.ownership.partition_state`. A rebalance suspends a lane. If the lane is assigned again, it
 resumes without a new opening.
@@ -94,7 +93,6 @@ class Lane(PartitionTask[Ownership, Opened]):
         self._room = asyncio.Event()
         self._cursors: dict[Partition, Cursor] = {}
         self._busy = False
-        """Whether a batch is being processed."""
         self._failures = Failures(opening)
 
     @property
@@ -116,7 +114,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         }
 
     def seconds_covered(self) -> float | None:
-        """Return the age of the oldest ID in the ring, in seconds; None if the lane is closed or has fewer than two IDs."""
+        """Return the seconds between the oldest and the newest ID of the ring; None if the lane is closed or has fewer than two."""
         return self._opening.table.seconds_covered() if self._opened is not None else None
 
     def coverage(self) -> Coverage | None:
@@ -125,7 +123,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     @property
     def opening(self) -> Opening:
-        """How the lane is opened."""
+        """The steps of the lane's opening."""
         return self._opening
 
     @property
@@ -193,7 +191,7 @@ class Lane(PartitionTask[Ownership, Opened]):
     def _doubt(self, error: Exception) -> None:
         """Record a problem found between batches: the lane must reopen, or must stop."""
         self._failed(error)
-        self._wake.set()  # wakes the task also if the next step is the same one
+        self._wake.set()  # also if the task pauses and must keep pausing
 
     # -- called by the owner of the lane ---------------------------------------------------------------------
 

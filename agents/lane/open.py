@@ -230,15 +230,13 @@ class Opening:
         )
 
     def _counts(self, facts: TopicFacts) -> dict[str, int]:
-        """Return the partition counts that homes depend on."""
         accepted = [target.accepted_topic for target in (self.address, *self._lane.targets)]
         return {name: facts.counts[name] for name in (self.address.input_topic, *accepted)}
 
     async def warm_up(self) -> Restored:
         """Restore the table to the committed state while another worker owns the lane. The later opening then reads only new records.
 
-        The result is a prefix of the changelog, like any RocksDB state. This fences no producer and writes nothing to the
-        cluster.
+        The result is a prefix of the changelog, like any RocksDB state. This fences no producer and writes nothing to the cluster.
 
         Raises:
             Exception: the restore failed. The opening will report the cause.

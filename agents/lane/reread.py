@@ -19,8 +19,7 @@ READ_LIMIT_S: Final = 15.0
 async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
     """Read a kept batch again from the log.
 
-    Records that retention deleted in the meantime cannot be read, and no other record can have their offsets: they stay as they
-    were fetched.
+    Records that retention deleted in the meantime cannot be read, and no other record can have their offsets: they stay as they were fetched.
 
     Returns:
         The batch; None = the rewound consumer must fetch it, because only the consumer finds the problem of a malformed record.

@@ -1,7 +1,6 @@
 """Checks whether this worker can write its state, and moves lanes whose folder it cannot write.
 
-After a minute other workers get these lanes. Without another worker, RocksDB keeps its files in memory, restored from the
-changelog.
+After a minute other workers get these lanes. Without another worker, RocksDB keeps its files in memory, restored from the changelog.
 """
 
 import logging
@@ -31,8 +30,6 @@ IDS_IN_MEMORY_MAX: Final = 2_000_000
 
 
 class _Failure(NamedTuple):
-    """Failure of one lane to use its folder."""
-
     folder: Path
     text: str
     cause: str

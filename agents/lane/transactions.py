@@ -147,7 +147,6 @@ class Transactions:
         return records
 
     def _part(self, due: Sequence[DueRecords]) -> list[DueRecords]:
-        """Return the records that fit into one transaction."""
         left, part = self._divided.records_max, []
         for batch, records in due:
             if len(records) > left:

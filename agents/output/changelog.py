@@ -20,7 +20,7 @@ def changelog_batches(
 
 
 def position_behind(state: Sequence[Outgoing], bases: Sequence[int]) -> int:
-    """Return the changelog offset after the written batches; 0 if the broker did not report offsets. ``bases``: base offsets, ``state``'s last."""
+    """Return the changelog offset after the written batches; 0 if it is not known. ``bases``: all base offsets, those of ``state`` last."""
     return bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
 
 

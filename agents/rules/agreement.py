@@ -49,7 +49,7 @@ class Agreement:
         """Disagreements on limits by address, from the last query. Addresses without one are absent."""
 
     async def stop(self) -> None:
-        """Stop, and leave waiting queries without an answer."""
+        """Stop. Waiting queries raise StoppedError."""
         await self._together.stop()
 
     async def look(self) -> None:

@@ -137,7 +137,6 @@ async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition
 
 
 async def _compare(lane: Lane) -> None:
-    """Compare one lane, with its own queries."""
     with contextlib.suppress(KafkaError, OSError, TimeoutError):
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await lane.compare()

@@ -160,7 +160,6 @@ class Lanes:
         self.health.state_changed()
 
     async def _changelog_ids(self) -> dict[str, str]:
-        """Return Kafka's IDs of the changelogs that exist."""
         found = {}
         for topic in {lane.opening.changelog for lane in self.lanes}:
             with contextlib.suppress(UnknownTopicOrPartitionError):
@@ -175,7 +174,6 @@ class Lanes:
         self.health.state_changed()
 
     def _ids_in_memory(self) -> int:
-        """Return the total capacity of the rings whose files are in memory."""
         openings = (lane.opening for lane in self._lanes.values())
         return sum(opening.limits.capacity for opening in openings if opening.table.in_memory)
 

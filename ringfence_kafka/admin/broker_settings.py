@@ -41,8 +41,6 @@ async def broker_settings(admin: AIOKafkaAdminClient, names: Collection[str]) ->
 
 
 class _Need(NamedTuple):
-    """Value that a broker setting must allow."""
-
     setting: str
     value: int
     user: str

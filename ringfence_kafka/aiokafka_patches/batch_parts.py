@@ -57,8 +57,7 @@ class RecordBytes:
     ) -> None:
         """Create the parts. Nothing is decompressed yet.
 
-        ``cut`` is a fast replacement of :func:`whole_records`. ``oversized`` receives the reasons of replaced records; None = read all
-        whole.
+        ``cut`` is a fast replacement of :func:`whole_records`. ``oversized`` receives the reasons of replaced records; None = read all whole.
 
         Raises:
             CorruptRecordException: the bytes do not start like their codec.

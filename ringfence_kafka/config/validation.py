@@ -113,7 +113,7 @@ def _chained_topics(
 
 
 def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
-    """Return whether each of the two clusters lists a server of the other."""
+    """Return whether both list a common bootstrap server."""
     ours, theirs = ({part.strip() for part in kafka.bootstrap_servers.split(",")} for kafka in (one, other))
     return not ours.isdisjoint(theirs)
 

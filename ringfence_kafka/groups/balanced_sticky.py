@@ -65,8 +65,6 @@ def balanced_sticky(
 
 
 class _Balance:
-    """Partitions of each member during the assignment."""
-
     def __init__(
         self, units: Mapping[str, Unit], members: Sequence[str], rank: Callable[[str, UnitPartition], Any]
     ) -> None:

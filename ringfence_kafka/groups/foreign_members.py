@@ -117,7 +117,7 @@ def _is_ours(metadata: bytes, client_id: str, is_ours: IsOurs, own_prefix: str) 
 
 
 def _is_ours_by_name(member: OtherMember, own_prefix: str) -> bool:
-    """Return whether the name is Ringfence's. Its members use the classic protocol; before Kafka 4.1 only the name decides, without a protocol."""
+    """Return whether a member is Ringfence's, by its name and the classic protocol. Brokers before 4.1 do not report the protocol."""
     return member.protocol in {None, CLASSIC} and member.client_id.startswith(own_prefix)
 
 

@@ -19,7 +19,6 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         """Create the task's state. ``name``: name of the asyncio task."""
         self._tenure: PartitionState[AssignmentT] = PartitionState()
         self._opened: Opened | None = None
-        """The open partition; None = it is not open."""
         self._wake = asyncio.Event()
         self._standing = asyncio.Event()
         """Set while nothing runs and nothing starts before the next change of the state."""

@@ -52,8 +52,6 @@ FIGURES: Final[Mapping[str, Figure]] = {
 
 
 class _Series:
-    """One figure over one span."""
-
     def __init__(self, span: Span, over_time: Fold | None) -> None:
         self._span = span
         self._over_time = over_time

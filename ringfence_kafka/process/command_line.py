@@ -269,8 +269,6 @@ def silence_clients() -> None:
 
 
 class _ConsumerGroup(click.ParamType):
-    """Valid name of a consumer group."""
-
     name = "NAME"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:

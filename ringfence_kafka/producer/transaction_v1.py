@@ -1,7 +1,6 @@
 """Transactions as aiokafka writes them: separate requests add the partitions and the group.
 
-All brokers accept this. Only this module and :mod:`ringfence_kafka.producer.transaction_v2` depend on the internals of aiokafka's
-transactions.
+All brokers accept this. Only this module and :mod:`ringfence_kafka.producer.transaction_v2` depend on the internals of aiokafka's transactions.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Encodes requests that aiokafka does not know, in Kafka's compact form, with the methods that its connections call. Pure.
 
-Lengths are varints of the length plus one (0 = null). Each structure ends with tagged fields: requests have none, and responses' are
-skipped.
+Lengths are varints of the length plus one (0 = null). Each structure ends with tagged fields: requests have none, and responses' are skipped.
 """
 
 import struct

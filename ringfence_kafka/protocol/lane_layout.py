@@ -39,8 +39,7 @@ class LaneLayout:
     def keeps_homes(self, former: "LaneLayout") -> bool:
         """Return whether each group and each ID has the same home as in a former layout.
 
-        The home is a hash modulo the partition count, modulo the number of lanes. Only multiples of the number of lanes keep the
-        remainder.
+        The home is a hash modulo the partition count, modulo the number of lanes. Only multiples of the number of lanes keep the remainder.
         """
         if former.lanes != self.lanes:
             return False

@@ -1,7 +1,6 @@
 """Result of the last reconciliation run, which the run commits for status, pages and alerts. Pure.
 
-It is the metadata of a committed offset: the group is :func:`ringfence_kafka.protocol.wire_names.run_group`, the partition is the
-journal's.
+It is the metadata of a committed offset: the group is :func:`ringfence_kafka.protocol.wire_names.run_group`, the partition is the journal's.
 """
 
 import json

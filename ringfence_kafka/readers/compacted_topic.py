@@ -159,7 +159,7 @@ class CompactedTopic:
             self._known.popitem(last=False)
 
     async def _read_on(self, partition: int, known: "_Known", end: int) -> bool:
-        """Read from the last record that was read up to ``end``. Return False if that record no longer exists."""
+        """Read up to ``end``, starting at the last record that was read. Return False if that record no longer exists."""
         witness = known.last
         begin = known.start if witness is None else witness.offset
         if begin >= end:

@@ -34,7 +34,7 @@ class StartOffsets:
         is_persistent: Callable[[], bool],
         note: Callable[[str], None],
     ) -> None:
-        """Create the search. ``group_watch``: decides which offsets are trusted, None = all; ``is_persistent``: the lane keeps IDs; ``note``: for status."""
+        """Create the search. ``group_watch``: decides which offsets are trusted, None = all; ``note``: receives texts for status."""
         self._lane = lane
         self._cluster = cluster
         self._group_watch = group_watch

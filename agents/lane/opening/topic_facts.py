@@ -13,7 +13,7 @@ from ringfence_kafka.admin.topics import TopicDescription
 
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
-"""Share of an output's retention. Retention would delete a record that is older than this when it is written noticeably too soon."""
+"""Share of an output's retention. A record that is older than this when it is written would be kept for a much shorter time."""
 AGED_MS_MIN: Final = 60_000
 
 
