@@ -93,12 +93,8 @@ def decide(
         if len(began) == len(members):
             return Run(top)
         if not all(value.still == NOT_BEGUN for member in began for value in found[member].values()):
-            return _lost(
-                members, began, found
-            )  # an offset is lost: with another member's offset, messages would be skipped
-        agreed = _agreed(
-            tuple(began), found
-        )  # an interrupted change: no bridge has forwarded with these members yet
+            return _lost(members, began, found)  # another member's offset would skip messages
+        agreed = _agreed(tuple(began), found)  # an interrupted change: nothing is forwarded yet
         return agreed if isinstance(agreed, Refuse) else Adopt(top, agreed)
     agreed = _agreed(top.members, found)
     return agreed if isinstance(agreed, Refuse) else Adopt(Map(top.number + 1, members), agreed)

@@ -163,9 +163,8 @@ def begin(
         note = replace(note, partitions=log.partitions)
     confirmed = max(at for at in (committed, None if before is None else before.confirmed) if at is not None)
     reached = max(confirmed, note.sent, 0 if before is None else before.reached)
-    cut = (
-        before is not None and missing is not None and log.start <= missing.offset
-    )  # retention deleted nothing
+    # The offset is missing although retention deleted nothing.
+    cut = before is not None and missing is not None and log.start <= missing.offset
     if note.lost_end or reached > log.end or cut:
         return Beginning(confirmed, replace(note, lost_end=max(note.lost_end, reached)), beyond=True)
     gap = max(0, log.start - confirmed)

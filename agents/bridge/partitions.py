@@ -200,9 +200,8 @@ class Partitions:
         self._state.count(number, "gap_records", found.gap)
         sent = 0 if found.note.still else seen.log.stable
         if self._ends is not None:
-            sent = min(
-                sent, self._ends.get(number, 0)
-            )  # the ends were queried when no other process ran the bridge
+            # The ends were queried when no other process ran the bridge.
+            sent = min(sent, self._ends.get(number, 0))
         self._window.open(number, seen.log.topic_id, found.offset, sent)
         self.consumer.go_on(number, found.offset)
         self._openings.pop(number, None)

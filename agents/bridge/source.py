@@ -208,9 +208,7 @@ class SourceConsumer:
                 found.unreadable[number] = said(error)
                 continue
             after = internals.position(self._consumer, tp)
-            if (
-                after is not None and after > begun
-            ):  # before records are taken, only markers move the position
+            if after is not None and after > begun:  # markers alone can move the position
                 found.reached[number] = after
             if records:
                 found.records[number] = records

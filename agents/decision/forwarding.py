@@ -40,7 +40,7 @@ def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes |
 
 def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]:
     """Return a function that restores a forwarded record and its source. It returns None if no lane wrote the record."""
-    # The numbers of digits that partition and offset have room for in a ring record.
+    # No more digits than a ring record has room for, in partition and offset.
     valid = re.compile(re.escape(input_topic.encode()) + rb"/[0-9]{1,9}/[0-9]{1,18}").fullmatch
     unpack = _TIMESTAMP.unpack
 

@@ -124,11 +124,7 @@ class NativePath:
                 lambda sequences: Originals(table.find).sources(sequences, self._address.input_topic),
                 *promise,
             )  # fmt: skip
-        except (
-            DamagedStoreError,
-            FormatError,
-            PrerequisiteError,
-        ):  # errors of RocksDB: the Python path meets and reports them
+        except (DamagedStoreError, FormatError, PrerequisiteError):  # the Python path reports them
             return None
         except Exception:
             log.exception(

@@ -1,9 +1,9 @@
 """State machine of one partition's ownership. Pure: events in, the next step out.
 
-Lanes and group consumers use it. Each assignment of the consumer group is a token ("right"), compared by identity. A partition that was
-opened under an earlier token stays open during a rebalance, and resumes once the present token is confirmed. If another process owned the
-partition in between, it fenced this process's transactional producer: the next write is refused, and the state here is that of the last
-commit. After the loss of a token only work that was started under it continues.
+Lanes and group consumers use it. Each assignment of the consumer group is an object, compared by identity (``right``). A partition that
+was opened under an earlier assignment stays open during a rebalance, and resumes once the present assignment is confirmed. If another
+process owned the partition in between, it fenced this process's transactional producer: the next write is refused, and the state here is
+that of the last commit. After the loss of an assignment only work that was started under it continues.
 
 An open partition ends in one of three ways. It is *drained* and *closed* if it went to another process or its state is no longer sound:
 running work ends, and its position is known exactly. Until it is drained, the partition may return and resume. It is *dropped* if a
@@ -18,7 +18,7 @@ AssignmentT = TypeVar("AssignmentT")
 
 
 class NotOwnerError(Exception):
-    """The group does not confirm the token that a step needs. Another assignment follows."""
+    """The group does not confirm the assignment that a step needs. Another one follows."""
 
 
 class Action(StrEnum):
@@ -27,7 +27,7 @@ class Action(StrEnum):
     OPEN = "open"
     """Perform all steps of the opening."""
     REGAIN = "regain"
-    """Confirm the present token with the group, then resume the open partition."""
+    """Confirm the present assignment with the group, then resume the open partition."""
     WORK = "work"
     """Process new messages."""
     REST = "rest"
@@ -49,12 +49,12 @@ class PartitionState(Generic[AssignmentT]):
 
     def __init__(self) -> None:
         self.right: AssignmentT | None = None
-        """Token under which work may start now; None = no work may start."""
+        """Assignment under which work may start now; None = no work may start."""
         self.attempts = 0
         """Number of failed attempts since the last success or the last assignment."""
         self.rests_until = -math.inf
         self._held_by: AssignmentT | None = None
-        """Token under which the open partition was confirmed last; None = it is not open."""
+        """Assignment under which the open partition was confirmed last; None = it is not open."""
         self._way_out: Action | None = None
         """How the open partition is closed, independently of the group; None = it stays open."""
         self._ended = False
@@ -75,7 +75,7 @@ class PartitionState(Generic[AssignmentT]):
 
     @property
     def latest(self) -> AssignmentT | None:
-        """Present token; without one, the token under which the open partition was confirmed last."""
+        """Present assignment; without one, the assignment under which the open partition was confirmed last."""
         return self._held_by if self.right is None else self.right
 
     def assigned(self, right: AssignmentT) -> None:
@@ -91,7 +91,7 @@ class PartitionState(Generic[AssignmentT]):
         self.right, self._ended = None, True
 
     def confirmed(self, right: AssignmentT) -> None:
-        """Record that the partition was opened or resumed under this token, which may be out of date."""
+        """Record that the partition was opened or resumed under this assignment, which may be out of date."""
         self._held_by = right
 
     def succeeded(self) -> None:

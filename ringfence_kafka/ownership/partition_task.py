@@ -24,7 +24,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         """Set while nothing runs and nothing starts before the next change of the state."""
         self._standing.set()
         self._doing: tuple[Action, AssignmentT | None, asyncio.Task[None]] | None = None
-        """Running step, its token and its task. It is cancelled when another step is due."""
+        """Running step, its assignment and its task. It is cancelled when another step is due."""
         self._task: asyncio.Task[None] | None = None
         self._task_name = name
 

@@ -136,7 +136,7 @@ def _read_features(reader: Reader) -> Features:
         if tag in {_SUPPORTED, _FINALIZED}:
             for _ in reader.array():
                 name = reader.text()
-                # The finalized level comes first there, the highest supported level second.
+                # Finalized features have the highest level first, supported features the lowest.
                 first, second = reader.unpack(_FEATURE_RANGE)
                 if tag == _FINALIZED:
                     features.agreed[name] = first

@@ -269,9 +269,7 @@ class _Reader:
         """Release the partition for one user. Prefetched records are discarded: they would be outdated at the next lookup."""
         self.users -= 1
         with contextlib.suppress(Exception):  # the consumer may be stopped
-            internals.drop_fetched(
-                self._consumer, [tp]
-            )  # otherwise the bytes stay until a garbage collection
+            internals.drop_fetched(self._consumer, [tp])  # otherwise garbage keeps the bytes alive
             self._consumer.pause(tp)
             self._consumer.seek(tp, 0)
 
