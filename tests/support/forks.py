@@ -1,8 +1,8 @@
 """Ringfence's programs without the second that loading them takes: a process that has loaded them forks for each.
 
 A fork runs the same as ``python -m app``, in a process of its own with arguments, environment, folder and files of its own. The process
-that forks has only imported. Some tests still start programs from nothing: they need another tree, variables that modules read while they
-load, or the start itself.
+that forks has only imported. ``consume`` runs in the fork, and not in the Python that the verb starts. Some tests still start programs from
+nothing: they need another tree, variables that modules read while they load, or the start itself.
 
 Not multiprocessing's fork server: its processes import the program of the tests, and end without the exit handlers of a program.
 """
@@ -27,7 +27,7 @@ from tests.support.checkout import ROOT
 
 LOADED: Final = (
     "app.cli", "app.commands.topics.topics", "app.commands.rings.show", "app.commands.consumers.show", "app.commands.status.read", "app.worker.run",
-    "app.bridge.run", "ringfence_client.command",
+    "app.bridge.run", "ringfence_client.__main__", "ringfence_client.command",
 )  # fmt: skip
 AT_LOADING: Final = ("RINGFENCE_NATIVE", "PYTHON", "LD_")
 """Prefixes of variables that count while modules load: if one differs from ours, a program starts from nothing."""
@@ -198,8 +198,11 @@ def _main() -> NoReturn:
         raise RuntimeError(f"loading has begun {threads} threads, which forks would lack")
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))
-    from app.__main__ import main
-
+    if sys.argv[1] == "consume":
+        del sys.argv[1]
+        from ringfence_client.__main__ import main
+    else:
+        from app.__main__ import main
     main()
 
 
