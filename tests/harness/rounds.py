@@ -18,10 +18,14 @@ from tests.harness.nemeses.catalogue import NEMESES
 from tests.harness.source_cluster import crossed
 from tests.harness.system import System
 from tests.harness.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Workload, transfers
+from tests.harness.workloads.plan import Plan
 
 PAUSE_S: Final = (0.5, 3.0)
 """Seconds between strikes."""
 LANES_SHARE: Final = 0.5
+LIGHT_PRODUCERS: Final = 3
+LIGHT_RATE: Final = 100
+"""Messages a second."""
 _WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
 """Nemeses that strike at an action of a worker, and so wait until one does it."""
 
@@ -86,6 +90,10 @@ def in_lanes(loads: Sequence[Workload], partitions: int, dice: random.Random) ->
     ]
 
 
+def _lighter(load: Workload) -> list[Plan]:
+    return [replace(plan, rate=min(plan.rate, LIGHT_RATE)) for plan in load.plans[:LIGHT_PRODUCERS]]
+
+
 def run(
     seed: int,
     nemeses: Sequence[str],
@@ -94,6 +102,7 @@ def run(
     brokers: int = 1,
     *,
     observe: bool = False,
+    light: bool = False,
 ) -> Verdict:
     """Run a round.
 
@@ -104,12 +113,13 @@ def run(
         workload: Workload that it has, regardless of the seed.
         brokers: One with links that can be disturbed, or three.
         observe: Whether duplicates pass with their verdict.
+        light: Whether each address has few producers, and these are slow.
     """
     rng = random.Random(seed)
     loads = workloads(rng, workload)
     partitions, workers = rng.choice([(4, 2), (3, 3)])
     loads = in_lanes(loads, partitions, random.Random(f"lanes {seed}"))
-    loads = [replace(load, observe=observe) for load in loads]
+    loads = [replace(load, observe=observe, plans=_lighter(load) if light else load.plans) for load in loads]
     verdict = Verdict(seed, list(nemeses), [load.shown for load in loads])
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))

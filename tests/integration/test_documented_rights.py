@@ -1,9 +1,7 @@
 """Verbs of operators do their work with the rights that the table of docs/security.md lists for them, and no others."""
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +18,7 @@ from tests.support.checkout import ROOT
 from tests.support.consumers.in_process import Running
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.worker import WorkerProcess, wait_for
+from tests.support.worker import WorkerProcess, run_verb, wait_for
 
 GROUP: Final = "billing"
 LIMIT_S: Final = 120.0
@@ -106,10 +104,7 @@ class Scene:
 
 def _run(config: Path, name: str, command: str) -> subprocess.CompletedProcess[str]:
     words = command.replace("ADDRESS", name).split()
-    return subprocess.run(
-        [sys.executable, "-m", "app", *words, "--config", str(config)],
-        cwd=ROOT, env=os.environ, text=True, capture_output=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+    return run_verb(*words, "--config", str(config), check=False)
 
 
 async def _work(scene: Scene, owner: Path, environment: Mapping[str, str]) -> None:

@@ -32,7 +32,7 @@ from tests.support.brokers.secured import (
     SecuredBroker,
 )
 from tests.support.checkout import ROOT
-from tests.support.worker import WorkerProcess, wait_for
+from tests.support.worker import WorkerProcess, run_verb, wait_for
 
 PARTITIONS: Final = 2
 LIMIT_S: Final = 120.0
@@ -42,29 +42,21 @@ LINES: Final = [{"id": str(index % 5), "group": f"g{index % 5}", "value": f"{ind
 """Five distinct messages and three resends."""
 
 
-def _start(access: Access, config: Path, *verb: str, program: str = "app") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", program, *verb, "--config", str(config)],
-        cwd=ROOT, env={**os.environ, **access.environment}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def _finish(
-    process: subprocess.Popen[str], stdin: str = "", limit_s: float = LIMIT_S
-) -> tuple[int, str, str]:
-    """Return exit code, standard output and standard error; a verb that hangs is killed and fails the test."""
-    try:
-        out, err = process.communicate(stdin, limit_s)
-    finally:
-        process.kill()
-    return process.returncode, out, err
-
-
 def _run(
     access: Access, config: Path, *verb: str, stdin: str = "", limit_s: float = LIMIT_S
 ) -> tuple[int, str, str]:
-    return _finish(_start(access, config, *verb), stdin, limit_s)
+    """Return exit code, standard output and standard error of a verb; without one, of the reconciliation run."""
+    arguments = [*verb, "--config", str(config)]
+    if verb:
+        ended = run_verb(
+            *arguments, check=False, stdin=stdin, limit_s=limit_s, environment=access.environment
+        )
+    else:
+        ended = subprocess.run(
+            [sys.executable, "-m", "reconcile", *arguments],
+            cwd=ROOT, env={**os.environ, **access.environment}, check=False, text=True, capture_output=True, timeout=limit_s,
+        )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 def _jsonl() -> str:
@@ -288,11 +280,7 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
     access = make(secured)
     config = access.configure(tmp_path, "refused", [{"name": "refused"}])
     verbs = VERBS if case == next(iter(REFUSED)) else [("topics", "check")]
-    programs = ["app" if verb else "reconcile" for verb in verbs]
-    running = [
-        _start(access, config, *verb, program=program) for verb, program in zip(verbs, programs, strict=True)
-    ]
-    ended = [_finish(popen, _jsonl()) for popen in running]
+    ended = [_run(access, config, *verb, stdin=_jsonl()) for verb in verbs]
 
     for verb, (code, out, err) in zip(verbs, ended, strict=True):
         error = err.strip().splitlines()[-1]

@@ -2,5 +2,7 @@
 
 from hypothesis import settings
 
-settings.register_profile("fixed", derandomize=True, deadline=None)
+from tests.property import examples
+
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("fixed")

@@ -14,9 +14,10 @@ from agents.decision.partitioner import Partitioner
 from ringfence_kafka.protocol import hop, wire_names
 from tables.codec import Route
 from tables.hops import Arrival, HopMemory
+from tests.property import examples
 from tests.support.bridges.simulated import TOPIC_ID, Instance, Message, System, finish, run, serve
 
-RUNS: Final = 400
+RUNS: Final = examples(400)
 CAPACITY: Final = 1_000
 
 

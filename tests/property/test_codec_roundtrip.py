@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from ringfence_kafka.protocol import stored_ids
 from tables import codec
 from tables.codec import FormatError, Meta, Origin
+from tests.property import examples
 
-fixed = settings(max_examples=200)
+fixed = settings(max_examples=examples(200))
 
 ids = st.one_of(st.binary(max_size=40), st.binary(min_size=250, max_size=270))
 capacities = st.integers(1, 2**31 - 1)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agents.decision import fast_envelope
 from agents.decision.envelope import MalformedEnvelopeError, decode, decode_any
 from agents.decision.fast_envelope import Part
+from tests.property import examples
 
 FORM = b"json/1"
 EXAMPLES = 500
@@ -50,7 +51,7 @@ def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: b
 
 
 @given(made, st.booleans(), st.booleans())
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> None:
     """An envelope written in the grammar is read with its meaning, in either spelling."""
     written = []
@@ -102,7 +103,7 @@ def judged(value: bytes) -> None:
 @given(
     st.lists(st.tuples(texts, texts, st.none() | texts.filter(bool)), min_size=1, max_size=5), st.booleans()
 )
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 def test_bare_parts(those: list[tuple[str, str, str | None]], ascii_only: bool) -> None:
     """Parts of key and value alone are read quickest, unless a backslash is escaped in them."""
     written = [
@@ -122,13 +123,13 @@ def test_bare_parts(those: list[tuple[str, str, str | None]], ascii_only: bool) 
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 def test_any_bytes(value: bytes) -> None:
     judged(value)
 
 
 @given(anything)
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 def test_any_json(value: Any) -> None:
     judged(json.dumps(value).encode())
     judged(json.dumps({"parts": value}).encode())
@@ -136,7 +137,7 @@ def test_any_json(value: Any) -> None:
 
 
 @given(made, st.data())
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
     """Both readers agree on an envelope in which a byte or a piece is moved, doubled, missing or changed."""
     written = []

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from agents.decision import envelope as worker
 from ringfence_client import Part, envelope
+from tests.property import examples
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 contents = st.none() | st.binary(max_size=20) | texts
@@ -29,7 +30,7 @@ def raw(content: Any) -> bytes | None:
 
 
 @given(made)
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 def test_round_trip(parts: list[Part]) -> None:
     """Parts come back exactly: null differs from empty, and headers keep their order and repeats."""
     sent = envelope(parts, "7")
@@ -58,7 +59,7 @@ anything = st.none() | st.integers() | st.binary(max_size=4) | st.text(st.charac
         max_size=3,
     )
 )  # fmt: skip
-@settings(max_examples=1_000)
+@settings(max_examples=examples(1_000))
 def test_whatever_is_given(parts: list[Any]) -> None:
     """Any input gives an error or an envelope that a worker reads: no envelope would go to quarantine."""
     try:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from tests.harness.checker.check import Anomaly, check, counts
 from tests.harness.history import History, Outcome, Place, Record, Send
 from tests.harness.ringfence_model import TOPIC, Model, Plan, plans
+from tests.property import examples
 
 rolls = st.randoms(use_true_random=False)
-thorough = settings(max_examples=400)
+thorough = settings(max_examples=examples(400))
 
 
 @thorough
@@ -223,7 +224,7 @@ FAULTS: Final[list[Callable[[Model, random.Random], Planted]]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.filter_too_much])
 @given(plan=plans(), dice=rolls)
 def test_loud_on_one_fault(
     plan: Plan, dice: random.Random, fault: Callable[[Model, random.Random], Planted]

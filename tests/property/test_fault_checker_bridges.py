@@ -12,9 +12,10 @@ import pytest
 
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.history import History, Record
+from tests.property import examples
 from tests.support.bridges.lane_runs import BridgedRun
 
-RUNS: Final = 600
+RUNS: Final = examples(600)
 _ALLOWED: Final = {Anomaly.CROSS_LANE, Anomaly.OVERRUN}
 """Anomalies that producers and small rings cause."""
 

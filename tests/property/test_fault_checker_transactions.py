@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.history import Record
+from tests.property import examples
 from tests.property.test_transactions_model import COUNTS, Planned, World, messages
 
 Fault = Callable[[list[Record], Record, random.Random], list[Record]]
@@ -72,7 +73,7 @@ def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> li
         (_misplace, Anomaly.PHANTOM),
     ],
 )
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(plan=st.lists(messages, max_size=40), dice=st.randoms(use_true_random=False))
 def test_checker_is_loud_on_one_fault(
     plan: list[Planned], dice: random.Random, fault: Fault, anomaly: Anomaly

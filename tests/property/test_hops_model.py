@@ -24,10 +24,12 @@ from tables.codec import Route
 from tables.hops import Arrival, Held, HopMemory, changelog_records
 from tables.ring import Verdict
 from tables.table import LaneTable
+from tests.property import examples
 from tests.unit.agents.decision.test_decide import Given, Table
 
 FORWARD: Final = "ringfence-orders-forward"
 TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")
+RUNS: Final = examples(600)
 WINDOW: Final = 8
 Batch = tuple[int, list[Given]]
 """Input partition, records."""
@@ -292,7 +294,7 @@ class World:
 @pytest.mark.parametrize("chunk", range(4))
 def test_each_once_in_order(chunk: int) -> None:
     """The lanes pass each source record once, in the order of each route and home, if the memory holds all records in flight."""
-    for seed in range(chunk * 150, (chunk + 1) * 150):
+    for seed in range(chunk * RUNS // 4, (chunk + 1) * RUNS // 4):
         world = World(random.Random(seed), 1_000)
         world.run()
         came = world.came()
@@ -307,7 +309,7 @@ def test_each_once_in_order(chunk: int) -> None:
 def test_as_the_rule_says_where_there_is_less_room() -> None:
     """A memory that is off, or smaller than the records in flight, follows the rule: World compares each verdict."""
     repeated = 0
-    for seed in range(200):
+    for seed in range(examples(200)):
         world = World(random.Random(seed), seed % 4)
         world.run()
         for bridge in world.bridges:
@@ -334,7 +336,7 @@ arrivals = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(batches=st.lists(st.lists(arrivals, max_size=12), max_size=12), capacity=st.sampled_from([1, 3, 100]))
 def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int) -> None:
     """A memory that is written down and read again after each batch knows as much as one that is not, and as the reference."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.commands.init import create
 from ringfence_kafka.config.load import load
+from tests.property import examples
 
 WORDS = st.sampled_from(
     ["a", "b", "a.b", "a.#", "a.*", "#", "*", "a/b", "", "DLQ", "x" * 201, "a.accepted", "ringfence-journal"]
@@ -69,7 +70,7 @@ def _brokers(draw: st.DrawFn) -> bytes:
     return tostring(root)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(_brokers())
 def test_any_broker(broker: bytes) -> None:
     """The new file passes validation, whatever names and values the broker's file has."""

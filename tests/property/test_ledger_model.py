@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from ringfence_client.window import ledger
 from ringfence_client.window.ledger import GroupInfo, GroupLedger
+from tests.property import examples
 
 CONSUMERS = ("anne", "ben", "cleo")
 GROUPS = (b"A", b"B", b"C", b"")
@@ -257,7 +258,7 @@ def test_ledger_keeps_the_rules(stale_min: int, monkeypatch: pytest.MonkeyPatch)
     run_state_machine_as_test(
         Ledger,
         settings=settings(
-            max_examples=300,
+            max_examples=examples(300),
             stateful_step_count=50,
             report_multiple_bugs=False,
         ),

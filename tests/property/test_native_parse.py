@@ -22,6 +22,7 @@ from native.sources import digest
 from ringfence_kafka.aiokafka_patches.batch_parts import PartedRecords
 from ringfence_kafka.aiokafka_patches.fetch_buffer import decompress
 from ringfence_kafka.aiokafka_patches.lenient_records import LenientRecords
+from tests.property import examples
 from tests.support.records.stored_batches import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -108,7 +109,7 @@ def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int)
     return None if found is None else ([_seen(item) for item in found[0]], found[1])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(fetches(), st.sampled_from([0, COMMITTED]))
 def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
     """The core reads the same records as aiokafka.
@@ -124,7 +125,7 @@ def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: in
         assert everything is None or not all(map(_is_usual, everything[0]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(fetches(), st.integers(1, 6), st.integers(1, 1_000))
 def test_parts_are_the_whole(
     fetch: tuple[bytes, int, list[tuple[int, int]]], records_max: int, bytes_max: int
@@ -152,7 +153,7 @@ def _is_usual(record: Seen) -> bool:
     return record[1] >= 0 and all(name.isascii() for name, _ in record[4])
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(fetches(), st.data())
 def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataObject) -> None:
     """The core reads the same records as aiokafka from damaged bytes, or none at all.

@@ -32,6 +32,7 @@ from tables.codec import Slot, decode_ring, next_key
 from tables.native_index import NativeIndex
 from tables.ring import Checked, Index, ResidentIndex, Ring, Verdict
 from tables.table import LaneTable
+from tests.property import examples
 from tests.support.records.stored_batches import Stored, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -323,7 +324,7 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(worlds(), transactions())
 def test_same_bytes(world: World, those: list[list[FetchedBatch]]) -> None:
     """The core writes the same outputs, changelog, slots, ring and counts; a batch left to Python leaves both lanes equal too."""
@@ -356,7 +357,7 @@ def test_not_its_own(name: str, value: bytes | None) -> None:
         assert by_core(plain) is not None
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(st.integers(0, 330), st.sampled_from([0, 63, 64, -64, -65, 8192, -(10**9), 10**12])),

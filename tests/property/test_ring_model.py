@@ -42,6 +42,7 @@ from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.rocksdb.errors import StaleEpochError
 from tables.table import LaneTable
+from tests.property import examples
 from tests.support.records.served_log import raw
 
 ALPHABET = [stored_ids.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
@@ -185,7 +186,7 @@ class Model:
         )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(batches, max_size=12), data=st.data())
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Batch], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs that are young enough, however messages are batched."""
@@ -601,7 +602,7 @@ def test_ring_comes_back(
     run_state_machine_as_test(
         lane,
         settings=settings(
-            max_examples=40,
+            max_examples=examples(40),
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
         ),

@@ -17,6 +17,7 @@ from ringfence_kafka.protocol import stored_ids
 from tables.change import Change
 from tables.codec import Origin
 from tables.ring import Ring, Verdict
+from tests.property import examples
 from tests.property import test_ring_model as plain
 from tests.property.test_ring_model import ALPHABET, Batch, Lane, Live, Model, ages, promises
 
@@ -78,7 +79,7 @@ def accept(
     return verdicts, originals
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(capacity=st.integers(0, 8), age=ages, stream=st.lists(unit_batches, max_size=10), data=st.data())
 def test_ring_is_the_last_n(capacity: int, age: int, stream: list[Units], data: st.DataObject) -> None:
     """The ring gives the verdicts of the last N accepted IDs, however messages are batched, and when asked twice."""
@@ -181,7 +182,7 @@ def test_ring_comes_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     run_state_machine_as_test(
         TransactionLane,
         settings=settings(
-            max_examples=40,
+            max_examples=examples(40),
             stateful_step_count=50,
             suppress_health_check=list(HealthCheck),
         ),

@@ -26,6 +26,7 @@ from ringfence_kafka.config.load import validate
 from tables.table import LaneTable
 from tests.harness.checker.check import check, counts
 from tests.harness.history import Headers, History, Record, Target
+from tests.property import examples
 from tests.unit.agents.decision.test_decide import Given, Table
 
 LANES: Final = 3
@@ -308,7 +309,7 @@ def _record(topic: str, partition: int, record: Given) -> Record:
     return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     plan=st.lists(messages, max_size=40),
     capacity=st.sampled_from([0, 1, 2, 4, 1_000]),

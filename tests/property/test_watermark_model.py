@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ringfence_client.progress.watermark import Watermark
 from ringfence_kafka.protocol.offset_ranges import OFFSET_MAX, Run, decode, encode, encode_offsets
+from tests.property import examples
 
 HORIZON = 120
 """Model and watermark are compared on the offsets below."""
 
-fixed = settings(max_examples=500)
+fixed = settings(max_examples=examples(500))
 
 
 def _runs(finished: set[int]) -> list[Run]:
@@ -124,7 +125,7 @@ def test_watermark_is_the_sets() -> None:
     run_state_machine_as_test(
         Partition,
         settings=settings(
-            max_examples=200,
+            max_examples=examples(200),
             stateful_step_count=50,
             report_multiple_bugs=False,
         ),

@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,15 +177,16 @@ def run_verb(
     stdin: str = "",
     limit_s: float = LIMIT_S,
     failpoints: str = "",
+    environment: Mapping[str, str] | None = None,
     tree: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end, with the code in ``tree``."""
-    environment = {**os.environ, "RINGFENCE_FAILPOINTS": failpoints}
+    variables = {**os.environ, "RINGFENCE_FAILPOINTS": failpoints, **(environment or {})}
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
         process = forks.start(
-            arguments, environment, [buffered_random.fileno() for buffered_random in (given, out, err)], tree
+            arguments, variables, [buffered_random.fileno() for buffered_random in (given, out, err)], tree
         )
         try:
             code = process.wait(limit_s)
@@ -216,7 +217,7 @@ def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProces
 def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
     """Wait for a condition, with a limit; ``otherwise`` describes the present state.
 
-    It checks a slow condition less often: other tests need the processors.
+    A condition takes at most a fifth of the time: other tests need the processors.
     """
     deadline = time.monotonic() + limit_s
     while True:
@@ -225,7 +226,7 @@ def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_
             return
         if (now := time.monotonic()) > deadline:
             raise AssertionError(otherwise())
-        time.sleep(min(max(POLL_S, now - begun), POLL_MAX_S))
+        time.sleep(min(max(POLL_S, 4 * (now - begun)), POLL_MAX_S))
 
 
 @dataclass(frozen=True)

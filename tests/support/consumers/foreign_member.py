@@ -1,7 +1,6 @@
 """A consumer that is not Ringfence's and joins a group of ours, in a thread of its own."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.brokers import features
+from tests.support.worker import wait_for
 
 CLIENT_ID: Final = "intruder"
 LIMIT_S: Final = 60.0
@@ -97,7 +97,4 @@ def foreigner(*arguments: str, epochs: bool = True) -> Iterator[Foreigner]:
 
 def wait_until(done: Callable[[], bool], seen: Callable[[], object]) -> None:
     """Wait until a condition holds, within :data:`LIMIT_S`."""
-    deadline = time.monotonic() + LIMIT_S
-    while not done():
-        assert time.monotonic() < deadline, seen()
-        time.sleep(0.05)
+    wait_for(done, lambda: str(seen()), LIMIT_S)
