@@ -183,8 +183,8 @@ def _revoked(
     ("kind", "what", "said"),
     [
         (ResourceType.TOPIC, ".accepted", "allow Write on it"),
-        (ResourceType.TOPIC, "-changelog", "allow Read and Write on it"),
-        (ResourceType.TRANSACTIONAL_ID, "-0", "allow Write on it"),
+        pytest.param(ResourceType.TOPIC, "-changelog", "allow Read and Write on it", marks=pytest.mark.long),
+        pytest.param(ResourceType.TRANSACTIONAL_ID, "-0", "allow Write on it", marks=pytest.mark.long),
     ],
 )
 def test_right_to_write_revoked(

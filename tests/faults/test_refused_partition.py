@@ -26,11 +26,9 @@ from tests.support.lanes import until
 
 LANES: Final = 48
 """Enough of them keep the broker busy, so that markers come a while after the commit was answered."""
-RECORDS: Final = 200
-"""Records in each batch."""
-WRITTEN: Final = 3
+WRITTEN: Final = 2
 """Transactions of each lane before a refusal."""
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 LIMIT_S: Final = 180
 
 

@@ -237,6 +237,7 @@ def test_one_disk_is_one_finding(scene: Scene) -> None:
     assert shown.count("cannot be written") == 1
 
 
+@pytest.mark.long
 def test_read_only_under_a_running_worker(scene: Scene) -> None:
     """A lane whose folder becomes read-only while in use continues in memory as soon as RocksDB needs a file."""
     _begin(scene)

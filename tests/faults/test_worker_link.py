@@ -17,7 +17,7 @@ from tests.support.worker import Running, WorkerProcess, configure, wait_for
 
 SEED = 20_112
 PARTITIONS = 4
-STEP = 50
+STEP = 10
 """Records in each send to a partition."""
 PAUSE_S = 0.1
 LIMIT_S = 240.0

@@ -18,6 +18,7 @@ from app.embedded import jars, properties
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import PrerequisiteError
 from tests.support.kafka import create_topics
+from tests.support.worker import run_verb
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
@@ -48,11 +49,27 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+GIVEN = {
+    "log.retention.ms": "61000",
+    "sasl.kerberos.kinit.cmd": "C:\\tools\\größe -x",
+    "log.retention.mss": "1",
+}
+"""Properties of the broker that tests may disturb; Kafka does not know the last one."""
+
+
+@pytest.fixture(scope="module")
+def _own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    broker = EmbeddedBroker(tmp_path_factory.mktemp("own"), properties=GIVEN)
+    yield broker
+    broker.stop()
+
+
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """Yield a broker that a test may disturb."""
-    with EmbeddedBroker(tmp_path / "broker") as broker:
-        yield broker
+def own(_own: EmbeddedBroker) -> EmbeddedBroker:
+    """Return a running broker that a test may disturb."""
+    if not _own.running:
+        _own.start()
+    return _own
 
 
 @pytest.mark.long
@@ -60,7 +77,8 @@ def own(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 def test_a_restart_keeps_everything(own: EmbeddedBroker, end: Callable[[EmbeddedBroker], None]) -> None:
     """After an orderly end and after a kill, the same address, cluster ID and data are there again."""
     address, cluster, first = own.bootstrap_servers, own.cluster_id, own.pid
-    _write(own, "kept", b"before")
+    topic = f"kept-{end.__name__}"
+    _write(own, topic, b"before")
 
     end(own)
 
@@ -70,17 +88,7 @@ def test_a_restart_keeps_everything(own: EmbeddedBroker, end: Callable[[Embedded
     assert own.pid != first
     assert own.bootstrap_servers == address
     assert own.cluster_id == cluster
-    assert _read(own, "kept") == b"before"
-
-
-def test_a_second_object_takes_over_the_folder(own: EmbeddedBroker) -> None:
-    """Data belongs to the folder: another object, here on another port, continues with it."""
-    _write(own, "kept", b"before")
-    own.stop()
-
-    with EmbeddedBroker(own.directory) as successor:
-        assert successor.port != own.port
-        assert _read(successor, "kept") == b"before"
+    assert _read(own, topic) == b"before"
 
 
 def test_pause_and_resume(own: EmbeddedBroker) -> None:
@@ -123,19 +131,26 @@ def test_folder_in_use(broker: EmbeddedBroker) -> None:
     assert broker.running
 
 
-def test_folder_of_a_later_version(tmp_path: Path) -> None:
-    """The error for a folder of a later version names both versions. The folder of an earlier version is used, and stays of that version."""
-    with EmbeddedBroker(tmp_path) as broker:
-        version = broker.version
-    note = tmp_path / "kafka.version"
-    assert note.read_text() == f"{version}\n"
+def test_another_object_takes_over_the_folder(own: EmbeddedBroker) -> None:
+    """Data belongs to the folder: another object, here on another port, continues with it.
+
+    A folder of a later version is refused with both versions. One of an earlier version is used, and stays of that version.
+    """
+    _write(own, "taken", b"before")
+    note = own.directory / "kafka.version"
+    assert note.read_text() == f"{own.version}\n"
+    own.stop()
     note.write_text("99.0.0\n")
 
-    with pytest.raises(PrerequisiteError, match=rf"formatted by Kafka 99\.0\.0, .* Kafka {version} .*--dir"):
-        EmbeddedBroker(tmp_path).start()
+    with pytest.raises(
+        PrerequisiteError, match=rf"formatted by Kafka 99\.0\.0, .* Kafka {own.version} .*--dir"
+    ):
+        EmbeddedBroker(own.directory).start()
 
     note.write_text("3.0.0\n")
-    with EmbeddedBroker(tmp_path):
+    with EmbeddedBroker(own.directory) as successor:
+        assert successor.port != own.port
+        assert _read(successor, "taken") == b"before"
         assert note.read_text() == "3.0.0\n"
 
 
@@ -175,20 +190,14 @@ def test_no_answer_in_time(tmp_path: Path) -> None:
     assert not broker.running
 
 
-def test_properties(tmp_path: Path) -> None:
+def test_properties(own: EmbeddedBroker) -> None:
     """The given properties are in force, whatever characters they have; the check finds one that Kafka does not know."""
-    given = {
-        "log.retention.ms": "61000",
-        "sasl.kerberos.kinit.cmd": "C:\\tools\\größe -x",
-        "log.retention.mss": "1",
-    }
-    with EmbeddedBroker(tmp_path, properties=given) as broker:
-        client = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
-        found = client.describe_configs([resource])[resource].result(LIMIT_S)
-        strange = properties.unknown(given, broker.described_properties())
+    client = AdminClient({"bootstrap.servers": own.bootstrap_servers, "log_level": 0})
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    found = client.describe_configs([resource])[resource].result(LIMIT_S)
+    strange = properties.unknown(GIVEN, own.described_properties())
 
-    assert {key: found[key].value for key in list(given)[:2]} == {key: given[key] for key in list(given)[:2]}
+    assert {key: found[key].value for key in list(GIVEN)[:2]} == {key: GIVEN[key] for key in list(GIVEN)[:2]}
     assert strange == ["log.retention.mss"]
 
 
@@ -207,33 +216,45 @@ def test_properties(tmp_path: Path) -> None:
 )
 def test_a_property_that_is_refused(tmp_path: Path, given: str, said: str) -> None:
     """A refused property gives one line with Kafka's own reason, or the name that was meant; exit code 2, and no broker is left."""
-    with _broker_command(tmp_path, "--property", given) as command:
-        out, errors = command.communicate(timeout=LIMIT_S)
+    ended = _refused(tmp_path, "--property", given)
 
-        assert (command.returncode, out) == (2, "")
-        assert errors.startswith(f"ringfence: {said}")
-        assert len(errors.splitlines()) == 1
+    assert ended.stderr.startswith(f"ringfence: {said}")
+    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_version_that_nobody_knows(tmp_path: Path) -> None:
     """An unknown version gives one line with the known ones; exit code 2, and no folder is made."""
-    with _broker_command(tmp_path / "broker", "--kafka-version", "3.8.1") as command:
-        out, errors = command.communicate(timeout=LIMIT_S)
+    ended = _refused(tmp_path / "broker", "--kafka-version", "3.8.1")
 
-    assert (command.returncode, out) == (2, "")
     assert re.fullmatch(
-        r"ringfence: --kafka-version: Kafka 3\.8\.1 is not .*: name one of 3\.9\.1, .*\n", errors
+        r"ringfence: --kafka-version: Kafka 3\.8\.1 is not .*: name one of 3\.9\.1, .*\n", ended.stderr
     )
     assert not (tmp_path / "broker").exists()
 
 
+def _refused(directory: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``ringfence broker`` that ends with exit code 2 and an error."""
+    ended = run_verb(
+        "broker",
+        "--port",
+        "0",
+        "--dir",
+        str(directory),
+        *options,
+        check=False,
+        limit_s=LIMIT_S,
+        environment=environment,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    return ended
+
+
 @contextlib.contextmanager
-def _broker_command(directory: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def _broker_command(directory: Path) -> Iterator[subprocess.Popen[str]]:
     """``ringfence broker`` in a process group of its own, as a shell starts it from a terminal."""
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "broker", "--port", "0", "--dir", str(directory), *options],
+        [sys.executable, "-m", "app", "broker", "--port", "0", "--dir", str(directory)],
         cwd=ROOT,
-        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -257,7 +278,14 @@ def _ready(command: subprocess.Popen[str]) -> psutil.Process:
     return java
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        signal.SIGINT,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
+)
 def test_command_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM, Ctrl-C (sent to the whole group) and a closed terminal end the broker in order, with exit code 0."""
     with _broker_command(tmp_path) as command:
@@ -296,11 +324,8 @@ def test_command_tells_of_a_dead_broker(tmp_path: Path) -> None:
 
 def test_no_java(tmp_path: Path) -> None:
     """The command names the package to install if Java is missing: exit code 2 and no traceback."""
-    environment = {"PATH": "", "JAVA_HOME": ""}
-    with _broker_command(tmp_path, **environment) as command:
-        _, errors = command.communicate(timeout=LIMIT_S)
+    ended = _refused(tmp_path, PATH="", JAVA_HOME="")
 
-        assert command.returncode == 2
-        assert errors.startswith("ringfence: no java found")
-        assert "openjdk-17-jre-headless" in errors
-        assert "Traceback" not in errors
+    assert ended.stderr.startswith("ringfence: no java found")
+    assert "openjdk-17-jre-headless" in ended.stderr
+    assert "Traceback" not in ended.stderr

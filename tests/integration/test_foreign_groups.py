@@ -214,7 +214,10 @@ def test_an_operator_moves_a_worker_forward(bootstrap: str, tmp_path: Path) -> N
     assert [item.id for item in got] == _ids(0, 0, 10) + _ids(0, 15, 20)
 
 
-@pytest.mark.parametrize("epochs", [True, False], ids=["position", "named-offsets"])
+@pytest.mark.parametrize(
+    "epochs",
+    [pytest.param(True, id="position"), pytest.param(False, id="named-offsets", marks=pytest.mark.long)],
+)
 def test_a_member_in_the_group_of_a_bridge(two: Two, tmp_path: Path, *, epochs: bool) -> None:
     """The target gets everything once although a foreign member reads and commits half of a bridge's partitions."""
     given = prepare(two, tmp_path, source_partitions=2)

@@ -235,7 +235,7 @@ def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.Monkey
 
 def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every line arrives, in the order of its group, when there are more than the producer's queue holds."""
-    count = 120_000
+    count = 5 * sender.LINES_MAX
     lines = [{"id": str(index), "group": "g", "value": str(index)} for index in range(count)]
 
     send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))

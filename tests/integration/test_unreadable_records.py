@@ -49,36 +49,36 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
     assert f"lane {name}-0: {name}/0/2 goes to quarantine: {reason}" in log
 
 
-def test_damaged_record_batch(tmp_path: Path) -> None:
+def test_damaged_record_batch(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A lane waits at a damaged batch and names its place; earlier records and other lanes flow; once it is fixed, the lane continues."""
-    (tmp_path / "broker").mkdir()
-    with EmbeddedBroker(tmp_path / "broker") as broker:
-        bootstrap = broker.bootstrap_servers
-        config = configure(
-            tmp_path, bootstrap, "damage", [{"name": name, "partitions": 1} for name in ("struck", "other")]
-        )
-        for value in (b"first", b"second", b"third"):
-            kafka.send(bootstrap, "struck", [Sent(None, b"g", value)])
-        segment = broker.directory / DATA / "struck-0" / f"{0:020}.log"
-        _replace(segment, b"second", b"sXcond")
-        process = WorkerProcess(config, "w")
-        try:
-            process.start()
-            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
-            wait_for(lambda: "unreadable" in process.health()[1], process.log)
-            kafka.wait_count(bootstrap, "other.accepted", 1)
-            before = kafka.wait_count(bootstrap, "struck.accepted", 1)
-            status, report = process.health()
-            _replace(segment, b"sXcond", b"second")
-            after = kafka.wait_count(bootstrap, "struck.accepted", 3)
-            process.wait_ready()
-            log = process.log()
-        finally:
-            process.destroy()
+    name = kafka.unique("damage")
+    struck, other = f"{name}-struck", f"{name}-other"
+    bootstrap = broker.bootstrap_servers
+    config = configure(
+        tmp_path, bootstrap, name, [{"name": address, "partitions": 1} for address in (struck, other)]
+    )
+    for value in (b"first", b"second", b"third"):
+        kafka.send(bootstrap, struck, [Sent(None, b"g", value)])
+    segment = broker.directory / DATA / f"{struck}-0" / f"{0:020}.log"
+    _replace(segment, b"second", b"sXcond")
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        kafka.send(bootstrap, other, [Sent(None, b"g", b"flows")])
+        wait_for(lambda: "unreadable" in process.health()[1], process.log)
+        kafka.wait_count(bootstrap, f"{other}.accepted", 1)
+        before = kafka.wait_count(bootstrap, f"{struck}.accepted", 1)
+        status, report = process.health()
+        _replace(segment, b"sXcond", b"second")
+        after = kafka.wait_count(bootstrap, f"{struck}.accepted", 3)
+        process.wait_ready()
+        log = process.log()
+    finally:
+        process.destroy()
 
     (unreadable,) = report["unreadable"]
     assert status == 503
-    assert unreadable.startswith("struck/0 may not be read: the record batch at offset 1 cannot be read (")
+    assert unreadable.startswith(f"{struck}/0 may not be read: the record batch at offset 1 cannot be read (")
     assert "Invalid CRC" in unreadable
     assert [item.value for item in before] == [b"first"]
     assert [item.value for item in after] == [b"first", b"second", b"third"]

@@ -227,7 +227,7 @@ def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
     """A worker that is stopped in the middle of traffic leaves nothing open and repeats nothing afterwards."""
     name = kafka.unique("drain")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
-    records = [Sent(None, b"group", b"%d" % index) for index in range(60_000)]
+    records = [Sent(None, b"group", b"%d" % index) for index in range(20_000)]
     kafka.send(bootstrap, name, records)
     with worker(config, "w") as process:
         wait_for(lambda: kafka.committed(bootstrap, name, name)[0] > 0, process.log)
