@@ -142,8 +142,8 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         if ended and written:
             log.info("%s is released", held)
             return
-        reason = "it could not be written" if ended else "a handler still runs"
-        log.warning("%s was released without a final record: %s", held, reason)
+        reason = "a handler still runs" if written else "its progress could not be written"
+        log.warning("%s ends without a release of its lease: %s", held, reason)
 
     async def _drop(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)

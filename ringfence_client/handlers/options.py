@@ -149,9 +149,7 @@ class ConsumerOptions:
         for key in _SECONDS:
             value = getattr(self, key)
             if value is not None and not math.isfinite(value):
-                raise ValueError(
-                    f"{key} = {value}: a finite number{'' if key == 'retry_multiplier' else ' of seconds'}"
-                )
+                raise ValueError(f"{key} = {value}: a finite number of seconds")
 
     @property
     def held_max(self) -> int:

@@ -75,7 +75,7 @@ async def test_left_behind_at_the_end(bootstrap: str, caplog: pytest.LogCaptureF
         await running.stop()
 
         assert not (await bench.agreed()).released
-        assert "was released without a final record: a handler still runs" in caplog.text
+        assert "ends without a release of its lease: a handler still runs" in caplog.text
 
         held.free.set()
         await until(
