@@ -58,7 +58,7 @@ class SessionEndedError(Exception):
     def __init__(
         self, reason: str, refused: Batch | None = None, *, of_time: bool = False, late: bool = False
     ) -> None:
-        """``refused``: batch that the target does not take, ``of_time``: because of its timestamp; ``late``: the acknowledgement timed out."""
+        """Create the error. ``refused``: batch that the target refuses, ``of_time``: for its timestamp; ``late``: after a time-out."""
         super().__init__(reason)
         self.late = late
         self.refused = refused

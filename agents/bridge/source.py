@@ -35,7 +35,7 @@ DRAIN_LIMIT_S: Final = 8.0
 """Time for unacknowledged batches before a revocation, in seconds; other members wait for it."""
 REBALANCE_MS: Final = round(DRAIN_LIMIT_S * 1000) + 10_000
 POLL_INTERVAL_MAX_MS: Final = 86_400_000
-"""A bridge that cannot reach its target does not poll, and stays a member."""
+"""Large, because a bridge that cannot reach its target does not poll, and stays a member."""
 METADATA_AGE_MS: Final = 10_000
 FETCH_WAIT_MS: Final = 100
 PARTITION_BYTES_MAX: Final = 2 * 2**20

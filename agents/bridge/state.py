@@ -88,7 +88,7 @@ class BridgeState:
         return min(self._faults.values(), key=lambda each: each.since_ms, default=None)
 
     def fail(self, kind: str, text: str) -> None:
-        """Record and log a problem once. Of several in a row the start of the first counts."""
+        """Record and log a problem once. It keeps the start time of the first of several in a row."""
         standing = self._faults.get(kind)
         if standing is None:
             self._faults[kind] = Standing(text)

@@ -23,7 +23,7 @@ from ringfence_kafka.protocol.hop import NO_IDS, as_printed
 log: Final = logging.getLogger("ringfence.bridge")
 
 QUARANTINE_BYTES_MAX: Final = 1_048_588 + 65_536
-"""A quarantined record has more headers than the largest record that a topic takes by Kafka's defaults."""
+"""Minimum size limit of the quarantine topic, in bytes: Kafka's default for a topic, with room for the headers of a quarantined record."""
 
 SHOWN_LIMIT_S: Final = 10.0
 ANSWER_LIMIT_S: Final = 5.0

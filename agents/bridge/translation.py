@@ -171,7 +171,7 @@ class Translator:
 
     @property
     def terms(self) -> dict[str, object]:
-        """Settings that decide which messages pass and which headers are added, for JSON."""
+        """Settings of the filter and of added headers, for JSON."""
         return {
             "filter_header": self._filter_header,
             "filter_values": sorted(value.decode() for value in self._filter_values),

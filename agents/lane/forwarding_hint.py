@@ -39,7 +39,7 @@ class ForwardingHint:
         self.share = 0.0
         """Share of forwarded records, among the last :data:`RECORDS_MIN` or more."""
         self.advice = ""
-        """What to do about the forwarding; empty if few records are forwarded."""
+        """Remedy for the forwarding; empty if few records are forwarded."""
 
     def note(
         self,

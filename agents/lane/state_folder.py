@@ -23,7 +23,7 @@ USABLE_MAX_S: Final = 3_600.0
 SHOWN_MAX: Final = 4
 """Maximum number of lanes that the text of a cause names."""
 RECENT_S: Final = 15.0
-"""Lanes that cannot open try again more often than this, in seconds."""
+"""Time without a failure before the folder is checked, in seconds. Lanes that cannot open try again more often."""
 PROBE_BYTES: Final = 1 << 20
 IDS_IN_MEMORY_MAX: Final = 2_000_000
 """Maximum number of IDs in rings whose files are in memory; an ID uses about 150 bytes."""
@@ -69,7 +69,7 @@ class StateFolder:
         self._usable_since: float | None = None
         self._usable_s = USABLE_S
         self._consequence = ""
-        """What this worker does about the failures, for status; empty if all folders are usable."""
+        """Reaction of this worker, for status; empty if all folders are usable."""
         self.unusable = False
         """Whether the group knows that this worker cannot hold lanes."""
 

@@ -26,7 +26,7 @@ from tables.ring import Verdict
 OURS_BYTES: Final = 2_048
 """Upper limit of the overhead of a record, in bytes: its batch, Ringfence's headers, a default group."""
 REMEMBERED_PARTS_MAX: Final = 1_000
-"""Part headers of larger transactions are not cached, because producers choose the number of parts."""
+"""Maximum number of parts whose headers are cached, because producers choose the number of parts."""
 OURS: Final = frozenset(
     {
         wire_names.HEADER_SOURCE, wire_names.HEADER_KEY, wire_names.HEADER_TRANSACTION, wire_names.HEADER_PART,

@@ -22,7 +22,7 @@ from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
 
 CLIENTS_MAX: Final = 64
-"""Number of connections. More lanes share them. A broker processes the requests of one connection one at a time."""
+"""Maximum number of shared clients. A broker processes the requests of one connection one at a time."""
 
 ObserveAddress = Callable[[str, float, Sequence[int]], None]
 """Called with the address of each batch and the arguments of :data:`agents.lane.transactions.Observe`."""

@@ -13,7 +13,7 @@ NAMES_MAX: Final = 64
 
 
 def listed(names: Iterable[str], none: str = "none") -> str:
-    """Join names for a log line. Of many names only the first are shown."""
+    """Join names for a log line. If there are many, only the first ones are shown."""
     return first_of(list(names), NAMES_MAX) or none
 
 

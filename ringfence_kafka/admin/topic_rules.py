@@ -17,7 +17,7 @@ from ringfence_kafka.admin.topics import (
 from ringfence_kafka.protocol import wire_names
 
 RETENTION_MIN_MS: Final = 24 * 3600 * 1000
-"""Recommended minimum retention of inputs, in ms: with less than a day, an outage over one night loses messages."""
+"""Recommended minimum retention of inputs, in ms: with less than a day, an outage until the next morning loses messages."""
 
 PROGRESS_LIMITS: Final = {
     # A holder writes up to ten records per second. An opening also reads the active segment, which is never compacted. It has the

@@ -10,7 +10,7 @@ _UNDERSTOOD = b"\x01"
 class TokenLogin(OAuthAuthenticator):  # type: ignore[misc]
     """Authenticator that answers a refusal and raises the broker's reason.
 
-    A broker refuses with a challenge, and sends its reason after the client answers with one byte (RFC 7628, 3.2.2 and 3.2.3). aiokafka
+    A broker refuses with a challenge (RFC 7628, 3.2.2 and 3.2.3). It sends its reason after the client answers with one byte. aiokafka
     itself treats any response as success, and finds the connection closed later.
     """
 

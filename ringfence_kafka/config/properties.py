@@ -251,7 +251,7 @@ def _open_store(
 
 
 def parse_java(text: str) -> dict[str, str]:
-    """Return values by key. Of a repeated key the last value counts.
+    """Return values by key. The last value of a repeated key counts.
 
     Raises:
         ValueError: a line is not valid; the text has its number.

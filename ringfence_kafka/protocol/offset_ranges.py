@@ -1,17 +1,17 @@
 """Runs of offsets above a floor, and their bytes. Pure.
 
-Runs on disk, relative to ``next``; a kind byte, then:
+Stored form, relative to ``next``: a kind byte and a payload.
 
 ======= ===============================================================================================
 kind    payload
 ======= ===============================================================================================
-``01``  varints (LEB128, at most 63 bits, no longer than needed), by turns: how many offsets are not in a
-        run, how many are. The first may be 0. Without any: no runs
-``02``  a bitmap: bit i of it, the lowest of a byte first, is set where ``next`` + i is in a run. Its last
-        byte is not 0
+``01``  varints (LEB128, at most 63 bits, in the shortest form), alternately: numbers of offsets outside
+        and inside of runs. The first may be 0. No varints = no runs
+``02``  bitmap: bit i, lowest bit of a byte first, is set if ``next`` + i is in a run. The last byte is
+        not 0
 ======= ===============================================================================================
 
-:func:`encode` takes the shorter, and varints of equals.
+:func:`encode` uses the shorter form, and varints if both have the same length.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

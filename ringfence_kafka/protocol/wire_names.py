@@ -137,8 +137,8 @@ def progress_topic(app_id: str) -> str:
 def state_topic(app_id: str, group: str, topic: str) -> str:
     """Return the compacted topic with the states of a consumer group's handlers, by group of messages.
 
-    A digest is part of the name if two consumer groups could otherwise get the same topic name: if the group or the topic has a hyphen or
-    a character that topics may not have, or if the name is cut.
+    A digest is part of the name if two consumer groups could otherwise get the same one. This is the case if the group or the topic has a
+    hyphen or an illegal character, or if the name is cut.
     """
     name = f"{app_id}-{group}-{topic}-state"
     legal = re.sub(r"[^a-zA-Z0-9._-]", "_", name)

@@ -190,7 +190,7 @@ class _Choice:
         self._forwarded = forwarded
 
     def kept(self, slots: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Return the live slots to keep. Of slots with an earlier capacity, only the newest of each key is kept."""
+        """Return the live slots to keep. With an earlier capacity, only the newest slot of each key is kept."""
         found = self._kept(slots)
         if self._head - self._low > SORTED_MAX:
             return found
