@@ -67,16 +67,11 @@ class Options:
     acknowledge: int | None = None  # number of the run to acknowledge, or LAST; None = judge a new run
     master: str | None = None
     again: Sequence[str] = ()
-    """Command-line options to repeat in the next commands that the report shows: configuration, connection,
-    master.
-    """
+    """Options to repeat in the commands that the report shows: configuration, connection, master."""
 
 
 def run(settings: Settings, options: Options) -> int:
-    """Judge a new run, or acknowledge a finished one.
-
-    Returns:
-        The exit code of the process.
+    """Judge a new run, or acknowledge a finished one; return the exit code.
 
     Raises:
         RingfenceError: The run failed. It keeps no result, and the next run begins at the same offsets.
@@ -214,11 +209,7 @@ def surveyed(settings: Settings) -> Survey:
 def judge(
     spark: SparkSession, settings: Settings, runs: RunHistory, survey: Survey, out: Files | None
 ) -> dict[str, Any]:
-    """Judge the offset range since the last run, write the results, also to ``out``, and commit the run.
-
-    Returns:
-        The document of the run, as in ``summary.json``.
-    """
+    """Judge what came since the last run, write results, also to ``out``, commit; return ``summary.json``."""
     began = dt.datetime.now(dt.UTC)
     runs.belong_to(settings.app.id, survey.cluster)
     base, cuts = begin(settings, runs, survey)

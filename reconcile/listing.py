@@ -66,11 +66,7 @@ class Group:
 
 
 def grouped(found: Iterable[Shown]) -> list[Group]:
-    """Group anomalies by name, address, topic and reason.
-
-    Returns:
-        Groups with names in their order of appearance, and the largest group of a name first.
-    """
+    """Group anomalies by name, address, topic and reason: names as they appear, then largest group first."""
     order: dict[str, int] = {}
     kept: dict[tuple[str, str, str, str], list[Finding]] = {}
     for shown in found:

@@ -162,12 +162,7 @@ def show(
 ) -> int:
     """Print one page of the anomalies, and return the exit code.
 
-    Args:
-        run: Run that found the anomalies.
-        found: Anomalies from the first to the end of the page.
-        counts: Number of matching anomalies of each address.
-        wanted: Options of the command.
-        acknowledged: Result of :func:`reconcile.run.history.acknowledge.when`.
+    ``counts`` are the matching anomalies of each address, ``wanted`` the options of the command.
     """
     total, size = sum(counts.values()), wanted.page_size
     end = wanted.end(total)

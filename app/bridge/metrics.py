@@ -26,10 +26,7 @@ _COUNTERS: Final = {
 
 
 class BridgeMetrics(Collector):
-    """Counts of the bridges of a process.
-
-    They outlast a partition's assignment, because Prometheus counters must not fall.
-    """
+    """Counts of a process's bridges, kept over assignments because Prometheus counters must not fall."""
 
     def __init__(self, bridges: Sequence[Bridge]) -> None:
         self._bridges = bridges

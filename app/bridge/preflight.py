@@ -1,7 +1,4 @@
-"""Checks a bridge's configuration with both clusters before it starts.
-
-An unreachable cluster is not a problem.
-"""
+"""Checks a bridge's configuration with both clusters before start; one may be unreachable."""
 
 import asyncio
 import logging

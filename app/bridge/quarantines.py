@@ -1,7 +1,4 @@
-"""Open records in quarantines of bridges, for status and ``/metrics``.
-
-A quarantine is in the target cluster.
-"""
+"""Open records in bridges' quarantines, in target clusters, for status and ``/metrics``."""
 
 import asyncio
 import contextlib
@@ -40,10 +37,7 @@ class BridgeQuarantines:
         """Target cluster and its counts."""
 
     async def look(self, plans: Sequence[Plan]) -> Mapping[str, OpenRecords | None]:
-        """Return the open records by bridge; None = no open records.
-
-        Bridges whose target does not answer are absent.
-        """
+        """Return the open records by bridge, None = none. Bridges whose target is silent are absent."""
         targets: list[list[Plan]] = []
         for plan in plans:
             same = next((each for each in targets if each[0].target == plan.target), None)

@@ -93,10 +93,7 @@ def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence
 def _out_of_order(
     origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
 ) -> Iterator[str]:
-    """Yield groups that are out of order.
-
-    Records from the bridge and direct records of a group have separate orders.
-    """
+    """Yield groups out of order. A group's bridged and direct records have separate orders."""
     first = {_id(item): (item.partition, item.offset) for item in reversed(origin)}
     places = {(item.partition, item.offset): item for item in target}
     last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}

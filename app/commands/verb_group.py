@@ -19,10 +19,7 @@ class Verb(click.Command):
     """Command that suggests the next one on stderr; after a dry run, itself without ``--dry-run``."""
 
     def __init__(self, *args: Any, next_step: str = "", **options: Any) -> None:
-        """Take the next command without ``ringfence``.
-
-        ``{name}`` is the value of a parameter. If the value is missing, no command is suggested.
-        """
+        """Take the next command without ``ringfence``; none if the parameter of a ``{name}`` is missing."""
         super().__init__(*args, **options)
         self._next_step = next_step
 

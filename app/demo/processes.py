@@ -22,10 +22,7 @@ class Child:
     """Child process in its own session, so that the terminal's Ctrl-C reaches only the demo."""
 
     def __init__(self, arguments: list[str], log: Path | None) -> None:
-        """Start Python with ``arguments``.
-
-        ``log``: file for both output streams; None = the demo's streams.
-        """
+        """Start Python with ``arguments``. ``log``: file for both outputs; None = the demo's streams."""
         self.log = log
         with contextlib.ExitStack() as stack:
             output = None if log is None else stack.enter_context(log.open("wb"))

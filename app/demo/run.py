@@ -203,10 +203,7 @@ class Demo:
     # -----------------
 
     def _check(self, seconds: float) -> int:
-        """Run the check, which prints its table; return its exit code.
-
-        ``seconds``: duration of the traffic.
-        """
+        """Run the check for ``seconds``; it prints its table. Return its exit code."""
         arguments = [
             "app.check",
             "--bootstrap",
@@ -266,10 +263,7 @@ def reports_folder() -> Path:
 
 
 def configuration(bootstrap: str, directory: Path, plan: Plan, web_port: int) -> str:
-    """Return the TOML of the demo's worker.
-
-    Its rings hold every ID of the run, so that the promise covers all resends.
-    """
+    """Return the TOML of the demo's worker. Its rings hold every ID, so the promise covers all resends."""
     head = f"""\
 [kafka]
 bootstrap_servers = {json.dumps(bootstrap)}

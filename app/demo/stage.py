@@ -17,9 +17,7 @@ from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.process.signals import InterruptedBySignalError, Interruption
 
 READY_LIMIT_S: Final = 90.0
-"""Time limit for a worker to open its lanes. After a crash, the group first waits for the dead worker's
-session.
-"""
+"""Time limit to open a worker's lanes: after a crash, the group waits for the dead worker's session."""
 STOP_LIMIT_S: Final = 30.0
 CHECK_LIMIT_S: Final = 300.0
 _LOOK_EVERY_S: Final = 0.25

@@ -29,9 +29,7 @@ ID_HEADER: Final = "_AMQ_DUPL_ID"
 TRANSACTION_HEADER: Final = "_RF_TX"
 RESEND_SHARE: Final = 0.10
 FAR: Final = 5_000
-"""Distance from which a resend is late, in messages of its address, or a quarter of these if less. Half of
-all are late.
-"""
+"""Distance of a late resend in messages of its address, or a quarter of these if less; half are late."""
 FAR_SHARE: Final = 0.5
 NO_ID_EVERY: Final = 500
 """Each 500th message of an address has no ID, and must always pass."""
@@ -142,10 +140,7 @@ def _choose(rng: random.Random, position: int, count: int, far: int, originals: 
 def _message(
     address: str, group: int | None, position: int, source: int, duplicate_id: bytes | None
 ) -> Message:
-    """Create a message.
-
-    A resend has the bytes of its original. Some have null values or repeated headers, which are error-prone.
-    """
+    """Create a message. A resend has its original's bytes; null values and repeated headers occur."""
     if address == TRANSFERS:
         return _transfer(group, position, source, duplicate_id)
     value: bytes | None = b'{"number":%d,"amount":%d,"note":"%s"}' % (source, source * 7 % 10_007, b"." * 40)

@@ -29,10 +29,7 @@ class Offsets:
         partitions: int,
         isolation_level: str = "read_uncommitted",
     ) -> None:
-        """Create the clients.
-
-        With ``isolation_level`` read_committed, ends are those for readers of committed records.
-        """
+        """Create the clients. ``isolation_level`` read_committed: ends for readers of committed records."""
         self._partitions = [TopicPartition(topic, index) for topic in topics for index in range(partitions)]
         # with read_committed the answer would wait until no lane has an open transaction
         self._consumer = Consumer(options(bootstrap, group, isolation_level))

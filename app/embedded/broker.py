@@ -84,8 +84,7 @@ class EmbeddedBroker(BrokerProcess):
 
         Raises:
             PrerequisiteError: Java or the jars are missing; port or folder are in use; or the broker ended
-                early or did not
-                answer in time, with the last lines of its log. No process is left.
+                early or did not answer in time, with the last lines of its log. No process is left.
         """
         if self.running:
             raise self._occupied(str(self.pid))

@@ -21,10 +21,7 @@ def raise_if_refused(text: str) -> None:
 
 
 def telling(text: str) -> str:
-    """Return the errors of a log without stack frames, else its last lines, indented.
-
-    The last lines alone would not suffice, because a shutdown logs much after an error.
-    """
+    """Return a log's errors without stack frames, else its last lines, indented. Errors may stand earlier."""
     lines = [line for line in text.strip().splitlines() if not _FRAME.match(line)]
     levels = [match and match[1] for match in map(_LEVEL.match, lines)]
     if {"ERROR", "FATAL"} & set(levels):

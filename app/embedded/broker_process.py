@@ -18,10 +18,7 @@ JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitO
 
 
 class BrokerProcess:
-    """Starts, stops and disturbs the process.
-
-    Start it on the main thread: see :func:`app.embedded.child.launch`.
-    """
+    """Starts, stops and disturbs the process; start on the main thread: :func:`app.embedded.child.launch`."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
         """Choose the ports. ``port``: port for clients; 0 = a free one."""

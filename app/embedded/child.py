@@ -15,9 +15,7 @@ if os.getppid() != int(sys.argv[1]):  # the parent died before the call above co
     os._exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Program that runs between fork and exec in its own interpreter: a preexec_fn could deadlock beside other
-threads.
-"""
+"""Program between fork and exec, in its own interpreter: a preexec_fn could deadlock beside threads."""
 
 
 def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -> subprocess.Popen[bytes]:

@@ -25,9 +25,7 @@ VERSION_VARIABLE: Final = "RINGFENCE_KAFKA_VERSION"
 SCALA_VERSION: Final = "2.13"
 
 LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
-"""Binding for slf4j 1.7, through which Kafka logs. Kafka leaves the binding to its distribution; this one
-fits its log4j-core.
-"""
+"""Binding of slf4j 1.7, which Kafka logs through but leaves to others; this one fits its log4j-core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +127,7 @@ def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = Non
 
 
 def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle | None = None) -> str:
-    """Return the class path of a bundle, by default of the broker and Kafka's tools.
-
-    Raises as :func:`resolve` does.
-    """
+    """Return the class path of a bundle, by default broker and tools. Raises as :func:`resolve` does."""
     # Java itself expands the star. 45 paths would fill the process list.
     return str(resolve(environ, bundle) / "*")
 

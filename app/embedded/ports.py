@@ -8,9 +8,8 @@ from typing import Final
 from ringfence_kafka.errors import PrerequisiteError
 
 _RANGE: Final = range(20_000, 32_768)
-"""Ports below those of outgoing connections on Linux and macOS.
-
-Otherwise a client of a stopped broker could get the broker's own port and connect to itself.
+"""Ports below those of outgoing connections on Linux and macOS: else a client of a stopped broker could get
+its port and connect to itself.
 """
 _TRIES: Final = 200
 _held: Final[dict[int, socket.socket | None]] = {}

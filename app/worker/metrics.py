@@ -75,10 +75,7 @@ class BatchMetrics(Collector):
 
 
 class LaneMetrics(Collector):
-    """Counts of a worker's lanes.
-
-    They outlast a lane's assignment, because Prometheus counters must not fall.
-    """
+    """Counts of a worker's lanes, kept over assignments because Prometheus counters must not fall."""
 
     def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, interval: FetchInterval) -> None:
         self._lanes = lanes

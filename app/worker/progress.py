@@ -29,10 +29,7 @@ class ProgressLine:
     def line(
         self, totals: Mapping[str, int], seconds: float, lanes: tuple[int, int], waiting: list[int | None]
     ) -> str:
-        """Return the line.
-
-        ``lanes``: number of open lanes and of all lanes; ``waiting``: lag of each lane.
-        """
+        """Return the line. ``lanes``: open lanes and all; ``waiting``: lag of each lane."""
         done = {name: count - self._before[name] for name, count in totals.items()}
         self._before = Counter(totals)
         verdicts = [

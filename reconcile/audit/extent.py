@@ -23,9 +23,7 @@ class Part:
 
     asked: str  # in words: the whole topic, the last 24h, the last 1,000 records
     spans: Mapping[int, tuple[int, int]]
-    """Partition → first offset, and offset behind the last. Markers and compacted records leave empty
-    offsets.
-    """
+    """Partition → first offset, and offset behind the last. Markers and compaction leave empty offsets."""
     whole: bool  # whether it is the whole topic
 
     @property

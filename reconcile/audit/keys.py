@@ -16,10 +16,8 @@ from ringfence_kafka.escaping import printable
 
 NEARLY_ALL: Final = 0.05  # share of records left out at each end of the usual times
 FAR_MS: Final = 366 * DAY_MS
-"""Distance from the usual times beyond which a timestamp counts as wrong, in milliseconds.
-
-Seconds sent as milliseconds lie in January 1970, and a clock without a battery shows a fixed year. A few such
-records must not make the time range fifty years long.
+"""Distance from the usual times beyond which a timestamp is wrong, in milliseconds. Seconds sent as
+milliseconds lie in January 1970. A clock without a battery shows a fixed year.
 """
 KEYS_SAMPLED: Final = 10_000
 KEY_BYTES_MAX: Final = 4_096  # the driver hashes sampled keys, so longer ones are left out

@@ -27,10 +27,7 @@ class Tally:
 
 
 def tallied(arrived: DataFrame, lanes: int, first_ms: int, last_ms: int) -> Tally:
-    """Count by lane, by partition, and by time between two limits (ms), in one pass.
-
-    ``lanes``: their number.
-    """
+    """Count by lane, partition, and time between two limits (ms), in one pass. ``lanes``: their number."""
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
     step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)

@@ -60,9 +60,7 @@ class Resends:
     with_id: int = 0
     resends: int = 0  # records whose ID occurred before
     cross_lane: int = 0
-    """Resends with another group whose home lane had not seen the ID yet, so Ringfence cannot recognize them.
-
-    """
+    """Resends with another group whose home lane had not seen the ID yet, so they cannot be recognized."""
     expired: int = 0
     """Resends later than ``id_max_age`` after the first record of their ID."""
     other_partition: int = 0  # in another partition than the first record of the ID
@@ -178,10 +176,7 @@ class Audit:
         return self.size(self.found)
 
     def size(self, found: Resends) -> int | None:
-        """Return the ring size for these resends with headroom; None = the time range is too short.
-
-        Without resends it is the configured size.
-        """
+        """Return the ring size with headroom, without resends the configured; None = too short a time range."""
         return advice.recommended(found.needed, self.settings.id_cache_size, self.span_ms)
 
     @property

@@ -48,10 +48,7 @@ def count_bridges(records: DataFrame) -> Bridges:
 def count_transactions(
     records: DataFrame, own: str, dialect: Dialect, others: Mapping[str, Dialect]
 ) -> Transactions:
-    """Count transactions of one topic.
-
-    ``own``: its address; ``others``: name → settings of other addresses.
-    """
+    """Count transactions of a topic. ``own``: its address; ``others``: name → settings of others."""
     marked = records.where(envelopes.is_envelope())
     rows = envelopes.opened(marked, F.lit(own), _addresses())
     opened = rows.select(

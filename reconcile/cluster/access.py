@@ -21,9 +21,7 @@ HANDSHAKE_LIMIT_S: Final = 5.0
 _SAID: Final = re.compile(
     r"(?:\w+://)?(?P<server>\S+)/(?P<node>\w+): (?P<text>.*?)(?: \(after \d+ms in state .*\))?", re.DOTALL
 )
-"""Form of ``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state SSL_HANDSHAKE)``; a known
-broker has its number.
-"""
+"""``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state …)``, or a broker's number."""
 _ALERT: Final = re.compile(r"alert ([a-z ]+)")
 _AWAY: Final = frozenset({KafkaError._RESOLVE, KafkaError._TIMED_OUT})
 _NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)

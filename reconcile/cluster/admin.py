@@ -267,11 +267,7 @@ class Admin:
             self._heard.append(error)
 
     def _awaited(self, future: "Future[Answer]", admin: AdminClient | None = None) -> Answer:
-        """Return the answer. If all brokers are down, the wait ends early.
-
-        Args:
-            future: Answer to wait for.
-            admin: Client that asked; None = the own client.
+        """Return the answer to ``admin``'s request (None: the own client's); early if all brokers are down.
 
         Raises:
             BrokerUnavailableError: All brokers are away, or deny access.

@@ -1,7 +1,4 @@
-"""Owners and rules of the lanes, from the changelogs.
-
-They show whether another application uses the same names.
-"""
+"""Owners and rules of lanes, from changelogs: another application may use the same names."""
 
 import json
 from typing import Final

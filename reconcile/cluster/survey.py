@@ -27,9 +27,7 @@ class Survey:
     committed: Mapping[Place, int | None]
     starts: Mapping[Place, int]
     ends: Mapping[Place, int]
-    """High watermarks of inputs, and stable ends of other topics. A topic in both roles counts as one of the
-    others.
-    """
+    """High watermarks of inputs, stable ends of other topics. A topic in both roles is one of the others."""
     stable: Mapping[Place, int]  # stable ends of inputs
     journal: Mapping[int, tuple[int, int]]  # partition → existing range of the journal
     journal_position: dict[str, cut.Position]  # name of the journal → its start and end
@@ -116,10 +114,7 @@ class Survey:
         positions: Mapping[str, cut.Position],
         seen: Mapping[str, Sequence[cut.Position]] | None = None,
     ) -> dict[str, cut.AddressCut]:
-        """Return the cut of each address from these positions.
-
-        ``seen``: see :func:`reconcile.run.history.cut.cut_topic`.
-        """
+        """Return the cut of each address. ``seen``: see :func:`reconcile.run.history.cut.cut_topic`."""
         seen = seen or {}
         ((journal, now),) = self.journal_position.items()
         lost = cut.journal_lost(journal, now, positions.get(journal), seen.get(journal, ()))

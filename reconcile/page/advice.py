@@ -35,10 +35,7 @@ def with_headroom(needed: int) -> int:
 
 
 def recommended(needed: int, capacity: int, span_ms: int) -> int | None:
-    """Return the size to configure; None = the records span less than :data:`SPAN_MIN_MS`.
-
-    Without a measured need it is the present size.
-    """
+    """Return the size to configure, the present one if none was measured; None = too short a time range."""
     if span_ms < SPAN_MIN_MS:
         return None
     return with_headroom(needed) if needed else capacity

@@ -53,10 +53,8 @@ _SETTINGS: Final[Any] = {
     "axes.edgecolor": SOFT, "axes.linewidth": 1, "grid.color": _LINE, "grid.linewidth": 1, "grid.linestyle": (0, (1, 3)),
     "axes.axisbelow": True, "path.simplify": False, "text.parse_math": False, "axes.unicode_minus": False,
 }  # fmt: skip
-"""Settings of matplotlib. ``fonttype`` none keeps text as text, and ``hashsalt`` makes the names in a drawing
-reproducible.
-
-The font comes with matplotlib, so fonts of the machine do not change the layout.
+"""Settings of matplotlib: text stays text (``fonttype``), names in a drawing are reproducible (``hashsalt``),
+and the font comes with matplotlib, so fonts of the machine do not change the layout.
 """
 _SPACE: Final = 1.04
 

@@ -93,9 +93,7 @@ class Ring:
     span_ms: int = 0  # time from first to last record of the evidence
     overrun_share: float = 0.0  # share of this run's duplicates that were accepted again
     enough: int = 0
-    """Smallest ring that would have kept OVERRUN of this run within reconcile.overrun_max; 0 = not measured.
-
-    """
+    """Smallest ring that would have kept OVERRUN within reconcile.overrun_max; 0 = not measured."""
     overrun: bool = False  # whether overrun_share exceeds reconcile.overrun_max
     grows_from: int = 0  # id_cache_size if id_min_age lets the ring grow; 0 = it does not grow
 

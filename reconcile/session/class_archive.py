@@ -73,10 +73,7 @@ class ClassArchive:
     def for_packages(
         cls, theirs: Mapping[str, str], packages: str, java: Path | None, environ: Mapping[str, str]
     ) -> "ClassArchive | None":
-        """Return the archive, or None if this setup does not allow one.
-
-        ``theirs``: defaults of this machine's Spark.
-        """
+        """Return the archive, None if not possible here. ``theirs``: defaults of this machine's Spark."""
         folder = ivy_folder(theirs)
         plain = _PLAIN.fullmatch(str(folder)) and folder.is_absolute()
         if java is None or not plain or any(other in theirs for other in _OTHERS):

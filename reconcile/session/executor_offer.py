@@ -46,10 +46,7 @@ def offered(context: SparkContext, master: str, demand: Demand) -> str:
 
 
 def compared(state: Mapping[str, Any], application: str, master: str, demand: Demand) -> str:
-    """Compare demand and offer by the JSON of a standalone master's page. Pure.
-
-    ``application``: ID of the run on that page.
-    """
+    """Compare demand and offer by the JSON of a standalone master. ``application``: the run's ID there."""
     apps = [item for item in state.get("activeapps", ()) if item.get("id") == application]
     memory_mib = apps[0].get("memoryperexecutor") if apps else None
     workers = [item for item in state.get("workers", ()) if item.get("state") == "ALIVE"]

@@ -37,9 +37,7 @@ if os.getppid() != int(sys.argv[1]):  # the parent died before the call above co
     os._exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Program that runs between fork and exec in its own interpreter: a preexec_fn could deadlock beside other
-threads.
-"""
+"""Program between fork and exec, in its own interpreter: a preexec_fn could deadlock beside threads."""
 
 
 class JvmError(Exception):

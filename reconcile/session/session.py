@@ -49,19 +49,13 @@ _PLANNING: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 MANY: Final = 3_000_000
-"""Number of records below which Java's second compiler costs more than it saves.
-
-With two million records it took 38 CPU seconds and saved 23.
-"""
+"""Records below which Java's second compiler does not pay: for two million, 38 CPU seconds to save 23."""
 _SOON: Final = "-XX:TieredStopAtLevel=1"
 _LATER: Final = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-"""Ten times Java's own thresholds. The second compiler then takes only code that runs for minutes.
-
-With Java's thresholds it also compiles the code of many plans that run for a second each.
-"""
+"""Ten times Java's thresholds: else it also compiles code of the many plans that run for a second."""
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")

@@ -107,10 +107,7 @@ def _free(folder: str) -> int:
 
 
 def _jvm_gone(error: SparkError, text: str) -> bool:
-    """Return whether the connection is lost.
-
-    Py4J reports a connection lost in a call as an error without a trace.
-    """
+    """Return whether the connection is lost: if within a call, Py4J reports it without a trace."""
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return True
     return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text

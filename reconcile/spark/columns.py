@@ -18,9 +18,7 @@ OURS: Final = (
     wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,
     *hops.OF_BRIDGES,
 )  # fmt: skip
-"""Headers that Ringfence writes, replaces or leaves out. All others are the producer's, and must come out
-unchanged.
-"""
+"""Headers that Ringfence writes, replaces or leaves out; all others must come out unchanged."""
 
 
 class Dialect(NamedTuple):
@@ -48,13 +46,7 @@ class Dialect(NamedTuple):
 def of_schema(
     schema: StructType, special: Mapping[str, Column], there: Collection[str] | None = None
 ) -> list[Column]:
-    """Return the columns of a schema, in its order and with its types.
-
-    Args:
-        schema: Wanted columns.
-        special: Name → expression; other columns keep their values.
-        there: Names of existing columns, others become null; None = all exist.
-    """
+    """Return the columns of a schema: expressions in ``special``, names ``there`` (None = all), else null."""
     return [
         special.get(field.name, F.col(field.name) if there is None or field.name in there else F.lit(None))
         .cast(field.dataType)
@@ -90,10 +82,7 @@ def header(name: str) -> Column:
 
 
 def id_of(dialect: Dialect) -> Column:
-    """Return HornetQ's duplicate ID in bytes; null = none.
-
-    A digest stands for a value. An empty value is not an ID.
-    """
+    """Return HornetQ's ID in bytes, null = none. A digest stands for a value; an empty one is not an ID."""
     if not isinstance(dialect.id_from, str):
         return id_parts.composed([id_parts.part(form) for form in dialect.id_from])
     if dialect.id_from != "header":
@@ -138,10 +127,7 @@ def headers_digest() -> Column:
 
 
 def _is_users(header: str) -> str:
-    """Return an SQL condition: the header is the producer's.
-
-    PySpark sends an SQL text in one call, but a list item by item.
-    """
+    """Return a condition that a header is the producer's, in SQL text: a list is a call for each item."""
     return f"{header}.key not in ({', '.join(map(repr, OURS))})"
 
 
@@ -157,9 +143,6 @@ def place_in(text: Column, topic: Column) -> Column:
 
 
 def power_of_two(number: Column) -> Column:
-    """Return the smallest power of two not below the number, at least 1.
-
-    It counts digits, as logarithms are inexact.
-    """
+    """Return the smallest power of two not below the number, at least 1; by digits, as logs are inexact."""
     above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(number - 1)))
     return F.when(number <= 1, F.lit(1).cast("bigint")).otherwise(above)

@@ -1,7 +1,4 @@
-"""Parts of a duplicate ID as columns.
-
-The run reads them with other code than workers, and gets the same result.
-"""
+"""Parts of a duplicate ID as columns: other code than the workers', with the same result."""
 
 import itertools
 import re
@@ -24,9 +21,7 @@ _LONE: Final = (
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-"""Half of a surrogate pair after an even number of backslashes. Such a text has no UTF-8 form, and gives no
-ID.
-"""
+"""Half of a surrogate pair after an even number of backslashes: no UTF-8 form, so no ID."""
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _NESTED: Final = r"\A[\[{]"
 _NESTED_TYPES: Final = (MapType(StringType(), StringType()), ArrayType(StringType()))

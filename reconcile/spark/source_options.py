@@ -11,9 +11,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
 _POLL_RECORDS: Final = 20_000
-"""Records of one poll. Spark asks for the log's end at each poll; with Kafka's default of 500 this takes most
-of the time.
-"""
+"""Records of one poll; each asks for the log's end, which takes most of the time with Kafka's 500."""
 _FETCH_BYTES: Final = 8 * 2**20
 _FETCH_WAIT_MS: Final = 10
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"

@@ -117,10 +117,7 @@ def _begun(app_id: str, source: KafkaSettings, known: Iterable[Plan]) -> dict[st
 
 
 def _is_left(group: str, app_id: str, known: Iterable[Plan]) -> bool:
-    """Return whether a group's name is that of a bridge, but of no known one.
-
-    Strict connections share a prefix.
-    """
+    """Return whether a group's name is that of an unknown bridge. Strict connections share a prefix."""
     if not group.startswith(wire_names.bridge_group(app_id, "")):
         return False
     return not any(

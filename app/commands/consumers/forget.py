@@ -53,8 +53,7 @@ def forget(settings: Settings, group: str, *, yes: bool, discard_redriven: bool 
         ConfigurationError: It is a group of Ringfence itself.
         GroupInUseError: It has members.
         RedrivesPendingError: Redriven messages wait, and ``discard_redriven`` is false. Their dead letters
-            are settled, so
-            only the progress records name them.
+            are settled, so only the progress records name them.
         BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     if group in {settings.app.id, wire_names.repair_group(settings.app.id)}:

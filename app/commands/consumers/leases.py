@@ -42,9 +42,7 @@ class LeaseRow:
     holder: str | None
     """Writer of the record; None = no record."""
     holder_is_member: bool | None
-    """False = the holder's process is dead, stopped, disconnected or about to end. None = released or never
-    held.
-    """
+    """False = the holder's process is dead, stopped, disconnected or ending; None = no holder."""
     token: int
     age_seconds: float | None
     """Age of the record by this machine's clock, for display. Consumers judge by their own clocks."""
@@ -59,9 +57,7 @@ class LeaseRow:
     """Member that the group assigned the partition to, while another one has the lease."""
     web: str
     recreated: bool = False
-    """Whether the record belongs to a deleted topic with this name, so that nothing is delivered from the
-    present one.
-    """
+    """Whether the record belongs to a deleted topic of this name, so that nothing is delivered."""
     fault: str | None = None
     """Reason why the record cannot be read."""
     head_attempts: int = 0
@@ -93,9 +89,7 @@ class Found(NamedTuple):
     groups: dict[str, GroupDescription]
     faults: list[str]
     foreign: dict[str, list[str]]
-    """Consumer group → a line for each member that is not a consumer of Ringfence; only groups with such
-    members.
-    """
+    """Consumer group → a line for each member that is not a consumer of Ringfence, if it has any."""
     settled: dict[tuple[str, int], Progress]
     """Topic and partition → settled records of dead-letter and quarantine topics."""
 

@@ -48,8 +48,7 @@ def drop(
 
     Raises:
         GroupError: The consumer group is unknown; its consumer does not answer or refuses; or consumers
-            started
-            meanwhile.
+            started meanwhile.
         BrokerUnavailableError: The cluster does not answer, or denies access.
     """
     found = settings.configured(address)

@@ -15,10 +15,7 @@ ANSWER_LIMIT_S: Final = 30.0
 
 
 async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> dict[str, Any] | str:
-    """Return the holder's answer, or the reason why there is none.
-
-    Another program may listen at its address.
-    """
+    """Return the holder's answer, or why there is none. Its address may belong to another program."""
     if not web:
         return "has no web server"
     try:

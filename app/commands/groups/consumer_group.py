@@ -34,10 +34,7 @@ class Order(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether the holder knows the number of dropped messages.
-
-        A purge includes messages that it has not fetched.
-        """
+        """Whether the holder knows the number of drops. A purge includes messages it has not fetched."""
         return self.skip or self.letters
 
 
@@ -139,10 +136,7 @@ class ConsumerGroup:
     async def _drop_in_partition(
         self, number: int, known: Progress | None, order: Order, now: show.Standing, row: show.GroupRow
     ) -> Dropped | None:
-        """Drop messages through the holder, or directly if no consumer holds the partition.
-
-        None = finished meanwhile.
-        """
+        """Drop messages through the holder, or directly if there is none. None = finished meanwhile."""
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
             answer = await self._ask_drop(known.web, number, order, row, now.end)

@@ -91,16 +91,10 @@ class LeaseHolders:
         verb: str,
         change: Callable[[Window], Any],
     ) -> ConsumerAnswer:
-        """Have the holder of a partition ``redrive`` or ``drop`` messages.
+        """Have the holder of a partition ``redrive`` or ``drop`` (``verb``) messages.
 
         If no consumer holds it, this process takes the lease for a moment and applies ``change``.
-
-        Args:
-            group: Consumer group.
-            partition: Partition of the accepted topic.
-            letters: Offset → number of the redrive.
-            verb: ``redrive`` or ``drop``.
-            change: The change without a holder.
+        ``letters``: offset → number of the redrive.
 
         Raises:
             RepairError: A consumer started meanwhile.

@@ -62,9 +62,7 @@ class GroupRow:
     redriven: list[int] = field(default_factory=list)
     """Offsets of finished messages that are redriven."""
     reason: str | None = None
-    """Reason why its first message waits (:mod:`ringfence_client.web.group_rows`); None = its lease holder
-    does not answer.
-    """
+    """Reason why its first message waits (:mod:`ringfence_client.web.group_rows`); None = no answer."""
     running_seconds: float | None = None
     retry_at: str | None = None
     attempts: int = 0

@@ -108,10 +108,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Resources of a load.
-
-    Units: bytes, seconds, cores. Workers and brokers are totals, including replicas.
-    """
+    """Resources in bytes, seconds and cores. Workers and brokers are totals, including replicas."""
 
     partitions: int
     one_lane_limit: str  # reason why one lane cannot carry the load; empty = it can

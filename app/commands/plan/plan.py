@@ -1,7 +1,4 @@
-"""The command ``plan``: resources for a load, from :mod:`app.commands.plan.capacity`.
-
-It does not ask a broker.
-"""
+"""The command ``plan``: resources for a load (:mod:`app.commands.plan.capacity`), without a broker."""
 
 import json
 import math

@@ -93,10 +93,7 @@ def show_one(row: Row, *, as_json: bool) -> None:
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
-    """Print a table.
-
-    It leaves out a column whose text is the same in all rows, because terminals are narrow.
-    """
+    """Print a table without the columns that are the same in all rows, because terminals are narrow."""
     settled = sum(row.settled for row in rows)
     console = terminal.console()
     groups = sorted({row.refused.consumer_group for row in rows})

@@ -78,10 +78,7 @@ class Refused:
 
 
 def parse(topic: str, record: Any) -> Refused:
-    """Parse aiokafka's record.
-
-    Headers in another form count as missing, because any program may write there.
-    """
+    """Parse aiokafka's record. Headers in another form count as missing: any program may write there."""
     known = dict(record.headers)  # the last of repeated headers wins, as in Kafka
     return Refused(
         place=Place(topic, record.partition, record.offset),
@@ -127,10 +124,7 @@ def _number(value: bytes | None) -> int | None:
 
 
 def _digest(value: bytes | None) -> Digest | None:
-    """Parse a digest.
-
-    A user's value of this form counts as one too, until :class:`QuarantineRedrive` compares it.
-    """
+    """Parse a digest, or a user's value of its form until :class:`QuarantineRedrive` compares it."""
     if value is None or not value.startswith(b"{") or len(value) > 200:
         return None
     try:
@@ -186,9 +180,7 @@ class FilterCounts:
     consumer_groups: set[str] = field(default_factory=set)
     """Consumer groups of dead letters."""
     foreign: Counter[str] = field(default_factory=Counter)
-    """Records of other applications' bridges with this name. Only those applications know which are settled.
-
-    """
+    """Records of other applications' bridges of this name. Only those know which are settled."""
 
     def clear(self) -> None:
         """Reset the counts before the topic is read again."""

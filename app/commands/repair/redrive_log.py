@@ -160,8 +160,7 @@ class RedrivePartition:
 
         Raises:
             RepairError: Another redrive works on the partition; or the write failed, and only :meth:`load`
-                shows whether it was
-                committed.
+                shows whether it was committed.
         """
         if self._producer is None or self._topic.progress is None:
             raise AssertionError(f"{self} is not taken")

@@ -116,10 +116,7 @@ class Publisher:
         bridged: bool,
         size_check: "SizeCheck | None" = None,
     ) -> None:
-        """Create the publisher.
-
-        ``bridged``: a bridge refused the records, so their sources are not in ``target``.
-        """
+        """Create the publisher. ``bridged``: from a bridge, so that sources are not in ``target``."""
         self._target = target
         self._bridged = bridged
         self._home = Partitioner(target.partitions, address.partitioner)
@@ -174,10 +171,7 @@ class Publisher:
         return 0 if group is None else self._home[group]
 
     def too_large(self, published: Published, builder: Builder) -> str:
-        """Return why a record is too large; empty = it is not.
-
-        ``builder``: an empty batch, which gets the record.
-        """
+        """Return why a record is too large, or an empty text. ``builder``: empty batch that gets it."""
         size = _alone(builder, published).size()
         if size > self._target.bytes_max:
             return f"{size} bytes, {self._target.name} takes max.message.bytes = {self._target.bytes_max}: raise it there"

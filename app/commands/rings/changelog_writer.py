@@ -61,10 +61,7 @@ class OwnedLane:
     def journal_record(
         self, event: journal.RingEvent, name: str, capacities: tuple[int, int], meta: Meta
     ) -> Outgoing:
-        """Return the journal record of an event after the offsets of ``meta``.
-
-        See :func:`agents.lane.journal.outgoing`.
-        """
+        """Return the event's journal record after the offsets of ``meta``; see :mod:`agents.lane.journal`."""
         return journal_record(
             self._producer.builder(), self._app_id, event, name, self._number, capacities, meta
         )
@@ -135,10 +132,7 @@ def journal_record(
     capacities: tuple[int, int],
     meta: Meta,
 ) -> Outgoing:
-    """Return the journal record of a lane's event.
-
-    Offsets of a regrouping are by partition, with or without ``lanes``.
-    """
+    """Return a lane's journal record. Offsets of a regrouping are by partition, even without ``lanes``."""
     following = meta.next_offsets
     if event is journal.RingEvent.REGROUPED and not meta.lanes:
         following = {next_key(topic, lane, 1): offset for topic, offset in following.items()}

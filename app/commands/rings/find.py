@@ -30,9 +30,7 @@ class IdFormatError(RingfenceError):
 
 
 def parse_id(texts: Sequence[str]) -> bytes:
-    """Return the stored form of an ID.
-
-    Each part is text, ``hex:…``, ``base64:…``, ``digest:…`` or ``text:…``.
+    """Return the stored form of an ID from parts: text, ``hex:…``, ``base64:…``, ``digest:…`` or ``text:…``.
 
     Surrogates stand for bytes of a command line that the locale cannot decode.
 
@@ -74,19 +72,14 @@ def find(
 ) -> int:
     """Print whether an ID is known, and the place of its original.
 
-    Args:
-        settings: Configuration.
-        address: Address whose rings are read.
-        identifier: The whole ID, or all its parts; see :func:`parse_id`.
-        as_json: Print a JSON document.
-        of: Address that the ID belongs to; None = ``address``.
+    ``identifier`` is the whole ID or all its parts, see :func:`parse_id`. ``of`` is the address that the ID
+    belongs to; None = ``address``.
 
     Returns:
         0 known, 1 not known.
 
     Raises:
-        IdFormatError: The text of the ID does not have the form of its prefix, or the number of parts is
-            wrong.
+        IdFormatError: A text does not have the form of its prefix, or the number of parts is wrong.
     """
     owner, encoded_id = settings.configured(address), parse_id(identifier)
     require_parts(owner if of is None else settings.configured(of), identifier)

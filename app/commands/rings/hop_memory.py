@@ -143,10 +143,7 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
 
 
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
-    """Return the memory that a lane of this configuration has.
-
-    If the ring is off or in memory only, it is empty.
-    """
+    """Return the memory of a lane with this configuration, empty if the ring is off or in memory only."""
     is_persistent = address.id_cache_size and address.persist_id_cache
     return HopMemory.restored(address.ring_capacity, restore.hops.items() if is_persistent else ())
 

@@ -61,10 +61,7 @@ class NewLane:
 
 
 def _known(lane: int, content: Content) -> Iterator[_Known]:
-    """Yield the live IDs of a ring by sequence.
-
-    If the clock went back, an ID gets the time of the one before it.
-    """
+    """Yield the live IDs of a ring by sequence. If the clock went back, an ID gets the time before it."""
     meta = content.meta
     if meta is None:
         return
@@ -81,10 +78,7 @@ def _known(lane: int, content: Content) -> Iterator[_Known]:
 
 
 def _newest(contents: Mapping[int, Content], capacity: int) -> list[_Known]:
-    """Return the newest IDs of several rings, the oldest first.
-
-    An ID in several lanes counts once, with its last acceptance.
-    """
+    """Return the newest IDs of several rings, oldest first. An ID counts once, with its last acceptance."""
     found: dict[bytes, _Known] = {}
     for item in heapq.merge(*(_known(lane, content) for lane, content in contents.items())):
         found.pop(item.id, None)

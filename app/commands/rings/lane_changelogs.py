@@ -52,10 +52,7 @@ class LaneChangelogs:
         return Content(restore.meta, restore.occupants, view.accepted_at, restore.hops)
 
     async def rewrite(self, number: int, meta: Meta, former: Meta | None) -> None:
-        """Write a meta record as the lane itself.
-
-        Raises RegroupError if the present record is not ``former``.
-        """
+        """Write a meta record as the lane itself; RegroupError if the present one is not ``former``."""
         async with OwnedLane(self._settings, self._address, number) as owned:
             if (await self.content(number)).meta != former:
                 raise worker_came(self._settings, RegroupError)
@@ -68,10 +65,7 @@ class LaneChangelogs:
             yield
 
     async def write(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
-        """Write everything in one transaction.
-
-        Raises FencedError if lane 0 has another owner since :meth:`writing` began.
-        """
+        """Write all in one transaction; FencedError if lane 0 changed its owner since :meth:`writing` began."""
         owned = self._writer
         assert owned is not None  # noqa: S101 - a regrouping reads and writes inside of writing()
         oldest_ms = await oldest_taken_ms(self._cluster, self._topic)

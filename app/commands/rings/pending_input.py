@@ -22,9 +22,7 @@ WAIT_LIMIT_S: Final = 10.0
 """Time without progress of the lanes after which the wait ends, in seconds."""
 _ASK_AGAIN_S: Final = 0.3
 _LOOK_LIMIT_S: Final = 5.0
-"""Time limit of one look, in seconds. An open transaction in the input ends it, as records behind it are not
-judged either.
-"""
+"""Time limit of one look, in seconds. An open transaction ends it: records behind it are not judged."""
 
 
 class UnreadError(RingfenceError):

@@ -3,9 +3,10 @@
 After an interruption at any point, a new run reaches the same result.
 
 1. The records of all lanes are marked, those of new lanes first. From then on no worker opens a lane, and
-lanes keep their content. 2. Rings in new changelog partitions are written. No lane uses them yet. 3. One
-transaction writes all other rings, the records of all lanes, and the journal. It switches from the old lanes
-to the new ones.
+   lanes keep their content.
+2. Rings in new changelog partitions are written. No lane uses them yet.
+3. One transaction writes all other rings, the records of all lanes, and the journal. It switches from the old
+   lanes to the new ones.
 """
 
 import secrets

@@ -51,9 +51,7 @@ class Entry:
     of: str | None
     """Address of the ID, if it came with a part for another address; None = the ring's own address."""
     parts: list[str]
-    """Parts of a composed ID, as ``rings find`` takes them; empty = a single part, or only a digest is kept.
-
-    """
+    """Parts of a composed ID, as ``rings find`` takes them; empty = one part, or only a digest is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,7 @@ class RingReport:
     bridged: int
     """Number of routes in its hop memory: pairs of a bridge's source partition and an input partition."""
     promise: dict[str, Any] | None = None
-    """``id_min_age``, and whether the ring holds it; None = no promise. See
-    :meth:`tables.promise.Coverage.report`.
-    """
+    """``id_min_age``, and whether the ring holds it (:meth:`tables.promise.Coverage.report`); None = none."""
 
 
 def show(settings: Settings, address: str | None, as_json: bool) -> int:

@@ -15,10 +15,7 @@ class InputError(RingfenceError):
 
 
 class _Headed(BaseModel):
-    """Keys of messages and transactions.
-
-    Unknown keys are refused: a misspelt ``id`` would silently switch detection off.
-    """
+    """Keys of messages and transactions. A misspelt ``id`` would silently switch detection off."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -56,9 +53,9 @@ class Line(_Headed):
     """Line with a message."""
 
     value: JsonValue
-    """Value: a string is sent unchanged, null as a null value, anything else as compact JSON.
+    """Required value: a string is sent as it is, null as a null value, anything else as compact JSON.
 
-    It is required, because a null value deletes on a compacted topic, and a misspelt key must not do so.
+    Null values delete on compacted topics, which a misspelt key must not do.
     """
 
     @property
@@ -105,8 +102,7 @@ def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line |
     Args:
         raw: UTF-8 bytes.
         id_headers: Headers that carry a duplicate ID. A line may not have one of them and ``id``. For parts,
-            the caller
-            checks this with :func:`check_id`, because they may belong to other addresses.
+            the caller checks this with :func:`check_id`, because they may belong to other addresses.
 
     Raises:
         ValueError: The line is not valid. The message has the problem, the fix, and a part as ``i/N``, but

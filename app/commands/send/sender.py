@@ -21,9 +21,7 @@ from ringfence_kafka.protocol import offset_ranges
 DELIVERY_LIMIT_S: Final = 20.0
 """Time for a lost broker to return before a message counts as refused, in seconds."""
 RECORD_BYTES_MAX: Final = 1_000_000_000
-"""Size limit of a record. librdkafka's default is lower than that of many brokers; with this value the broker
-decides.
-"""
+"""Size limit of a record, above librdkafka's default, which many brokers exceed: the broker decides."""
 LINES_MAX: Final = 1_000
 """Maximum number of unacknowledged lines, which an error message may list."""
 BATCH_BYTES_MAX: Final = 1_000_000
@@ -62,10 +60,7 @@ class Sender:
     """Publishes records, and tracks the fate of each line."""
 
     def __init__(self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int) -> None:
-        """Create the producer.
-
-        ``topic_bytes_max``: the topic's ``max.message.bytes``, a limit for batches of several lines.
-        """
+        """Create the producer. ``topic_bytes_max``: ``max.message.bytes``, a limit for batches of lines."""
         self.sent = 0
         """Number of acknowledged messages."""
         self.sent_without_id = 0
@@ -97,10 +92,7 @@ class Sender:
         self._producer = Producer(options)
 
     def send(self, number: int, record: Outgoing) -> None:
-        """Pass the record of a line to the producer, waiting while its queue is full.
-
-        Does nothing after a refusal.
-        """
+        """Pass a line's record to the producer, waiting while its queue is full. No-op after a refusal."""
         key, value, headers, partition, has_id = record
         given: list[tuple[str, str | bytes | None]] = list(headers)
         acknowledged = functools.partial(self._acknowledged, number)

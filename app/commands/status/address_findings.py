@@ -29,20 +29,14 @@ def findings(status: Status, address: Address) -> Iterator[Finding]:
 
 
 def quarantined(where: str, records: OpenRecords, arguments: str) -> Finding:
-    """Return the finding about open records of an address or a bridge.
-
-    ``arguments``: those of the command.
-    """
+    """Return the finding about open records of an address or a bridge. ``arguments``: the command's."""
     what = records.described("quarantined record")
     do = "fix the reason, then redrive them; `ringfence quarantine list` shows them, and `ringfence quarantine drop` discards them"
     return Finding(where, what, do, f"ringfence quarantine redrive {arguments}", stands=True)
 
 
 def _limits(status: Status, address: Address) -> Iterator[Finding]:
-    """Yield a finding if live workers disagree on limits.
-
-    Each worker reports it for all, so one finding suffices.
-    """
+    """Yield one finding if live workers disagree on limits: each of them reports it for all."""
     said = dict.fromkeys(text for worker in status.workers for text in worker.limits.get(address.address, ()))
     if said:
         yield Finding(

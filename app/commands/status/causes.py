@@ -9,9 +9,7 @@ from ringfence_kafka.aiokafka_patches.throttling import quotas
 from ringfence_kafka.wording import first_of
 
 PASSES_S: Final = 60.0
-"""Time after which rebalances, lane openings, lease expiries and first attempts should be over, in seconds.
-
-"""
+"""Time in which rebalances, lane openings, lease expiries and first attempts should end, in seconds."""
 SHOWN_MAX: Final = 4
 """Number of names in a finding; others are counted."""
 

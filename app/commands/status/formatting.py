@@ -29,10 +29,7 @@ def memory(used: int | None, limit: int | None) -> str:
 
 
 def lanes_open(states: Collection[str]) -> str:
-    """Return the number of open lanes of all.
-
-    Lanes of silent workers are unknown: a 0 would look like a problem.
-    """
+    """Return open lanes of all; with silent workers a minimum or ``?``, as 0 would look like a problem."""
     up, unheard = (sum(name == state for name in states) for state in (model.OPEN, model.UNKNOWN))
     known = str(up) if not unheard else f"≥{up}" if up else "?"
     return f"{known}/{len(states)}"
@@ -58,12 +55,9 @@ def share(value: float | None) -> str:
 
 
 def run_text(run: RunResult | None, at: str, *, linked: bool = False) -> str:
-    """Return verdict, age and report of a reconciliation run.
+    """Return verdict, age and report of a reconciliation run; None = no run is known.
 
-    Args:
-        run: The run; None = no run is known.
-        at: Present time, ISO 8601.
-        linked: Whether a link leads to the report, so that its place is left out.
+    ``at``: present time, ISO 8601. ``linked``: a link leads to the report, so that its place is left out.
     """
     if run is None:
         return "RECONCILIATION  no run is known; brokers forget one after 7 days"

@@ -11,10 +11,7 @@ from ringfence_kafka.page.history import Charts, Subject, merged
 
 
 async def read(settings: Settings, status: Status, span: str, subject: Subject = ()) -> Charts:
-    """Return the figures of one subject or all, from processes that answer.
-
-    The past of dead processes is lost.
-    """
+    """Return the figures of a subject, or of all, from processes that answer. Dead ones' past is lost."""
     webs = {worker.web for worker in status.workers if subject[:1] != ("consumers",)}
     webs |= {
         web

@@ -80,10 +80,7 @@ def _add(table: Table, *cells: str) -> None:
 
 
 def _table(title: str, columns: str) -> Table:
-    """Return a table.
-
-    ``columns``: names, with ``<`` before a text column. Only texts are shortened to fit.
-    """
+    """Return a table. ``columns``: names, with ``<`` before texts, the only ones shortened to fit."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns.split("|"):
         name = column.removeprefix("<")

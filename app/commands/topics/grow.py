@@ -51,9 +51,7 @@ from tables.restore import Restore
 
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
-"""Maximum number of records in one transaction of a successor. Only the last one, with its meta record,
-counts.
-"""
+"""Maximum number of a successor's records in one transaction. Only the last, with its meta record, counts."""
 
 
 def grow(
@@ -266,10 +264,7 @@ class _Growing:
     async def _inherit(
         self, successor: OwnedLane, restore: Restore, accepted_at: Mapping[bytes, int], meta: Meta
     ) -> None:
-        """Write everything under the same keys with the time of acceptance.
-
-        A successor starts its own inputs at their start.
-        """
+        """Write all under the same keys and acceptance times. A successor's inputs begin at their start."""
         meta = meta._replace(next_offsets={}, incarnation=secrets.token_hex(8))
         entries = [Entry(key, value, accepted_at.get(key)) for key, value in restore.occupants.items()]
         entries += [Entry(key, value) for key, value in restore.hops.items()]

@@ -102,10 +102,7 @@ def _names(settings: Settings, there: Collection[str]) -> list[str]:
 
 
 def _has_one_lane(settings: Settings, name: str, meta: Meta | None) -> bool:
-    """Return whether an address has one lane, and so no forward topic.
-
-    Else the changelog is not this application's.
-    """
+    """Return whether the changelog is of this application's address, with one lane and no forward topic."""
     return meta is not None and (meta.app, meta.address, lanes_before(meta)) == (settings.app.id, name, 1)
 
 

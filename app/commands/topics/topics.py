@@ -1,7 +1,4 @@
-"""Creates and verifies topics.
-
-It uses aiokafka's admin client, so that a worker can verify on its own event loop.
-"""
+"""Creates and verifies topics, with aiokafka's admin client to run on a worker's event loop too."""
 
 import asyncio
 import contextlib

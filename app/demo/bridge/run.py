@@ -18,9 +18,7 @@ from ringfence_kafka.protocol import wire_names
 MESSAGES: Final = 120_000
 CUT_S: Final = 3.0
 ACTS: Final = (0.30, 0.50, traffic.FAIL_OVER)
-"""Shares of the traffic sent before the bridge is killed, before the link is cut, and before the producer
-fails over.
-"""
+"""Shares of the traffic before the bridge's kill, the link's cut, and the producer's failover."""
 _LOOK_EVERY_S: Final = 0.02
 
 

@@ -14,9 +14,7 @@ NEAR: Final = 2_000
 FAIL_OVER: Final = 0.7
 """Share of its messages that a producer sends to the origin before it fails over to the target."""
 UNSURE: Final = 5_000
-"""Last messages to the origin that the producer sends to the target again, because it does not know which
-ones crossed.
-"""
+"""Last messages to the origin, sent to the target again because it is unknown which ones crossed."""
 MESSAGES_MIN: Final = 20_000
 
 

@@ -17,9 +17,7 @@ ADDRESSES: Final = ("billing", "ledger")
 """Addresses of the records that the handlers of the same names send."""
 HANDLERS: Final = {name: f"app.demo.chain.{name}:handle" for name in ADDRESSES}
 CONCURRENCY: Final = 100
-"""Concurrency of a handler. After a kill, at least this many messages, which the dead process may have
-started, start at once.
-"""
+"""Concurrency of a handler. After a kill, the dead process may have started this many messages."""
 SESSION_TIMEOUT_S: Final = 6
 """Session timeout of the consumers in seconds: the smallest that brokers accept by default."""
 LEASE_TIMEOUT_S: Final = 3
@@ -40,10 +38,7 @@ class Chain:
     """``ringfence consume`` for each handler. The first handler of ``billing`` is killed while it works."""
 
     def __init__(self, stage: Stage, bootstrap: str, config: Path, partitions: int, kill_at: int) -> None:
-        """Prepare the chain.
-
-        ``kill_at``: records and markers that readers see in ``billing`` when its handler is killed.
-        """
+        """Prepare the chain. ``kill_at``: records and markers in ``billing`` when its handler is killed."""
         self._stage = stage
         self._bootstrap = bootstrap
         self._config = config
@@ -62,10 +57,7 @@ class Chain:
         self._start("ledger", "billing")
 
     def look(self) -> None:
-        """Kill the handler of ``billing`` when it is due, and start its successor.
-
-        Raises ChainError if a handler has ended.
-        """
+        """Kill the handler of ``billing`` when due, start its successor. ChainError: a handler ended."""
         for child in self._running:
             if child.exit_code is not None:
                 raise ChainError(f"a handler of the chain ended: fix what its log names\n{log_of(child)}")

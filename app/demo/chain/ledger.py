@@ -6,10 +6,7 @@ from ringfence_client import Message
 
 
 async def handle(message: Message) -> None:
-    """Send an entry.
-
-    The state of an account is the number of its entries; a line without an account has no state.
-    """
+    """Send an entry. An account's state is its number of entries; a line without one has no state."""
     number = None
     if message.group is not None:
         number = int(message.state or 0) + 1

@@ -31,9 +31,7 @@ from ringfence_kafka.process import gc_settings
 RECORD_BYTES: Final = 900
 """Memory of a record beside its contents: verdict, slot and outputs, in bytes. Measured with CPython 3.11."""
 COPIES: Final = 4
-"""Copies of key, value and headers: as fetched, in the built batch, in the request, and on the way to a slow
-broker.
-"""
+"""Copies of key, value and headers: as fetched, in the batch, in the request, and to a slow broker."""
 RAW_RECORD_BYTES: Final = 600
 """Memory of a record that stays in the bytes of its fetch, beside its contents. Measured with two copies."""
 RAW_COPIES: Final = 3
@@ -47,9 +45,7 @@ LARGE_RECORD_BYTES: Final = 2**18
 FIRST_RECORDS: Final = 50
 """Records of the first read of a partition, whose record size is unknown."""
 STEP_RECORDS: Final = 250
-"""Limit of records in one read: later records may be larger, and the size of a compressed fetch shows
-nothing.
-"""
+"""Limit of records in one read: later ones may be larger; a compressed fetch does not show it."""
 AHEAD_PART: Final = 4
 """Divisor of the fetch memory. Above this part, partitions that no lane waits for are not fetched."""
 MOVING_S: Final = 1.0
@@ -86,15 +82,10 @@ class Held:
         objects: int = 0,
         parts: Sequence[AnyHeld] = (),
     ) -> None:
-        """Count bytes.
+        """Count bytes that ``buffers`` already counted.
 
-        Args:
-            buffers: Owner of the count.
-            share: Memory of the partition.
-            count: Bytes, already counted in ``buffers``.
-            batches: 1 for a batch, 0 for a fetch.
-            objects: Additional bytes if records become objects.
-            parts: Fetches that contain the batch, already counted.
+        ``share`` is the partition's memory; ``batches`` is 1 for a batch, 0 for a fetch; ``objects`` are
+        additional bytes if records become objects; ``parts`` are fetches that contain the batch.
         """
         self._buffers = buffers
         self._share = share
@@ -156,11 +147,7 @@ class Buffers:
         return self._clock() - self._moved < MOVING_S
 
     def batch_bytes_max(self, tp: TopicPartition) -> int:
-        """Return the size limit of the partition's next batch, in bytes.
-
-        It is a quarter of the present limit of a partition, and at most the room that this partition has
-        left.
-        """
+        """Return the next batch's limit, in bytes: a quarter of its partition's, at most the room left."""
         share = self._shares.get(tp)
         used = 0 if share is None else share.bytes
         most = self.memory.limit(used)
@@ -185,10 +172,7 @@ class Buffers:
         return Held(self, share, count)
 
     def note(self, share: _Share, more: int, batches: int) -> None:
-        """Record a change of bytes and batches, to be counted later.
-
-        Thread-safe, even during garbage collection.
-        """
+        """Record a change, counted later. Thread-safe, even during garbage collection."""
         self._noted.append((share, more, batches))
         if more < 0 and self._awaited:
             self._awaited = False
@@ -206,10 +190,7 @@ class Buffers:
         return self._has_room(tp)  # bytes freed between the two checks did not trigger a call
 
     def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
-        """Return whether more of the partition may be fetched.
-
-        ``wanted``: a lane will read its fetched records soon.
-        """
+        """Return whether to fetch more of it. ``wanted``: a lane will read its fetched records soon."""
         if not self.has_room(tp):
             return False
         share = self._shares.get(tp)
@@ -219,10 +200,7 @@ class Buffers:
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
     async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
-        """Return the next fetched records of a partition, at most a batch.
-
-        Raises errors of the fetch or its records.
-        """
+        """Return at most a batch of fetched records. Raises errors of the fetch or its records."""
         share = self._share(tp)
         records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
         if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):

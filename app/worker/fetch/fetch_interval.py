@@ -3,9 +3,8 @@
 from typing import Final
 
 STEP: Final = 1.05
-"""Factor by which one longer or shorter batch changes the estimate.
-
-The estimate settles at the median, and an outlier of a minute moves it no more than any other batch.
+"""Factor of the estimate for each longer or shorter batch, so that it settles at the median and a batch of a
+minute moves it no more than any other.
 """
 TOOK_FIRST_S: Final = 0.01
 TOOK_MIN_S: Final = 0.0005
@@ -13,10 +12,8 @@ TOOK_MAX_S: Final = 1.0
 """Bounds of the estimate, in seconds; TOOK_FIRST_S is its first value."""
 BUSY_MIN: Final = 0.5
 BUSY_MAX: Final = 0.9
-"""Bounds of the share of a core for transactions: a worker with low traffic and more than that makes too many
-of them.
-
-A latency target below 20 ms allows more than the lower bound.
+"""Bounds of the share of a core for transactions. More at low traffic means too many of them; a latency
+target below 20 ms allows more than the lower bound.
 """
 HASTE_S: Final = 0.01
 """Product of target and share between the two bounds, in seconds."""
@@ -27,9 +24,7 @@ QUICKER: Final = 1.3
 """Factor of the minimum pause after a busy interval (SLOWER), and divisor after any other (QUICKER)."""
 LEAST_MIN_S: Final = 0.001
 LEAST_MAX_TARGETS: Final = 4
-"""Bounds of the minimum pause: seconds, and latency targets plus the time of a batch. Longer pauses do not
-help.
-"""
+"""Bounds of the minimum pause: seconds, and latency targets plus a batch's time. Longer does not help."""
 
 
 class FetchInterval:

@@ -1,7 +1,4 @@
-"""Takes fetched records from aiokafka, one batch for each partition, and keeps aiokafka fetching.
-
-Independent of Faust.
-"""
+"""Takes records from aiokafka, a batch for each partition, and keeps it fetching. Independent of Faust."""
 
 import asyncio
 import math
@@ -32,9 +29,7 @@ FETCHED_WITHIN_S: Final = 1.0
 REST_S: Final = 1.0
 """Pause of a partition that cannot be read, in seconds. The broker refuses each of its fetches at once."""
 QUIET_S: Final = 1.0
-"""Time after which an empty offset range travels alone, in seconds: markers and aborted records after the
-last record.
-"""
+"""Time after which an empty offset range travels alone, in seconds: markers and aborted records."""
 QUIET_AGAIN_S: Final = 0.1
 FAILED_AGAIN_S: Final = 10.0
 """Minimum time between restarts of aiokafka's fetching, in seconds; an earlier restart waits."""
@@ -125,11 +120,7 @@ class FetchLoop:
     def rewind(
         self, places: Iterable[tuple[TopicPartition, int]]
     ) -> dict[tuple[TopicPartition, int], int | Exception]:
-        """Fetch each partition again from an offset. A failure does not stop the others.
-
-        Returns:
-            The partition's number of rewinds so far, or the error.
-        """
+        """Fetch partitions again from offsets; return each one's number of rewinds, or its error."""
         rewinds: dict[tuple[TopicPartition, int], int | Exception] = {}
         for tp, offset in places:
             self._seeks[tp] += 1

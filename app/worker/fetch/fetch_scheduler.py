@@ -20,20 +20,15 @@ from ringfence_kafka.aiokafka_patches import fetch_buffer
 FETCH_WAIT_MS: Final = 100
 """Time that a broker holds an empty fetch, in ms. No other fetch runs on that broker meanwhile."""
 QUIET_WAIT_MS: Final = 500
-"""The same time while no records arrive. Each fetch names all partitions, and a thousand take milliseconds on
-both sides.
-"""
+"""The same time without records. Each fetch names all partitions: a thousand take milliseconds."""
 QUIET_AFTER_S: Final = 5.0
 SILENT_AFTER_S: Final = 20.0
 SILENT_WAIT_MAX_MS: Final = 2_000
-"""Limit of this time after a longer silence, for a worker with very many partitions: 1 ms for each partition.
-
-A new partition or a seek waits up to this time for the end of the fetch.
+"""Limit of this time after a longer silence, for very many partitions: 1 ms each. A new partition or a seek
+waits up to this time for the end of the fetch.
 """
 PARTIAL_WAIT_MS: Final = 10
-"""The same time for a fetch that leaves out partitions whose records will be read soon: they wait for its
-end.
-"""
+"""The same time for a fetch without partitions whose records will be read soon: they await its end."""
 PARTIAL_AFTER_S: Final = 0.02
 """Time that other partitions wait for one with fetched records before a fetch leaves it out, in seconds."""
 
@@ -42,10 +37,7 @@ class BoundedFetches:
     """Restricts aiokafka's fetches to partitions with room."""
 
     def __init__(self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool]) -> None:
-        """Patch the fetcher permanently.
-
-        ``wanted``: whether a partition's fetched records will be read soon.
-        """
+        """Patch the fetcher permanently. ``wanted``: a partition's fetched records will be read soon."""
         self._fetcher = fetcher
         self._buffers = buffers
         self._wanted = wanted
@@ -91,10 +83,7 @@ class FetchScheduler:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        """Patch the fetcher permanently.
-
-        ``wanted``: whether a partition's fetched records will be read soon.
-        """
+        """Patch the fetcher permanently. ``wanted``: a partition's fetched records will be read soon."""
         self._fetcher = fetcher
         self._wanted = wanted
         self._interval = interval

@@ -15,10 +15,7 @@ AGAIN_S: Final = 1.0
 
 
 async def connected(service: Any, connect: Callable[[], Awaitable[None]]) -> bool:
-    """Retry until ``connect`` succeeds; False if the service stops first.
-
-    Only the first failure is logged.
-    """
+    """Retry until ``connect`` succeeds, and log the first failure; False if the service stops first."""
     logged = False
     while True:
         try:

@@ -1,15 +1,18 @@
 """Faust's aiokafka transport with twelve changes.
 
-1. A fetch is one message. Faust moves single events with some 23 callbacks each. Here the records of
-   one fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
-2. Each batch has the offset where its fetch began, so that a lane sees gaps. 3. Only committed data is read,
-whatever guarantee Faust is set to. 4. Faust's own tracking of read offsets and slow partitions is off,
-because lanes do it. 5. No record ends the worker. A batch names its malformed records; a damaged record stops
-only its partition. 6. aiokafka's fetch task is restarted after an error, which otherwise goes unnoticed. 7.
-No error of the consumer group ends the membership, or blocks it until the error is read. 8. A change of the
-wanted partitions ends the wait for records. 9. A rebalance stops fetching when the group assigns partitions,
-not when it is announced. 10. A static member's heartbeats have its name. 11. No more is fetched and read than
-the memory limit allows. 12. The worker waits for a broker that goes away while it starts.
+1. A fetch is one message. Faust moves single events with some 23 callbacks each. Here the records of one
+   fetch of one partition travel as one :class:`agents.batch.batch.FetchedBatch`.
+2. Each batch has the offset where its fetch began, so that a lane sees gaps.
+3. Only committed data is read, whatever guarantee Faust is set to.
+4. Faust's own tracking of read offsets and slow partitions is off, because lanes do it.
+5. No record ends the worker. A batch names its malformed records; a damaged record stops only its partition.
+6. aiokafka's fetch task is restarted after an error, which otherwise goes unnoticed.
+7. No error of the consumer group ends the membership, or blocks it until the error is read.
+8. A change of the wanted partitions ends the wait for records.
+9. A rebalance stops fetching when the group assigns partitions, not when it is announced.
+10. A static member's heartbeats have its name.
+11. No more is fetched and read than the memory limit allows.
+12. The worker waits for a broker that goes away while it starts.
 
 ``tests/integration/test_transport.py`` fails if an upgrade breaks one of them.
 """
@@ -53,10 +56,7 @@ Place = tuple[TopicPartition, int]
 
 
 class TransportHooks(Protocol):
-    """Reports and questions of the transport to the worker.
-
-    They are called in the consumer's thread, except ``before_joining``.
-    """
+    """Reports and questions to the worker, in the consumer's thread except for ``before_joining``."""
 
     def connected(self, thread: "BatchConsumerThread") -> None:
         """React to the connection of the consumer."""
@@ -86,10 +86,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
         self._keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Connect in the thread, however long that takes.
-
-        After an error Faust might wait for the thread forever.
-        """
+        """Connect in the thread, without a time limit: after an error Faust might wait for it forever."""
         transport: BatchTransport = self.transport
         if not await connected(self, self._connect):
             return
@@ -183,10 +180,7 @@ class BatchConsumerThread(faust_parts.ConsumerThread):
         return self._fetches.rewind(places)
 
     async def is_member(self, generation: int) -> bool:
-        """Ask the group's coordinator whether this worker is a member of a generation.
-
-        Runs in the consumer's thread.
-        """
+        """Ask the coordinator whether this worker is in a generation. Runs in the consumer's thread."""
         return await membership.is_member(self.connected_consumer, generation)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
@@ -225,10 +219,7 @@ class BatchConsumer(faust_parts.Consumer):
         await super().subscribe(topics)
 
     async def verify_all_partitions_active(self) -> None:
-        """Do nothing: lanes report their own progress.
-
-        Faust would take three loop turns for each partition every few seconds.
-        """
+        """Do nothing: lanes report progress. Faust would take three loop turns for each partition."""
 
     async def perform_seek(self) -> None:
         """Do nothing: each lane seeks. Faust would first ask for the offsets of all partitions one by one."""
@@ -258,10 +249,7 @@ class BatchConsumer(faust_parts.Consumer):
                 raise
 
     async def _hand_over(self, messages: Iterable[ConsumerMessage]) -> None:
-        """Pass all messages concurrently.
-
-        It is a coroutine, as Python logs the cancellation of a bare ``gather``.
-        """
+        """Pass all messages concurrently; a coroutine, as Python logs a bare ``gather``'s cancellation."""
         await asyncio.gather(*map(self.callback, messages))
 
     async def _next_messages(self) -> list[ConsumerMessage]:
@@ -328,9 +316,6 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
         self._lanes = lanes
 
     def first_of_lane(self, tp: TP) -> TP:
-        """Return the first partition of an input partition's lane.
-
-        A forward topic has one partition for each lane.
-        """
+        """Return the first partition of an input's lane. A forward topic has one for each lane."""
         lanes = self._lanes.get(tp.topic, 0)
         return TP(tp.topic, lane_of(tp.partition, lanes)) if lanes else tp

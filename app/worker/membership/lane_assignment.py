@@ -51,16 +51,10 @@ def deal(
     counts: Mapping[str, int],
     unusable: Collection[str] = (),
 ) -> dict[str, dict[str, list[int]]]:
-    """Assign partitions to members, by topic.
+    """Assign partitions (``counts``) to members, by topic.
 
-    Members are ordered by URL, because their IDs change at each join.
-
-    Args:
-        joined: Members.
-        addresses: Topics of each address.
-        counts: Topic → number of partitions.
-        unusable: Members that cannot write their state. They get nothing if the others subscribe to all
-            topics.
+    Members are ordered by URL, because their IDs change at each join. Those in ``unusable`` cannot write
+    their state, and get nothing if the others subscribe to all topics.
     """
     able = {member: item for member, item in joined.items() if member not in unusable}
     subscribed, wanted = (

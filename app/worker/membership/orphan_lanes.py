@@ -23,9 +23,7 @@ from ringfence_kafka.errors import RingfenceError
 log: Final = logging.getLogger("ringfence.worker")
 
 STANDS_S: Final = 15.0
-"""Time after which an unassigned partition is reported: ten seconds for the leader to see it, and more to
-assign it.
-"""
+"""Time until an unassigned partition is reported, so that the leader sees it (10 s) and assigns it."""
 AGAIN_MOST_S: Final = 600.0
 """Maximum pause between two joins, in seconds. The pause starts at :data:`STANDS_S` and doubles."""
 

@@ -27,12 +27,7 @@ def doubled(evidence: DataFrame) -> DataFrame:
 
 
 def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return outputs of inputs that an earlier run judged, and second outputs of deleted inputs.
-
-    Args:
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        spans: :data:`reconcile.spark.schemas.SPANS`.
-    """
+    """Return outputs of inputs that an earlier run judged, and second outputs of deleted inputs."""
     strays = _without_input(evidence, spans).where(f"fate != {FORWARDED}")
     judged = (F.col("offset") >= F.col("origin")) & (F.col("offset") < F.col("begin"))
     second = (

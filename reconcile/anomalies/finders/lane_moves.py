@@ -27,18 +27,12 @@ _BETWEEN = "array_except(lanes, array(a_lane, lane))"
 
 
 def with_lanes(pairs: DataFrame, grown: DataFrame | None, rings: Sequence[Rings] = ()) -> DataFrame:
-    """Return the pairs, with all ``lanes`` from the first ID's lane to the second's.
+    """Return the pairs of IDs with all ``lanes`` from the first ID's lane to the second's.
 
-    Args:
-        pairs: Result of :func:`~reconcile.anomalies.finders.repeated_ids.pairs`.
-        grown: :data:`reconcile.spark.schemas.EVENTS` that added lanes, with the former count as ``before``.
-        rings: Rings of each address.
-
-    Returns:
-        The pairs, also with ``regrouped``: lanes were regrouped between the two; ``merged``: other rings
-            whose IDs the second
-        lane got; ``strangers``: the groups differ and neither ring ever had IDs of the other, because a later
-            ring merged both.
+    ``grown`` are the events that added lanes, with the former count as ``before``. New columns:
+    ``regrouped``: lanes were regrouped between the two; ``merged``: other rings whose IDs the second lane
+    got; ``strangers``: the groups differ and neither ring ever had IDs of the other, because a later ring
+    merged both.
     """
     found = _grown(pairs, grown)
     paths = [row for number, item in enumerate(rings) for row in _paths(number, item)]

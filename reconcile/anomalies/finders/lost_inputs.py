@@ -21,14 +21,10 @@ def unmatched(evidence: DataFrame) -> DataFrame:
 
 
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return LOST for inputs without any verdict; GAP if the evidence is deleted.
+    """Return LOST for inputs without any verdict (``missing``); GAP if the evidence is deleted.
 
     Envelopes that were accepted in part belong to :mod:`reconcile.anomalies.finders.torn_transactions`.
-
-    Args:
-        missing: Result of :func:`unmatched`.
-        orphans: Inputs with an ID but without an original.
-        rules: :data:`reconcile.spark.schemas.RULES`.
+    ``orphans`` are inputs with an ID but without an original.
     """
     rule = F.broadcast(rules)
     # With diverted duplicates, or IDs that are not checked, each message must have an output. If duplicates

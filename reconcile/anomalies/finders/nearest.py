@@ -14,9 +14,7 @@ from pyspark.sql import functions as F
 from reconcile.run.frames.evidence import PLACE
 
 SAME: Final = ["address", "part_address", "id", "named"]
-"""Columns that an input and its original share; ``named``: the place that a diverted duplicate names, else
-null.
-"""
+"""Columns that an input and its original share. ``named``: place in a diverted duplicate, else null."""
 _CLASS: Final = [*SAME, "key", "lane", "route", "emptied", "partition", "before", "heirs"]
 
 
@@ -29,9 +27,8 @@ def with_nearest(candidates: DataFrame, originals: DataFrame) -> DataFrame:
 
     Args:
         candidates: :data:`SAME`, lane, forwarded, emptied (how often the ring was emptied before), at (offset
-            on its route),
-            timestamp, max_age_ms, on (the ring was not off), largest (ring size), head (see
-                sequence_numbers), and more.
+            on its route), timestamp, max_age_ms, on (the ring was not off), largest (ring size), head (see
+            sequence_numbers), and more.
         originals: The same without the last four; also ``before`` (an earlier run accepted it) and sequence.
     """
     of_route = originals.select(

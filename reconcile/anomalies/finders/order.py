@@ -14,12 +14,8 @@ def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
 
     If all records of an input partition are in order in an output partition, so are their groups. Then the
     output offset minus the number of accepted IDs before the record never falls. Records with equal
-    differences form stretches, and each stretch begins behind the one before. With several output partitions,
-    the function also looks for groups in more than one of them.
-
-    Args:
-        evidence: Evidence without envelopes.
-        blocks: Result of :func:`reconcile.run.frames.id_positions.blocks`.
+    differences form stretches (``blocks``), and each begins behind the one before. With several output
+    partitions, the function also looks for groups in more than one of them.
     """
     accepted = _accepted(evidence)
     sides = ["out_address", "address", "partition"]
@@ -46,12 +42,8 @@ def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
     """Return a row for each place where a group from one input partition breaks its order.
 
     A group in several output partitions has no order, so each change of partition is a row. If an input was
-    accepted twice, its first output counts. One task sorts a large group, and spills to disk if memory is
-    short.
-
-    Args:
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        transactions: Whether there are transactions; their parts are in order only within a lane.
+    accepted twice, its first output counts. Parts of ``transactions`` are in order only within a lane. One
+    task sorts a large group, and spills to disk if memory is short.
     """
     accepted = _accepted(evidence)
     line = ["out_address", "group", "address", "partition", *(["lane"] if transactions else [])]
@@ -140,10 +132,7 @@ def reordered_across(
 
 
 def scattered_across(evidence: DataFrame, earlier: DataFrame, outputs: DataFrame) -> DataFrame:
-    """Return a row for each group in another output partition than in the last run.
-
-    The arguments are those of :func:`reordered_across`.
-    """
+    """Return groups in another partition than in the last run; arguments: :func:`reordered_across`."""
     line = ["out_address", "group_digest", "address", "partition"]
     there = F.broadcast(outputs.select("out_address", "out_partition"))
     now = (

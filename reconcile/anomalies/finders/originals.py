@@ -166,14 +166,10 @@ def _block() -> Column:
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None, knowing: Column | None = None) -> DataFrame:
-    """Add ``heirs``: a former number of lanes, or null.
+    """Add ``heirs``: a former number of lanes, or null; lanes equal to the ID's modulo it know the ID too.
 
-    Lanes that equal the ID's lane modulo this number know the ID too.
-
-    Args:
-        ids: :data:`reconcile.spark.schemas.IDS`.
-        grown: :data:`reconcile.spark.schemas.EVENTS` that added lanes, with the former count as ``before``.
-        knowing: Rings that may know an ID, if lanes were regrouped; None = they never were.
+    ``grown`` are the events that added lanes, with the former count as ``before``. ``knowing`` are rings that
+    may know an ID; None = lanes were never regrouped.
     """
     if knowing is not None:
         ids = ids.withColumn(_KNOWING, knowing)
@@ -208,10 +204,7 @@ def conflicts(candidates: DataFrame, originals: DataFrame, orphans: DataFrame, r
 
 
 def of_units(found: DataFrame) -> DataFrame:
-    """Return plain records, and each envelope once if its ring knew none of its IDs.
-
-    One known ID makes it a duplicate.
-    """
+    """Return plain records, and once each envelope without a known ID: one makes it a duplicate."""
     plain, several = found.where("parts is null"), found.where("parts is not null")
     unit = Window.partitionBy(*RECORD)
     first = F.row_number().over(unit.orderBy("part_number"))

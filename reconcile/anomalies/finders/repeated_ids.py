@@ -99,11 +99,6 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
     :func:`~reconcile.anomalies.finders.ring_ranks.ranks` are in order on each route. After a sort by the
     middle of the intervals, the nearest acceptance of a route is its last one before the ID. If IDs have
     sequence numbers, these give the order.
-
-    Args:
-        repeated: Result of :func:`repeated`.
-        ranks: Result of :func:`~reconcile.anomalies.finders.ring_ranks.ranks` for all lanes in ``repeated``.
-        run: Number of this run.
     """
     placed = (
         routed(repeated.drop("sequence"))
@@ -133,17 +128,10 @@ def pairs(repeated: DataFrame, ranks: DataFrame, run: int) -> DataFrame:
 def between(pairs: DataFrame) -> DataFrame:
     """Add ``between``, ``order`` and ``exact`` to pairs.
 
-    Args:
-        pairs: Result of :func:`~reconcile.anomalies.finders.lane_moves.with_passed`.
-
-    Returns:
-        ``between`` is an upper bound of the IDs accepted between the two. For two lanes it counts all IDs of
-            the first lane
-        after the first ID, and of the second lane before the second. ``order`` is 1 if the earlier ID was
-            certainly accepted
-        first, -1 if the later one was, and 0 if evidence does not show it. ``exact``: sequence numbers give
-            the result, so
-        evidence of the IDs in between is not needed.
+    ``between`` is an upper bound of the IDs accepted between the two. For two lanes it counts all IDs of the
+    first lane after the first ID, and of the second lane before the second. ``order`` is 1 if the earlier ID
+    was certainly accepted first, -1 if the later one was, and 0 if evidence does not show it. ``exact``:
+    sequence numbers give the result, so evidence of the IDs in between is not needed.
     """
     one = F.col("lane") == F.col("a_lane")
     exact = one & (F.col("period") == F.col("a_period")) & (F.col("sequence") != F.col("a_sequence"))
@@ -175,18 +163,12 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     """Add the ``capacity`` in force, and whether the ring ``forgot`` IDs at an event.
 
     A ring forgets if it is cleared, switched off or opened in memory only. If its size changed in between,
-    the smallest counts. The second lane does not know the first ID if another partitioner ``moved`` the home,
-    or if the address was ``renamed``.
+    the smallest counts; without events it is ``capacity``. The second lane does not know the first ID if
+    another partitioner ``moved`` the home, or if the address was ``renamed``.
 
     An event lies between two IDs of a lane if the lane judged one before it and the other after it. All
     events of a successor lane lie after the first ID, and all events of a lane that passed on its IDs lie
     before the second ID.
-
-    Args:
-        pairs: Result of :func:`between`.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
-        rules: :data:`reconcile.spark.schemas.RULES`.
-        capacity: Size of the ring if no event shows it, by address, lane and a_lane.
     """
     limits = (
         pairs.join(

@@ -10,13 +10,9 @@ from reconcile.run.frames.journal import emptied_before
 
 _RING: Final = ["address", "lane"]
 INPUT: Final = [*_RING, "partition", "offset", "part_number"]
-"""Columns that name an accepted ID by its input: a transaction brings several IDs, each with a part number.
-
-"""
+"""Columns that name an accepted ID by its input: a transaction has several IDs, each with a part number."""
 CAME: Final = ["run", "at", "part_number"]
-"""Columns that order a route. The run comes first, because a topic that was created again counts offsets from
-0.
-"""
+"""Columns that order a route, the run first: a topic that was created again counts offsets from 0."""
 _RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn", "sequence", "newest"]
 """Columns of :func:`ranks`."""
 
@@ -37,16 +33,9 @@ def ranks(
     """Count the IDs certainly accepted before and after each ID of the given ``lanes``.
 
     If input and output of a ring contradict each other, the output is out of order itself, and is not a
-    witness.
-
-    Args:
-        ids: :data:`reconcile.spark.schemas.IDS`.
-        lanes: Addresses and lanes whose IDs are ranked.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
-        sequenced: Whether IDs may have sequence numbers. They give the order since the ring was last emptied.
-            If numbers
-            fall along a route, a new ring has started.
-        promised: Whether some rings keep IDs for an age, so that ``newest`` is needed.
+    witness. ``sequenced``: IDs may have sequence numbers, which give the order since the ring was last
+    emptied; if they fall along a route, a new ring has started. ``promised``: some rings keep IDs for an age,
+    so that ``newest`` is needed.
     """
     chosen = routed(ids.join(F.broadcast(lanes), on=_RING, how="left_semi"))
     place, one = ["out_address", "out_partition"], F.count(F.lit(1))

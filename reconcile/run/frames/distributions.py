@@ -31,16 +31,10 @@ LONG_MS: Final = 8 * DAY_MS  # a longer time range is searched for strays
 
 
 def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
-    """Limit a range of times (ms) to three times its middle half, or to a day if that is longer.
+    """Limit a range of times (ms) to three times its middle half (``low`` to ``high``), at least to a day.
 
     Without the limit, one record from 1970, with seconds sent as milliseconds, would leave a single moment
     for all others.
-
-    Args:
-        first: Lowest time.
-        last: Highest time.
-        low: Lower end of the middle half.
-        high: Upper end of the middle half.
     """
     reach = max(3 * (high - low), DAY_MS)
     return max(first, low - reach), min(last, high + reach)
@@ -49,7 +43,7 @@ def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int
 def ring(resends: DataFrame, confidence: float) -> DataFrame:
     """Return by address the distance that covers the confidence (``at``), and figures of resends.
 
-    ``a``: number of resends. ``b`` to ``d``: p50, p99 and maximum of their distances.
+    ``a``: number of resends; ``b`` to ``d``: p50, p99 and maximum of their distances.
     """
     found = (
         _summed(resends, "address")
@@ -115,13 +109,9 @@ def moments(
 ) -> DataFrame:
     """Return inputs, accepted inputs and duplicates (``a`` to ``c``) by time (``at``).
 
-    Records without a timestamp do not count.
-
-    Args:
-        evidence: Evidence of this run.
-        orphans: Inputs without an output that repeat nothing; None = no such inputs.
-        times: First and last time (ms) of each address; other times are at :data:`STRAYS`.
-        dropping: Whether the address drops duplicates, so that a record without an output is one.
+    Records without a timestamp do not count; times outside ``times`` are at :data:`STRAYS`. ``orphans`` are
+    inputs without an output that repeat nothing. ``dropping``: the address drops duplicates, so that other
+    records without an output are duplicates.
     """
     fate = F.col("fate")
     dropped = fate.isNull() & ~F.col("waiting") & ((F.col("ids") > 0) | F.col("resent")) & dropping

@@ -26,10 +26,7 @@ FORWARDED_ROUTE: Final = -1
 
 
 def route() -> Column:
-    """Return the input of the lane that a row came through: its partition, or :data:`FORWARDED_ROUTE`.
-
-    A lane reads each of its inputs in order.
-    """
+    """Return the lane's input of a row: its partition or :data:`FORWARDED_ROUTE`. Each is read in order."""
     return F.when(F.col("forward_offset").isNotNull(), FORWARDED_ROUTE).otherwise(F.col("partition"))
 
 
@@ -46,14 +43,11 @@ def attribute(
 
     Args:
         inputs: Inputs, once each; those that waited in the last run have a lane and a forward offset.
-        forwards: Forwarded inputs; None = no forwarded inputs.
-        outputs: Outputs that name an input. The result numbers the outputs of one input (``nth``), accepted
-            ones first.
+        forwards: Forwarded inputs; None = none.
+        outputs: Outputs that name an input. The result numbers those of one input (``nth``), accepted first.
         forward_committed: :data:`reconcile.spark.schemas.FORWARD_COMMITTED`.
-        waited: Whether some inputs waited in the last run. If none did and nothing was forwarded, no input
-            waits now.
-        ring: Column with the ring that judges an input that is not forwarded; None = the ring of its
-            partition.
+        waited: Some inputs waited in the last run. If none did and nothing was forwarded, none waits now.
+        ring: Column with the ring that judges an input in its own partition; None = the partition's.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
@@ -86,10 +80,7 @@ def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
 
 
 def _scattered(outputs: DataFrame) -> DataFrame:
-    """Give outputs without an input artificial negative places.
-
-    Otherwise a single task would get all of them.
-    """
+    """Give outputs without an input artificial negative places: else a single task would get them all."""
     nowhere = F.col("partition").isNull()
     return outputs.withColumns(
         {

@@ -30,9 +30,7 @@ _SINCE: Final[Mapping[str, Sequence[str]]] = {
 """Epoch columns that an earlier hop must share to count."""
 _PROMISED: Final = ("kept", "sure", "ever")  # variants that judge a hop that is accepted again
 _FORGOTTEN: Final = "forgotten"
-"""Event of a ring that is in memory only, or was. Its hops are lost, but hops on disk count again once the
-ring is persistent.
-"""
+"""Event of a ring in memory only, now or before: hops are lost; those on disk count once persistent."""
 
 
 def followed(
@@ -40,11 +38,8 @@ def followed(
 ) -> DataFrame:
     """Return :data:`reconcile.spark.schemas.FOLLOWED`: what lanes knew of each hop.
 
-    Args:
-        evidence: Evidence that matches :data:`OF_HOPS`.
-        kept: :data:`reconcile.spark.schemas.HOPS` of earlier runs; None = no hops.
-        events: :data:`reconcile.spark.schemas.EVENTS`; None = no events.
-        present: Ring of the lane that now has the row's hop; None = the ring that judged it.
+    ``evidence`` matches :data:`OF_HOPS`; ``kept`` are hops of earlier runs; ``present`` is the ring of the
+    lane that now has the row's hop; None = the ring that judged it.
     """
     rows = evidence.withColumns(
         {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole").isin(*PASSED), F.lit(False))}
@@ -132,10 +127,7 @@ def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
 
 
 def _same(name: str, noted: Column) -> dict[str, Column]:
-    """Find an earlier record of the route with the same hop.
-
-    Parts of one envelope do not precede each other.
-    """
+    """Find an earlier record of the route with the same hop. An envelope's parts do not count."""
     earlier = _earlier(Window.partitionBy(*ROUTE, *_SINCE[name], "hop_offset"))
     there = noted & F.col("hop_offset").isNotNull()
     return {f"same_{name}": F.min(F.when(there, F.col("offset"))).over(earlier)}
@@ -170,10 +162,8 @@ def _earlier(window: WindowSpec) -> WindowSpec:
 def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame:
     """Return the places of lost inputs of this run.
 
-    Args:
-        followed: Result of :func:`followed`.
-        orphans: Inputs with IDs that were not accepted and repeat nothing.
-        dropping: Whether an input without an output may be a duplicate by its ID.
+    ``orphans`` are inputs with IDs that were not accepted and repeat nothing. ``dropping``: others without an
+    output may be duplicates by their IDs.
     """
     missing = followed.where(
         "not kept and part_number = 0 and whole is null and not waiting and not resent"

@@ -15,9 +15,7 @@ from ringfence_kafka.config.settings import AddressSettings
 RESIZED: Final = "resized"
 """Event: the ring got another size. It keeps its newest IDs, as many as the smaller size holds."""
 GROWN: Final = "grown"
-"""Event: the address got more lanes. A lane copies its IDs to lanes that equal its number modulo the former
-count.
-"""
+"""Event of more lanes: a lane copies its IDs to those that equal its number modulo the former count."""
 REGROUPED: Final = "regrouped"
 """Event: the number of lanes changed. A new lane has the newest IDs of all lanes that had its partitions."""
 
@@ -113,9 +111,7 @@ def with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
 def judged_before(event: Callable[[str], Column], row: str = "") -> Column:
     """Return whether a row was judged before an event, by its offset on its route.
 
-    Args:
-        event: Function that returns a column of the event by its name.
-        row: Prefix of the row's columns.
+    ``event`` returns the event's column of a name; ``row`` is the prefix of the row's columns.
     """
     offset, forward_offset = F.col(f"{row}offset"), F.col(f"{row}forward_offset")
     input_next = F.coalesce(F.get(event("nexts"), F.col(f"{row}partition")), event("input_next"))
@@ -171,10 +167,7 @@ def capacities(addresses: Sequence[AddressSettings], largest: Sequence[int]) -> 
 
 
 def since(cut: AddressCut, rings: Rings, ring: int, emptied: Emptied, consumed: int) -> bool:
-    """Return whether a ring was emptied after the last run.
-
-    ``consumed``: where the last run ended in the forward topic.
-    """
+    """Return whether a ring was emptied after ``consumed``, the last run's end in the forward topic."""
     if ring not in rings.now:
         return False
     judged = 0 if cut.forward is None or cut.forward.recreated else consumed

@@ -10,18 +10,12 @@ from reconcile.spark.constants import constant
 
 
 def of_inputs(rings: Sequence[Rings]) -> Column:
-    """Return the ring that judged an input in its own partition.
-
-    It reads the columns address, partition and offset.
-    """
+    """Return the ring that judged an input in its own partition, from address, partition and offset."""
     return _by_address(rings, _of_input)
 
 
 def of_forwards(rings: Sequence[Rings]) -> Column:
-    """Return the ring that judged a forwarded input.
-
-    It reads the columns address, lane (partition of the forward topic) and forward_offset.
-    """
+    """Return the ring that judged a forwarded input, from address, lane (partition) and forward_offset."""
     return _by_address(rings, _of_forward)
 
 
@@ -48,10 +42,7 @@ def knowing(rings: Sequence[Rings]) -> Column:
 
 
 def present(rings: Sequence[Rings]) -> Column:
-    """Return the ring of the lane that now has the row's partition.
-
-    It reads the columns address, lane, partition and forward_offset.
-    """
+    """Return the ring of the lane that now has the row's partition; reads also lane and forward_offset."""
 
     def of(item: Rings) -> Column:
         own = F.lit(item.start) + F.col("partition") % item.layout.lanes

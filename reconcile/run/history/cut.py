@@ -138,10 +138,7 @@ class AddressCut:
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
-    """Return the topics of an address that a run reads, by role.
-
-    With one lane nothing is forwarded: see :func:`former_forward`.
-    """
+    """Return an address's topics by role. With one lane nothing is forwarded: :func:`former_forward`."""
     roles = {
         "input": address.input_topic,
         "forward": wire_names.forward_topic(app_id, address.name),
@@ -238,13 +235,9 @@ def _recreated(topic: str, former: Sequence[Position]) -> list[Lost]:
 def journal_lost(
     journal: str, now: Position, last: Position | None, seen: Sequence[Position] = ()
 ) -> list[Lost]:
-    """Return lost events of the journal, which each run reads from its start.
+    """Return lost events of the journal, which each run reads from its start; ``seen``: :func:`cut_topic`.
 
-    Args:
-        journal: Name of the topic.
-        now: Its first and end offsets.
-        last: The same in the last run.
-        seen: See :func:`cut_topic`.
+    ``now`` and ``last`` are its first and end offsets, in this run and in the last.
     """
     former = [item for item in (last, *seen) if item is not None and item.topic_id != now.topic_id]
     if former:

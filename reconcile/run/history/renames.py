@@ -30,10 +30,7 @@ def renamed(addresses: Sequence[AddressSettings], base: "Run | None") -> dict[st
 
 
 def called(run: "Run", former: Mapping[str, str]) -> "Run":
-    """Return the run under the present names of addresses.
-
-    Rings and hops of a renamed address are new and empty.
-    """
+    """Return the run under present names. Rings and hops of a renamed address are new and empty."""
     if not former:
         return run
     now = {old: new for new, old in former.items()}

@@ -51,10 +51,7 @@ class Regroup:
 
 
 def regroups(records: Iterable[Regrouped]) -> list[Regroup]:
-    """Group records into changes, in order.
-
-    Consecutive changes lead to different numbers of lanes, so equal records belong to one change.
-    """
+    """Group records into changes, in order. Two in a row have different numbers of lanes."""
     found: list[list[Regrouped]] = []
     for record in sorted(records):
         last = found[-1][-1] if found else None

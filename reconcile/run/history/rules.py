@@ -45,9 +45,7 @@ _DOUBTED: Final = {
     "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
     "lanes": _OF_IDS | {Anomaly.REORDERED},
 }
-"""Key → anomalies that are uncertain in the first run after its change, because part of the input was judged
-by the old value.
-"""
+"""Key → anomalies that are uncertain in the first run after its change: the old value judged some input."""
 _OF_PARTS: Final = frozenset(
     {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
 )
@@ -59,9 +57,7 @@ _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.TORN,
     Anomaly.GAP,
 }
-"""Anomalies that outputs of a deleted topic may cause, if they are taken for outputs of the new topic with
-its name.
-"""
+"""Anomalies that outputs of a deleted topic may cause, if a new topic has its name."""
 
 
 class Rule(NamedTuple):
@@ -86,10 +82,7 @@ class Rule(NamedTuple):
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
-    """Return the rules of an address that a run keeps, in JSON types.
-
-    Keys of newer releases are left out if they are not used, so that rules of earlier runs compare equal.
-    """
+    """Return an address's rules to keep, in JSON types, without unused newer keys: old runs compare equal."""
     found = {name: getattr(address, name) for name in _KEPT}
     if address.id_min_age:
         found |= {_PROMISE: _promise_of(address), _SIZE_MAX: address.id_cache_size_max}
@@ -166,10 +159,7 @@ def observed(address: AddressSettings, base: Run | None) -> bool:
 
 
 def enforces(address: AddressSettings, base: Run | None) -> bool:
-    """Return whether duplicates must not pass: the address enforces, now and in the last run.
-
-    Before a first run it may have observed.
-    """
+    """Return whether duplicates must not pass: enforced in this run and the last; else it may have observed."""
     return not address.observes and bool(_before(address, base)) and not observed(address, base)
 
 
@@ -325,10 +315,7 @@ def _doubts_of_lanes(
     addresses: Sequence[AddressSettings],
     rings: Rings,
 ) -> Iterator[Doubt]:
-    """Yield a doubt if lanes recorded rules that differ from this file.
-
-    Workers judge by the recorded rules.
-    """
+    """Yield a doubt if lanes recorded other rules than this file's: workers judge by the recorded ones."""
     ours = _by_key(address)
     for other in addresses:
         ours |= {f"{other.name}: {key}": value for key, value in _by_key(other).items()}

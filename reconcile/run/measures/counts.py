@@ -46,9 +46,7 @@ class Judgement:
     observing: frozenset[int] = frozenset()
     """Numbers of addresses that detect duplicates but pass them: an input without an output is lost."""
     partly: frozenset[int] = frozenset()
-    """Observing addresses with accepted records without a verdict: some worker may have dropped duplicates.
-
-    """
+    """Observing addresses with accepted records without a verdict: a worker may have dropped duplicates."""
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First and last timestamp of the inputs in ms, without strays."""
     suspects: Counter[str] = field(default_factory=Counter)
@@ -68,15 +66,10 @@ class Judgement:
     def note_modes(
         self, names: Mapping[int, str], configured: Collection[int], settled: Collection[int] = ()
     ) -> None:
-        """Set :attr:`observing`: configured addresses whose accepted records all have a verdict.
+        """Set :attr:`observing`: ``configured`` addresses whose accepted records all have a verdict.
 
         An address that observed for part of the time may have dropped duplicates the rest of the time.
-
-        Args:
-            names: Number → name of the addresses that detect duplicates.
-            configured: Numbers of addresses in observe mode by configuration.
-            settled: Numbers of addresses in observe mode in the last run too. They should observe all the time, so
-                they count even if some records have no verdict.
+        ``settled`` ones observed in the last run too, so they count even if some records have no verdict.
         """
         marked = {number for number, name in names.items() if self.counts[name]["marked"]}
         whole = {number for number in marked if self._all_marked(names[number])}
@@ -122,13 +115,8 @@ def count(
 ) -> None:
     """Add the counts of a run to ``found``.
 
-    Args:
-        frames: Source of the frames.
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        histories: Events of rings.
-        consumed: Offset in the forward topic where each lane ended in the last run.
-        beyond: Ranges of inputs beyond the cut.
-        found: Judgement that receives the counts.
+    ``histories`` are events of rings, ``consumed`` each lane's end in the forward topic in the last run, and
+    ``beyond`` the ranges of inputs beyond the cut.
     """
     names, rings = [address.name for address in frames.addresses], frames.ring_numbers()
     found.start_counting(names)
@@ -193,10 +181,7 @@ def _lane_counts(
 
 
 def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
-    """Return the number of records beyond the cut by address and partition.
-
-    Above :data:`BACKLOG_READ_MAX` it returns the number of offsets instead.
-    """
+    """Return records beyond the cut by partition; above :data:`BACKLOG_READ_MAX`, offsets instead."""
     spans = {
         (topic, number): end - begin
         for topic, value in beyond.items()

@@ -55,10 +55,7 @@ def looked_for(found: DataFrame, kept: Callable[[str, DataFrame], DataFrame], *,
 
 
 def among(rows: DataFrame, digests: DataFrame, count: int) -> DataFrame:
-    """Return the rows with these digests.
-
-    ``rows`` have id_address and id; ``count`` is the number of digests.
-    """
+    """Return the ``rows`` (with id_address and id) with these digests; ``count`` is their number."""
     only = digests.select("digest")
     few = F.broadcast(only) if count <= SENT_MAX else only.hint("shuffle_hash")
     marked = rows.withColumn("digest", _digest("id_address"))

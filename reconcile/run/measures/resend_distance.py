@@ -32,10 +32,8 @@ _PLACED = ["lane", *_ID, "timestamp", "value_digest", "accepted", "earliest", "l
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
     """Return accepted IDs, and inputs that may repeat one of them.
 
-    Args:
-        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
-        detects: Numbers of addresses that detect duplicates.
-        dropping: Numbers of addresses that drop duplicates, so that an input without an output is one.
+    ``detects`` and ``dropping`` are numbers of addresses that detect and that drop duplicates: there an input
+    without an output is one.
     """
     whole = F.col("whole")
     dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
@@ -147,10 +145,7 @@ def _before(window: WindowSpec) -> WindowSpec:
 
 
 def beside(this_run: DataFrame, earlier: DataFrame) -> DataFrame:
-    """Join :func:`placed` rows of this run with :data:`reconcile.spark.schemas.IDS` of earlier runs.
-
-    Rows of earlier runs have no ``latest``.
-    """
+    """Join :func:`placed` rows of this run with IDs of earlier runs, which have no ``latest``."""
     before = earlier.select(
         *_ID, "lane", "timestamp", "value_digest", F.lit(True).alias("accepted"),
         F.col("position").alias("earliest"), F.lit(None).cast("bigint").alias("latest"),

@@ -28,20 +28,7 @@ def finished_run(
     cluster: str,
     rings: Sequence[Rings],
 ) -> Run:
-    """Return the run to keep.
-
-    Args:
-        settings: Configuration.
-        base: Run that this one continues.
-        cuts: Address → its cut.
-        found: Findings.
-        document: Content of ``summary.json``.
-        today: Date of the run.
-        journal: End of the journal.
-        events_from: Result of :func:`events_from`.
-        cluster: Kafka's ID of the cluster.
-        rings: Rings of each address.
-    """
+    """Return the run to keep. ``base``: the one it continues; ``document``: content of ``summary.json``."""
     names = [address.name for address in settings.addresses]
     number = document["night"]
     before = base or Run(0, None, today, "")

@@ -80,10 +80,7 @@ def commit(settings: Settings, result: RunResult) -> None:
 
 
 def acknowledge(settings: Settings, seen: Run) -> None:
-    """Mark the committed result as acknowledged if the run is.
-
-    Problems are warnings, as in :func:`commit`.
-    """
+    """Mark the committed result as acknowledged if the run is. Problems are warnings: :func:`commit`."""
     if not seen.acknowledged:
         return
     try:

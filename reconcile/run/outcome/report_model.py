@@ -40,10 +40,7 @@ class Numbers:
 def rings(
     settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Run]], today: str
 ) -> dict[str, data.Ring]:
-    """Return the ring of each address with its advised size.
-
-    ``recent``: address → earlier runs that count.
-    """
+    """Return the ring of each address with its advised size. ``recent``: earlier runs that count."""
     numbers = Numbers(found.numbers)
     made = {}
     for number, address in enumerate(settings.addresses):
@@ -82,10 +79,7 @@ def conflicts(found: Judgement, address: int) -> int:
 
 
 def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
-    """Return the number of days that the evidence covers, old inputs included.
-
-    Arithmetic on ordinals accepts any timestamps (ms), also those outside the range of dates.
-    """
+    """Return the days that the evidence covers, by ordinals: any timestamp (ms) works, not only dates."""
     days = [dt.date.fromisoformat(name).toordinal() for name in (today, *dates)]
     epoch = dt.date(1970, 1, 1).toordinal()
     return days[0] + 1 - min([*days, *(epoch + number // data.DAY_MS for number in earliest)])
@@ -116,13 +110,7 @@ def figures(
 ) -> data.Figures:
     """Return the figures of the page.
 
-    Args:
-        settings: Configuration.
-        document: Content of ``summary.json``.
-        found: Findings of the run.
-        rings: Address → its ring with advice.
-        held: IDs in the rings, by address and ring.
-        lanes: Address → number of the ring of each lane.
+    ``document`` is that of ``summary.json``, ``held`` the IDs in rings, ``lanes`` the ring of each lane.
     """
     began = f"{document['began'][:16].replace('T', ' ')} UTC"
     base = document["from_night"]

@@ -27,13 +27,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 @contextlib.contextmanager
 def progress(spark: SparkSession, number: int, console: Console) -> Iterator[Progress]:
-    """Yield a progress bar on a terminal, else a line for each step; both follow the running tasks.
-
-    Args:
-        spark: Session of the run.
-        number: Number of steps.
-        console: Console of standard error.
-    """
+    """Yield a progress bar on a terminal, else a line for each of ``number`` steps, as tasks run."""
     if not console.is_terminal:
         with steps(so_far=lambda: _tasks_done(spark)) as lines:
             yield lines
@@ -139,13 +133,7 @@ class Judged:
 
 
 def tell(judged: Judged, out: str | None, again: Sequence[str]) -> None:
-    """Print the result of a run, the places of its results, and commands to show and acknowledge it.
-
-    Args:
-        judged: Result of the run.
-        out: Folder of ``--out``.
-        again: Options that these commands repeat.
-    """
+    """Print the result of a run, its places, and commands to show and acknowledge it with ``again``."""
     document, console = judged.document, terminal()
     show(document, judged.advice, console)
     number = str(document["night"])

@@ -63,10 +63,7 @@ _Finder = Callable[[AnomalyContext, DataFrame], DataFrame]  # arguments: context
 
 
 def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame | None) -> list[DataFrame]:
-    """Return :data:`reconcile.spark.schemas.ANOMALIES` in a few frames.
-
-    ``followed``: result of :func:`without_lost`.
-    """
+    """Return anomalies in a few frames. ``followed``: result of :func:`without_lost`."""
     counts = context.judgement.suspects
     by_evidence: tuple[tuple[object, _Finder], ...] = (
         (True, _gaps),

@@ -23,9 +23,7 @@ CONFLICTS: Final = "conflicts"
 _SELDOM: Final = frozenset({BRIDGED, OBSERVED, CONFLICTS})
 """Counts that are parts of the duplicates. The terminal shows them only if they are not 0."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
-"""Anomalies that do not make the verdict "anomalies": OVERRUN is allowed up to ``overrun_max``, and GAP means
-unknown.
-"""
+"""Anomalies without effect on the verdict: OVERRUN is allowed up to ``overrun_max``, GAP means unknown."""
 
 
 def verdict(addresses: Mapping[str, Mapping[str, Any]], overrun_max: float) -> str:
@@ -48,15 +46,9 @@ def address_counts(
 ) -> dict[str, Any]:
     """Return the entry of one address in the document.
 
-    Args:
-        counts: Counts of the run.
-        anomalies: Number of anomalies by name.
-        ring: Advice about the ring.
-        divert: Whether every duplicate has an output. If not, a missing input that is not lost is a
-            duplicate.
-        unknown: Number of GAPs that may be LOST.
-        times: First and last timestamp of the inputs, ms.
-        conflicts: Number of duplicates whose value differs from their original's.
+    ``divert``: every duplicate has an output; else a missing input that is not lost is one. ``unknown`` is
+    the number of GAPs that may be LOST, ``times`` the first and last timestamp of inputs (ms), ``conflicts``
+    the number of duplicates whose value differs from their original's.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counts.get("bridge_dropped", 0)
@@ -82,10 +74,7 @@ def address_counts(
 
 
 def promise_kept(address: AddressSettings, cut: AddressCut, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the promise in time of an address, and IDs that left too early; empty = no promise.
-
-    ``before``: entry of the address in the last run.
-    """
+    """Return an address's promise in time, and IDs that left too early. ``before``: the last run's."""
     if not address.id_min_age:
         return {}
     total = sum(said.broken for said in cut.recorded.values())
