@@ -55,7 +55,7 @@ class Hop(NamedTuple):
     """Bridge, topic ID of the source, partition."""
     offset: int
     confirmed: int
-    """The target had all source offsets below this one before."""
+    """Offset below which the target had all source offsets before."""
 
 
 class Unit(NamedTuple):

@@ -48,7 +48,7 @@ class LeaseRow:
     """Age of the record by this machine's clock, for display. Consumers judge by their own clocks."""
     delivered: int
     acknowledged: int
-    """Every offset below is finished."""
+    """Offset below which every message is finished."""
     running: int
     """Messages delivered but not acknowledged."""
     lag: int | None

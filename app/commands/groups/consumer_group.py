@@ -52,7 +52,7 @@ class Dropped(NamedTuple):
 
     messages: int
     offsets: Sequence[int] = ()
-    """Known offsets of them."""
+    """Offsets of the dropped messages, as far as known."""
 
 
 class ConsumerGroup:

@@ -75,7 +75,7 @@ class PartitionRow:
 
     partition: int
     next: int
-    """Every offset below is finished."""
+    """Offset below which every message is finished."""
     end: int
     unfinished: int
     holder: str | None

@@ -100,7 +100,7 @@ class RedrivePartition:
         self._parts = PartLayout()
         self._producer: TransactionalProducer | None = None
         self.begin = 0
-        """Every record below is settled or deleted."""
+        """Offset below which every record is settled or deleted."""
 
     def __str__(self) -> str:
         return f"{self._topic.topic}/{self.number}"

@@ -34,7 +34,7 @@ class Remembered:
     arrived: str
     """``<topic>/<partition>`` of the input."""
     floor: int
-    """Every source offset below is known."""
+    """Offset below which every source offset is known."""
     above: int
     """Number of known offsets from the floor on."""
     highest: int | None

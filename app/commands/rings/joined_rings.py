@@ -61,7 +61,7 @@ class NewLane:
 
 
 def _known(lane: int, content: Content) -> Iterator[_Known]:
-    """Yield the live IDs of a ring by sequence. If the clock went back, an ID gets the time before it."""
+    """Yield a ring's live IDs by sequence. If the clock went back, an ID gets the time of the one before."""
     meta = content.meta
     if meta is None:
         return

@@ -23,7 +23,7 @@ class Outgoing(NamedTuple):
     partition: int
     """-1 = by its key, or any partition without a key."""
     has_id: bool
-    """Whether a resend of it is recognized."""
+    """Whether a resend of this record is recognized."""
 
 
 class _Unsent(NamedTuple):

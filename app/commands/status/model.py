@@ -145,7 +145,7 @@ class Worker:
     web: str | None
     lanes: int
     ready: bool | None
-    """None = its web server does not answer, or it has none."""
+    """None = its web server does not answer, or is off."""
     broker: str | None
     """``away`` or ``answers``."""
     state_folder: str = ""

@@ -190,7 +190,7 @@ class Buffers:
         return self._has_room(tp)  # bytes freed between the two checks did not trigger a call
 
     def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
-        """Return whether to fetch more of it. ``wanted``: a lane will read its fetched records soon."""
+        """Return whether to fetch more. ``wanted``: a lane will read the partition's fetched records soon."""
         if not self.has_room(tp):
             return False
         share = self._shares.get(tp)

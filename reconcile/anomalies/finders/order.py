@@ -88,8 +88,8 @@ def reordered_across(
     """Return a row for each record that broke the order of its group with the last run.
 
     Only inputs that waited and outputs that the last run already saw can do so. All other records come later
-    in both logs. ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, the only records that
-    are kept of it.
+    in both logs. ``earlier`` are :data:`reconcile.spark.schemas.IDS` of the last run, of which nothing else
+    is kept.
     """
     early = (
         _accepted(evidence)

@@ -18,7 +18,7 @@ _RANKS: Final = [*INPUT, "total", "before", "after", "witness", "period", "turn"
 
 
 def routed(ids: DataFrame) -> DataFrame:
-    """Add the ``route`` by which the lane read each ID, and the offset ``at`` which it lies there."""
+    """Add ``route``, the input by which the lane read each ID, and ``at``, the ID's offset on it."""
     return ids.withColumns({"route": route(), "at": F.coalesce("forward_offset", "offset")})
 
 

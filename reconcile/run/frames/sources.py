@@ -204,7 +204,7 @@ def _next(topic: str) -> Column:
 
 
 def _nexts() -> Column:
-    """Return these offsets by input partition; 0 = the lane had not read the partition before the event."""
+    """Return offsets as in :func:`_next` by input partition; 0 = not read by the lane before the event."""
     name, lane = F.col("of.input.topic"), F.col("event.lane")
 
     def next_of(partition: Column) -> Column:
