@@ -14,6 +14,12 @@ from tests.support.bridges.processes import PARTITIONS, Set, Two, messages, numb
 from tests.support.worker import wait_for
 
 
+@pytest.fixture
+def two(bootstrap: str) -> Two:
+    """Return one cluster at both ends: where the target is makes no difference here."""
+    return Two(bootstrap, bootstrap)
+
+
 @pytest.mark.long
 def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
     """B11: the bridge forwards all messages of a source that is deleted and created again, also one that began with 'latest'."""

@@ -55,7 +55,7 @@ async def _parked(bench: Bench, handler: Recorder, *messages: Sent) -> Running:
     return running
 
 
-@pytest.mark.parametrize("stuck_at", [0, 5])
+@pytest.mark.parametrize("stuck_at", [0, pytest.param(5, marks=pytest.mark.long)])
 async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
     """1,000 other groups flow by a group with a message that never ends, whichever it is, under a backlog far above the window."""
     stuck = Stuck(stuck_at)

@@ -42,6 +42,7 @@ def cleaning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroke
         yield running
 
 
+@pytest.mark.long
 async def test_read_over(cleaning: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers continue behind a marker whose transaction has no records left.
 

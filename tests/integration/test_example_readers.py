@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import JVM_OPTIONS
 from ringfence_kafka.process import java
 from tests.support import kafka
 from tests.support.checkout import ROOT
@@ -71,7 +72,7 @@ def _lines(command: list[str | Path], folder: Path, bootstrap: str, topic: str) 
     [
         (BIN / "python", FOLDER / "confluent_reader.py"),
         (BIN / "faust", "-A", "faust_reader", "worker"),
-        (str(java.find()), "-cp", jars.class_path(), FOLDER / "Reader.java"),
+        (str(java.find()), *JVM_OPTIONS, "-cp", jars.class_path(), FOLDER / "Reader.java"),
     ],
     ids=["confluent", "faust", "java"],
 )

@@ -223,7 +223,9 @@ async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
     assert [(letter.value or b"")[:9] for letter in letters] == [b'{"bytes":'] * 4
 
 
-@pytest.mark.parametrize("partitions", [3, 8, 13])
+@pytest.mark.parametrize(
+    "partitions", [pytest.param(3, marks=pytest.mark.long), 8, pytest.param(13, marks=pytest.mark.long)]
+)
 async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.LogCaptureFixture) -> None:
     """A running consumer writes its lease with its token into the new topic, even when idle; its successor continues from it."""
     first, second = Recorder(), Recorder()

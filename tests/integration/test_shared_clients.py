@@ -23,7 +23,7 @@ from tests.support.consumers.in_process import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
-WIDE = 200
+WIDE = 100
 SOCKETS_MAX = 60
 
 
@@ -172,7 +172,7 @@ async def test_broker_restarts(tmp_path: Path) -> None:
 
 
 async def test_many_partitions(bootstrap: str) -> None:
-    """A consumer of 200 partitions has some dozens of sockets, and finishes all messages of each."""
+    """A consumer of 100 partitions has some dozens of sockets, and finishes all messages of each."""
     handler = Recorder()
     async with consuming(bootstrap, WIDE) as bench:
         before = _sockets()

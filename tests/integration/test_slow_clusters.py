@@ -18,9 +18,9 @@ from prometheus_client.registry import Collector
 from agents.bridge.source import RESPONSE_BYTES_MAX
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import java_command
 from ringfence_kafka.aiokafka_patches import throttling
 from ringfence_kafka.broker_limits import METADATA_LIMIT, SESSION_MIN, TRANSACTION_LIMIT
-from ringfence_kafka.process import java
 from tests.harness.checker.groups import judge, parse
 from tests.harness.workloads.message_groups import Shape, accept, generate, sizes
 from tests.support import kafka
@@ -96,7 +96,7 @@ def _set_quota(bootstrap: str) -> None:
     """Set a quota as ``kafka-configs.sh`` does."""
     subprocess.run(
         [
-            str(java.find()), "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(), "kafka.admin.ConfigCommand",
+            *java_command(jars.KAFKA_VERSION), "kafka.admin.ConfigCommand",
             "--bootstrap-server", bootstrap, "--alter", "--add-config", f"consumer_byte_rate={BYTES_S}",
             "--entity-type", "clients", "--entity-name", CLIENT_ID,
         ],

@@ -13,6 +13,7 @@ import pytest
 
 from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
+from app.embedded.broker_process import JVM_OPTIONS
 from ringfence_kafka.process import java
 from tests.support import kafka
 from tests.support.kafka import Got
@@ -91,7 +92,7 @@ def test_python_and_java_programs(followed: Followed, tmp_path: Path) -> None:
     commands = [[sys.executable, str(program("python", tmp_path / "transfer.py", followed.bootstrap))]]
     if shutil.which("javac") is not None:  # a Java that runs programs from their source
         source = program("java", tmp_path / "Transfer.java", followed.bootstrap)
-        commands.append([str(java.find()), "-cp", jars.class_path(), str(source)])
+        commands.append([str(java.find()), *JVM_OPTIONS, "-cp", jars.class_path(), str(source)])
     for command in [*commands, commands[0]]:
         run(command)
     settle(followed)

@@ -5,11 +5,18 @@ import functools
 import itertools
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.partitioner import murmur2
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -23,6 +30,12 @@ from confluent_kafka.admin import (
 # Each process of a test run counts in its own thousands: all of them share a broker.
 _numbers = itertools.count(1 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
 WAIT_S = 90.0
+BROKERS_MAX = 4
+"""Brokers whose clients are kept: a connection costs a broker more CPU than what is asked."""
+RECONNECT_MS = 200
+"""Longest pause before a client connects again: a broker that a test starts again has the same port."""
+_AWAY: dict[str, Any] = {"reconnect.backoff.max.ms": RECONNECT_MS, "log_level": 0}
+"""Options of clients that are kept: brokers of tests come and go."""
 
 
 class Sent(NamedTuple):
@@ -71,8 +84,14 @@ def home(group: bytes, partitions: int) -> int:
     return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 
+@functools.lru_cache(maxsize=BROKERS_MAX)
+def admin_client(bootstrap: str) -> AdminClient:
+    """Return a client that stays for the next question, also for one after a restart of its broker."""
+    return AdminClient({"bootstrap.servers": bootstrap, **_AWAY})
+
+
 def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     futures = admin.create_topics(
         [NewTopic(name, count, -1, config=config) for name, (count, config) in topics.items()]
     )
@@ -80,9 +99,15 @@ def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]])
         future.result(WAIT_S)
     # The answer may come before all brokers' metadata shows the topics.
     deadline = time.monotonic() + WAIT_S
-    while not topics.keys() <= admin.list_topics(timeout=WAIT_S).topics.keys():
+    while not _appear(admin, topics):
         assert time.monotonic() < deadline, f"{sorted(topics)} do not appear"
         time.sleep(0.02)
+
+
+def _appear(admin: AdminClient, topics: Iterable[str]) -> bool:
+    """Return whether the broker knows these topics. A list of all would have thousands."""
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=WAIT_S)
+    return all(future.exception(WAIT_S) is None for future in asked.values())
 
 
 def settle(bootstrap: str) -> None:
@@ -94,14 +119,14 @@ def settle(bootstrap: str) -> None:
 
 def delete_before(bootstrap: str, topic: str, offset: int, partition: int = 0) -> None:
     """Delete the records below an offset, as ``kafka-delete-records.sh`` does."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     (done,) = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
     done.result(WAIT_S)
 
 
 def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
     """Delete topics, and wait until the broker has let go of them: its answer comes before, and a write may still pass."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     for future in admin.delete_topics(list(topics)).values():
         future.result(WAIT_S)
     deadline = time.monotonic() + WAIT_S
@@ -123,7 +148,7 @@ def _is_there(admin: AdminClient, topic: str) -> bool:
 
 def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
     """Set one configuration of a topic, and wait until the broker applies it."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
@@ -137,13 +162,13 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
 def topic_config(bootstrap: str, topic: str, name: str) -> str:
     """Return one configuration of a topic, as the broker applies it."""
     described = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     return str(admin.describe_configs([described])[described].result(WAIT_S)[name].value)
 
 
 def topics(bootstrap: str) -> set[str]:
     """Return the existing topics; asking creates none."""
-    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S).topics)
+    return set(admin_client(bootstrap).list_topics(timeout=WAIT_S).topics)
 
 
 def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
@@ -153,7 +178,7 @@ def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: st
 
 
 def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
         future.result(WAIT_S)
     deadline = time.monotonic() + WAIT_S
@@ -204,8 +229,6 @@ def produce(producer: Producer, topic: str, record: Sent, partition: int) -> Non
     producer.poll(0)
 
 
-RECONNECT_MS = 200
-"""Longest pause before a client connects again: a broker that a test starts again has the same port."""
 CONSUME_S = 0.05
 """Time to collect messages in: the ends of partitions come among them."""
 SETTLE_S = 20.0
@@ -223,6 +246,7 @@ def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": wait_ms,
+            **_AWAY,
         }
     )
 
@@ -240,8 +264,7 @@ def _records(bootstrap: str, topic: str, begins: Sequence[int]) -> Generator[Got
     if not waiting:
         return
     deadline = time.monotonic() + SETTLE_S
-    consumer = reader(bootstrap, wait_ms=20)  # a short wait: the end is known
-    try:
+    with _lent_reader(bootstrap) as consumer:
         consumer.assign([TopicPartition(topic, index, begins[index]) for index in waiting])
         while waiting and time.monotonic() < deadline:
             for message in consumer.consume(5_000, CONSUME_S):
@@ -251,8 +274,25 @@ def _records(bootstrap: str, topic: str, begins: Sequence[int]) -> Generator[Got
                     waiting.discard(message.partition() or 0)
                     continue
                 deadline = time.monotonic() + SETTLE_S
+
+
+_idle_readers: dict[str, list[Consumer]] = {}
+"""Readers that wait for the next question, by bootstrap servers."""
+
+
+@contextlib.contextmanager
+def _lent_reader(bootstrap: str) -> Iterator[Consumer]:
+    """Yield a reader for one thread, which may have read before."""
+    idle = _idle_readers[bootstrap] = _idle_readers.pop(bootstrap, [])
+    while len(_idle_readers) > BROKERS_MAX:
+        for consumer in _idle_readers.pop(next(iter(_idle_readers))):
+            consumer.close()
+    consumer = idle.pop() if idle else reader(bootstrap, wait_ms=20)  # a short wait: the end is known
+    try:
+        yield consumer
     finally:
-        consumer.close()
+        consumer.unassign()
+        idle.append(consumer)
 
 
 def _got(message: Any) -> Got:
@@ -262,12 +302,11 @@ def _got(message: Any) -> Got:
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=BROKERS_MAX)
 def _asking(bootstrap: str, group: str) -> Consumer:
     """Return a client that asks for offsets. It stays for the next question: most of them are asked until the answer changes."""
-    away = {"reconnect.backoff.max.ms": RECONNECT_MS, "log_level": 0}  # brokers of tests come and go
     whole = {"isolation.level": "read_uncommitted"}  # else an end is that of the first open transaction
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **away, **whole})
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_AWAY, **whole})
 
 
 def _asked(bootstrap: str, group: str, question: Callable[[Consumer], Any]) -> Any:
@@ -292,7 +331,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> li
 
 def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
     """Set the offset of a group without members, as ``kafka-consumer-groups --reset-offsets`` does."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = admin_client(bootstrap)
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
     for future in admin.alter_consumer_group_offsets([request]).values():
         future.result(WAIT_S)
