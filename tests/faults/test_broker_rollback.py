@@ -35,9 +35,9 @@ def test_rolled_back_broker(tmp_path: Path, kept: int, resent: int) -> None:
         with worker(config, "w") as process:
             kafka.send(bootstrap, "back", records[:kept])
             _reach(process, kept)
-            broker.kill()
+            broker.pause()
             shutil.copytree(folder, snapshot)
-            broker.start()
+            broker.resume()
             kafka.send(bootstrap, "back", records[kept : kept + LOST])
             _reach(process, kept + LOST)
             broker.kill()

@@ -46,10 +46,10 @@ def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[floa
 
 def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     """A clean handover repeats nothing, tokens rise, and nobody waits for a released lease, whether a consumer joins or leaves."""
-    system = _system(bootstrap, tmp_path, "clean", 0.02, 60)
+    system = _system(bootstrap, tmp_path, "clean", 0.05, 60)
     first, second = system.processes
-    made = generate(Shape(messages=60_000, group_size=17, interleave=7), SEED)
-    flow = Flow(bootstrap, system.name, made, 300)  # a consumer handles no more than 350 a second
+    made = generate(Shape(messages=30_000, group_size=17, interleave=7), SEED)
+    flow = Flow(bootstrap, system.name, made, 100)  # a consumer handles no more than 140 a second
     with consumers(first, later=[second]):
         try:
             flow.start()
