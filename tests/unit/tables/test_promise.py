@@ -51,32 +51,6 @@ def test_a_young_id_outlives_the_size(ring_of: MakeRing) -> None:
     assert ring.promise == Promise(2, AGE_MS, 0, 0)
 
 
-def test_it_shrinks_again(ring_of: MakeRing) -> None:
-    """IDs that are too old for the newest record leave, down to id_cache_size; then no late message finds them."""
-    ring = ring_of(2, 10)
-    _accept(ring, 0, 6, 0)
-    assert len(ring) == 6
-    _accept(ring, 6, 1, AGE_MS)
-    assert (len(ring), ring.floor) == (7, 0)
-    _accept(ring, 7, 1, AGE_MS + 1)
-    assert (len(ring), ring.floor) == (2, 6)
-    assert ring.promise == Promise(2, AGE_MS, AGE_MS + 1, 0)
-    assert _verdict(ring, 5, 0) is Verdict.ACCEPTED
-    assert _verdict(ring, 6, 0) is Verdict.DUPLICATE
-
-
-def test_ages_count_from_the_newest_record(ring_of: MakeRing) -> None:
-    """A record with an old timestamp makes no ID younger, and forgets none."""
-    ring = ring_of(1, 10)
-    _accept(ring, 0, 1, 5_000)
-    _accept(ring, 1, 3, 100)
-
-    assert ring.promise == Promise(1, AGE_MS, 5_000, 0)
-    assert _verdict(ring, 0, 5_900) is Verdict.DUPLICATE
-    _accept(ring, 4, 1, 6_001)
-    assert (ring.floor, len(ring)) == (4, 1)
-
-
 def test_a_full_ring_breaks_the_promise(ring_of: MakeRing) -> None:
     """Each younger ID that leaves through id_cache_size_max is counted, one that is old enough is not."""
     ring = ring_of(2, 4)
@@ -105,15 +79,6 @@ def test_a_broken_promise_stays_broken(ring_of: MakeRing) -> None:
     assert ring.promise == Promise(2, AGE_MS, AGE_MS + 1, 2)
     assert (ring.floor, ring.low) == (5, 5)
     assert coverage(ring.promise, ring.capacity, ring.head, ring.floor, 0).holds
-
-
-def test_a_batch_larger_than_the_ring(ring_of: MakeRing) -> None:
-    """IDs that leave within their own batch are counted too."""
-    ring = ring_of(1, 3)
-    ring.apply(ring.check([b"%d" % number for number in range(8)], [0] * 8))
-
-    assert ring.promise == Promise(1, AGE_MS, 0, 5)
-    assert (ring.low, len(ring)) == (5, 3)
 
 
 def test_transactions_of_several_ids(ring_of: MakeRing) -> None:

@@ -189,37 +189,6 @@ def _history(incarnation: str = "0011223344556677") -> Log:
 
 
 @both_kinds
-def test_empty(store: Store, resident: bool) -> None:
-    """A changelog without records is a ring without IDs; nothing is written."""
-    restore = restored(Log(5), store, resident=resident)
-    ring = make_ring(5, restore)
-
-    assert (restore.meta, restore.position, restore.count) == (None, 0, 0)
-    assert (ring.capacity, ring.head, ring.floor) == (5, 0, 0)
-    assert store.state() is None
-
-
-@both_kinds
-def test_fresh(store: Store, resident: bool) -> None:
-    """A changelog alone restores the ring that wrote it, and a store that reflects all of it."""
-    log = _history()
-    before = time.time()
-
-    ring = _ring(log, store, resident=resident)
-
-    assert known(ring) == known(log.ring)
-    assert (ring.head, ring.floor, ring.low) == (log.ring.head, log.ring.floor, log.ring.low)
-    state = store.state()
-    assert state is not None
-    assert state.meta == log.last_meta()
-    assert state.indexed is not resident
-    assert before <= state.written_at <= time.time()
-    assert sorted(codec.decode_ring(*slot).sequence for slot in store.slots()) == list(
-        range(ring.low, ring.head)
-    )
-
-
-@both_kinds
 def test_position_is_behind_the_last_record(store: Store, resident: bool) -> None:
     """The position follows the last meta record and not its transaction's marker, however it was fetched."""
     log = _history()
@@ -245,83 +214,6 @@ def test_incremental(store: Store, new_store: Callable[[], Store], resident: boo
     fresh = new_store()
     restored(log, fresh, resident=resident)
     assert contents(store) == contents(fresh)
-
-
-@both_kinds
-def test_nothing_is_missing(store: Store, resident: bool) -> None:
-    """A store that is up to date reads one record, changes no slot, and knows the same."""
-    log = _history()
-    restored(log, store, resident=resident)
-    before = contents(store)
-
-    restore = restored(log, store, resident=resident)
-
-    assert restore.count == 1
-    assert contents(store) == before
-    ring = make_ring(5, restore, None if resident else _index(store, 5))
-    assert known(ring) == known(log.ring)
-
-
-@both_kinds
-@pytest.mark.parametrize("fetch", [1, 3, 1_000])
-def test_any_point(new_store: Callable[[], Store], resident: bool, fetch: int) -> None:
-    """A restore that begins at any transaction equals a restore from the start."""
-    log = _history()
-    fresh = new_store()
-    restored(log, fresh, resident=resident)
-
-    for cut in log.cuts:
-        store = new_store()
-        restored(log.upto(cut), store, resident=resident)
-        restored(log, store, resident=resident, fetch=fetch)
-
-        assert contents(store) == contents(fresh)
-        assert known(_ring(log, store, resident=resident)) == known(log.ring)
-
-
-@both_kinds
-@pytest.mark.parametrize("fetch", [1, 2, 5])
-def test_killed_while_restoring(
-    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, resident: bool, fetch: int
-) -> None:
-    """A restore that wrote a part, also half a transaction, and was killed is continued by the next one."""
-    monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 2)
-    log = _history()
-    pieces = range(fetch, len(log.records), fetch)
-    written: set[tuple[int, ...]] = set()
-
-    for piece in pieces:
-        store = new_store()
-        killed = Restore(store, store.begin_epoch(), resident=resident)
-        at_once(killed.load())
-        for begin in range(0, piece, fetch):
-            killed.consume(log.records[begin : min(begin + fetch, piece)])
-        written.add(tuple(sorted(codec.decode_ring(*slot).sequence for slot in store.slots())))
-
-        assert known(_ring(log, store, resident=resident)) == known(log.ring)
-    assert len(written) > 3  # the pieces did leave different parts behind
-
-
-@both_kinds
-def test_kinds_agree(new_store: Callable[[], Store], resident: bool) -> None:
-    """Either index, over the store that the other one's lane left behind, or none, knows the same."""
-    log = _history()
-    other = new_store()
-    restored(log.upto(log.cuts[5]), other, resident=False)
-
-    assert known(_ring(log, other, resident=resident)) == known(log.ring)
-    assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
-
-
-def test_without_a_store() -> None:
-    """A mere look at the changelog restores the same ring and writes nothing."""
-    log = _history()
-
-    restore = restored(log, None)
-
-    assert restore.meta == log.last_meta()
-    assert (restore.position, restore.count) == (log.end - 1, len(log.records))
-    assert known(make_ring(5, restore)) == known(log.ring)
 
 
 def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,6 +286,7 @@ def _state(position: int, *, age_s: float = 0.0, indexed: bool = False) -> Store
         (90, 40, 90, 89),
         (41, 40, 90, 40),
         (40, 40, 90, 40),
+        (39, 40, 90, 40),  # only a marker lies between
         (0, 0, 0, 0),
     ],
 )
@@ -414,12 +307,6 @@ def test_position_before_the_start() -> None:
     """A store that is behind the changelog's start has missed what was deleted there."""
     with pytest.raises(UntrustedError, match="position 38 lies before the changelog's start 40"):
         trusted_start(_state(38), ChangelogBounds(40, 90, DAY_S), indexed=False)
-
-
-@pytest.mark.parametrize("position", [39, 40])
-def test_only_a_marker_before_the_start(position: int) -> None:
-    """The marker of a transaction follows its meta record: a store behind that record has missed nothing."""
-    assert trusted_start(_state(position), ChangelogBounds(40, 90, DAY_S), indexed=False) == 40
 
 
 def test_age() -> None:
@@ -458,18 +345,6 @@ def test_wrong_incarnation(store: Store, resident: bool) -> None:
     with pytest.raises(
         UntrustedError, match="incarnation 0011223344556677, the changelog's is ffffffffffffffff"
     ):
-        restored(anew, store, resident=resident)
-
-
-@both_kinds
-def test_made_anew_in_other_pieces(store: Store, resident: bool) -> None:
-    """A changelog that was created again is noticed whatever lies at the store's position."""
-    restored(_history(), store, resident=resident)
-    anew = Log(5, incarnation="ffffffffffffffff")
-    for name in "abcdefghijklmnopqrstuvwxyz":
-        anew.transact(name)
-
-    with pytest.raises(UntrustedError):
         restored(anew, store, resident=resident)
 
 
@@ -518,19 +393,6 @@ def test_tail_lost_and_regrown(store: Store, resident: bool) -> None:
     with pytest.raises(
         UntrustedError, match=f"another record at {cut - 2}: it lost its last records and was written again"
     ):
-        restored(regrown, store, resident=resident)
-
-
-@both_kinds
-def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
-    """A changelog that holds a ring record where the store knows a meta record lost its tail and grew again."""
-    log = _history()
-    cut = log.cuts[3]
-    restored(log.upto(cut), store, resident=resident)
-    regrown = _regrown(log, 2, "stuvwxyz")
-    assert [record.key[:1] for record in regrown.records if record.offset == cut - 2] == [codec.KIND_RING]
-
-    with pytest.raises(UntrustedError, match="it lost its last records and was written again"):
         restored(regrown, store, resident=resident)
 
 
@@ -666,102 +528,6 @@ def test_records_of_a_later_version(
 
 
 # -- another capacity ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("before", "head", "floor", "now", "expected_floor", "expected_low"),
-    [
-        (10, 25, 0, 10, 0, 15),
-        (10, 25, 0, 4, 21, 21),
-        (10, 25, 0, 40, 15, 15),
-        (10, 25, 20, 40, 20, 20),
-        (10, 25, 20, 8, 20, 20),
-        (10, 25, 20, 4, 21, 21),
-        (10, 25, 20, 10, 20, 20),
-        (10, 3, 0, 4, -1, 0),
-        (10, 3, 0, 40, -7, 0),
-        (10, 25, 0, 0, 25, 25),
-        (0, 25, 0, 10, 25, 25),
-    ],
-)
-def test_floor(before: int, head: int, floor: int, now: int, expected_floor: int, expected_low: int) -> None:
-    """A change of size moves the floor to what the smaller of the two sizes keeps, and never down."""
-    log = Log(before)
-    log.ring = Ring(before, head, floor)
-    log.transact("")
-
-    ring = make_ring(now, restored(log, None))
-
-    assert (ring.capacity, ring.head, ring.low) == (now, head, expected_low)
-    assert max(ring.floor, 0) == max(expected_floor, 0)
-
-
-@both_kinds
-def test_shrink_keeps_the_newest(store: Store, resident: bool) -> None:
-    """A smaller ring knows the newest N IDs and no other, with the disk and without."""
-    log = Log(8)
-    log.transact("abcdefghij")
-    restored(log, store, resident=resident)
-
-    assert known(_ring(log, store, resident=resident, capacity=3)) == "hij"
-
-
-@both_kinds
-def test_grow_loses_nothing(store: Store, resident: bool) -> None:
-    """A larger ring knows all IDs that were known, and no other, and uses the new room."""
-    log = Log(3)
-    log.transact("abcdef")
-    restored(log, store, resident=resident)
-    assert known(_ring(log, store, resident=resident, capacity=8)) == "def"
-
-    log.reopen(8)
-    assert log.transact("ghaijd") == "AAAAAD"
-
-    assert known(log.ring) == "defghaij"
-    assert known(_ring(log, store, resident=resident)) == "defghaij"
-
-
-@both_kinds
-@pytest.mark.parametrize("disk_lost", [False, True])
-def test_shrink_then_grow(
-    store: Store, new_store: Callable[[], Store], resident: bool, disk_lost: bool
-) -> None:
-    """An ID that was evicted under the smaller size never comes back, although its record is still in the changelog."""
-    log = Log(8)
-    log.transact("abcdefgh")
-    restored(log, store, resident=resident)
-    log.reopen(3)
-    assert log.transact("h") == "D"
-    restored(log, store, resident=resident)
-    log.reopen(8)
-
-    assert known(log.ring) == "fgh"
-    store = new_store() if disk_lost else store
-    assert known(_ring(log, store, resident=resident, capacity=8)) == "fgh"
-
-    assert log.transact("ah") == "AD"
-    assert known(_ring(log, store, resident=resident)) == "fgha"
-
-
-@both_kinds
-def test_sizes_that_return(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
-    """Slots that a former use of the same size left behind stay dead, and give way to the new ones."""
-    log = Log(4)
-    for capacity, batch in [
-        (4, "abcd"),
-        (2, "ef"),
-        (4, "gh"),
-        (2, "ij"),
-        (4, "klmnopq"),
-        (9, "ab"),
-        (4, "cd"),
-    ]:
-        log.reopen(capacity)
-        assert log.transact(batch) == "A" * len(batch)
-
-        assert known(_ring(log, store, resident=resident)) == known(log.ring)
-        assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
-    assert known(log.ring) == "abcd"
 
 
 @both_kinds
@@ -1100,16 +866,6 @@ def _entries(store: Store, letters: str) -> dict[str, int]:
     ids: Sequence[bytes] = [id_ for id_ in _ids(letters) if id_ is not None]
     found = zip(letters, store.sequences(ids), strict=True)
     return {letter: sequence for letter, sequence in found if sequence is not None}
-
-
-def test_stored_index_forgets_who_is_overwritten(store: Store) -> None:
-    """An ID whose slot is overwritten leaves the index, which stays as small as the ring."""
-    index = _index(store, 3)
-    _persist(store, index, 0, "abc")
-    _persist(store, index, 3, "de")
-
-    assert _entries(store, "abcde") == {"c": 2, "d": 3, "e": 4}
-    assert _index_size(store) == 3
 
 
 @pytest.mark.parametrize("live_from", [None, 0])

@@ -1,4 +1,3 @@
-import random
 from collections.abc import Sequence
 from itertools import permutations
 
@@ -31,15 +30,6 @@ def _accept(ring: Ring, text: str) -> str:
 # -- verdicts ---------------------------------------------------------------------------------------------------
 
 
-def test_first_time_and_again() -> None:
-    """An ID is accepted once and a duplicate from then on."""
-    ring = Ring(10)
-
-    assert _accept(ring, "a") == "A"
-    assert _accept(ring, "a") == "D"
-    assert _accept(ring, "ba") == "AD"
-
-
 def test_originals() -> None:
     """A duplicate names the sequence of its original, whether applied before or found in the same batch."""
     ring = Ring(10)
@@ -69,16 +59,6 @@ def test_exactly_n_newer(capacity: int, together: bool) -> None:
     assert replay(capacity) == "A"
 
 
-def test_overwrites_the_oldest_only() -> None:
-    """The N+1st overwrites the 0th and no other."""
-    ring = Ring(3)
-    _accept(ring, "abcd")
-
-    assert ring.check(_ids("bcd")).verdicts == _verdicts("DDD")
-    assert ring.check(_ids("a")).verdicts == _verdicts("A")
-    assert len(ring) == 3
-
-
 def test_lookup_does_not_refresh() -> None:
     """A duplicate does not get younger by being asked for: FIFO by acceptance."""
     ring = Ring(3)
@@ -90,109 +70,12 @@ def test_lookup_does_not_refresh() -> None:
     assert _accept(ring, "a") == "A"
 
 
-def test_known_id_is_not_added_twice() -> None:
-    """A duplicate takes no slot, across batches and within one: nothing is evicted by it."""
-    ring = Ring(3)
-
-    assert _accept(ring, "aabab") == "ADADD"
-    assert ring.head == 2
-    assert _accept(ring, "abab") == "DDDD"
-    assert ring.head == 2
-    assert _accept(ring, "c") == "A"
-    assert _accept(ring, "abc") == "DDD"
-
-
-def test_no_id_burns_no_slot() -> None:
-    """Messages without ID pass unchecked, any number of them, and evict nothing."""
-    ring = Ring(2)
-    _accept(ring, "ab")
-
-    assert _accept(ring, "....") == "UUUU"
-    assert ring.head == 2
-    assert _accept(ring, "a.b") == "DUD"
-
-
 def test_empty_id_is_an_id() -> None:
     """Empty bytes are an ID like any other; None is none."""
     ring = Ring(2)
     ring.apply(ring.check([b"", None]))
 
     assert ring.check([b"", None]).verdicts == [DUPLICATE, UNCHECKED]
-
-
-@pytest.mark.parametrize("capacity", [0, 1])
-def test_empty_batch(capacity: int) -> None:
-    """A batch without messages is nothing, and may be applied."""
-    ring = Ring(capacity)
-
-    assert _accept(ring, "") == ""
-    assert ring.head == 0
-
-
-def test_size_0_is_off() -> None:
-    """A ring of size 0 passes everything unchecked and remembers nothing."""
-    ring = Ring(0)
-
-    assert _accept(ring, "aa.a") == "UUUU"
-    assert _accept(ring, "a") == "U"
-    assert (ring.head, ring.low, len(ring)) == (0, 0, 0)
-
-
-def test_size_1() -> None:
-    """A ring of size 1 knows only the last accepted ID."""
-    ring = Ring(1)
-
-    assert _accept(ring, "aabba") == "ADADA"
-    assert _accept(ring, "ab") == "DA"
-
-
-def test_batch_larger_than_the_ring() -> None:
-    """The running head decides within a batch too: what the batch itself evicted is accepted again."""
-    ring = Ring(3)
-
-    # a0 b1 c2 d3 e4 a5 b6 c7 e8 d9: each comes back after three or more newer ones; the last e follows one.
-    assert _accept(ring, "abcdeabcede") == "AAAAAAAAAAD"
-    assert ring.head == 10
-    assert ring.check(_ids("ced")).verdicts == _verdicts("DDD")
-    assert ring.check(_ids("ab")).verdicts == _verdicts("AA")
-
-
-def test_one_batch_or_many() -> None:
-    """How messages are cut into batches changes no verdict."""
-    source = random.Random(7)
-    text = "".join(source.choice("abcdefgh.") for _ in range(2_000))
-    for capacity in (0, 1, 3, 7, 8, 50):
-        singly, whole, cut = Ring(capacity), Ring(capacity), Ring(capacity)
-        expected = "".join(_accept(singly, name) for name in text)
-        pieces, at = [], 0
-        while at < len(text):
-            size = source.randint(0, 40)
-            pieces.append(_accept(cut, text[at : at + size]))
-            at += size
-
-        assert _accept(whole, text) == expected
-        assert "".join(pieces) == expected
-        assert (cut.head, cut.low) == (singly.head, singly.low)
-
-
-def test_accepted_again_in_the_batch_that_evicts_it() -> None:
-    """The newer entry of an ID survives when the slot of the older one is forgotten."""
-    ring = Ring(3)
-    _accept(ring, "abc")
-
-    assert _accept(ring, "da") == "AA"  # d3 evicts a0, so a4; only then is a0 forgotten
-    assert _accept(ring, "a") == "D"
-    assert _accept(ring, "efa") == "AAD"
-    assert _accept(ring, "ga") == "AA"
-
-
-def test_accepted_again_after_eviction() -> None:
-    """An ID that comes back after its eviction is remembered for N newer ones from its new acceptance."""
-    ring = Ring(3)
-    for name in "abcd":
-        _accept(ring, name)
-
-    assert [_accept(ring, name) for name in "aefaga"] == ["A", "A", "A", "D", "A", "A"]
 
 
 # -- check and apply ------------------------------------------------------------------------------------------------
@@ -295,16 +178,6 @@ def test_index_forgets() -> None:
     assert len(index._order) == 5
 
 
-def test_index_forgets_within_one_batch() -> None:
-    """A batch larger than the ring leaves no more than the ring's size behind."""
-    index = ResidentIndex()
-    ring = Ring(3, index=index)
-    _accept(ring, "abcdeabcede")
-
-    assert _known(index, "abcde") == {"c": 7, "e": 8, "d": 9}
-    assert len(index) == len(index._order) == 3
-
-
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_rebuild_in_any_order(order: Sequence[int]) -> None:
     """Entries come from RocksDB in no order; of two of one ID the later stands."""
@@ -359,41 +232,6 @@ def test_index_may_forget_more_than_it_has() -> None:
     assert _known(index, "abc") == {"c": 10}
 
 
-def test_rebuild_of_nothing() -> None:
-    """An empty index is one that forgets properly from where it begins."""
-    index = rebuild([], 5, 5)
-    ring = Ring(2, head=5, floor=5, index=index)
-
-    assert _accept(ring, "abcab") == "AAAAA"
-    assert _known(index, "abc") == {"a": 8, "b": 9}
-
-
-@pytest.mark.parametrize("cut", [0, 1, 5, 50])
-def test_rebuilt_ring_goes_on_the_same(cut: int) -> None:
-    """A ring over a rebuilt index says what the ring that never stopped says, for as long as both run."""
-    source = random.Random(cut)
-
-    def batch() -> list[bytes | None]:
-        return _ids("".join(source.choice("abcdefgh.") for _ in range(source.randint(0, 12))))
-
-    running = Ring(6)
-    for _ in range(cut):
-        running.apply(running.check(batch()))
-    letters = [b"%c" % number for number in b"abcdefgh"]
-    found = zip(running.index.lookup(letters), letters, strict=True)
-    entries = [(sequence, data, 0) for sequence, data in found if sequence is not None]
-    index = rebuild(entries, running.low, running.head)
-    rebuilt = Ring(6, running.head, running.floor, index)
-
-    for _ in range(200):
-        ids = batch()
-        checked = running.check(ids)
-        assert rebuilt.check(ids) == checked
-        running.apply(checked)
-        rebuilt.apply(checked)
-    assert len(index) == 6
-
-
 # -- maximum age ----------------------------------------------------------------------------------------------------
 
 
@@ -425,57 +263,6 @@ def test_age(together: bool) -> None:
     assert _both(_aged(), together, ("a", 5_000), ("a", 6_001)) == "AA"
 
 
-@together
-def test_age_counts_from_the_last_acceptance(together: bool) -> None:
-    """Accepted again, an ID counts from then on; a duplicate does not make it younger."""
-    said = _both(_aged(), together, ("a", 0), ("a", 900), ("a", 1_001), ("a", 2_001), ("a", 2_002))
-
-    assert said == "ADADA"
-
-
-@together
-def test_age_is_the_records_own(together: bool) -> None:
-    """The age of an ID is the time between the two records.
-
-    A record older than its original is a duplicate, and not too old.
-    """
-    assert _both(_aged(), together, ("a", 5_000), ("a", 0), ("b", 0), ("b", -1)) == "ADAD"
-
-
-@together
-def test_age_of_each_id(together: bool) -> None:
-    """Times that go back and forth, and messages without ID between them, count for their own IDs only."""
-    said = _both(_aged(), together, (".", 9_000), ("a", 500), ("b", 0), (".", 0), ("b", 1_001), ("a", 1_001))
-
-    assert said == "UAAUAD"
-
-
-def test_too_old_takes_a_slot() -> None:
-    """An ID that is accepted again takes a new slot, which is its original from then on."""
-    ring = _aged()
-    _accept_at(ring, ("a", 0), ("a", 1_001))
-
-    assert ring.head == 2
-    assert ring.check(_ids("a"), [1_500]).originals == [1]
-    assert len(ring) == 2
-
-
-@pytest.mark.parametrize("max_age_ms", [0, 10**15])
-def test_no_age_or_a_large_one(max_age_ms: int) -> None:
-    """A ring without an age limit has no ID that is too old, and neither has one with a distant limit."""
-    ring = Ring(10, max_age_ms=max_age_ms)
-
-    assert _accept_at(ring, ("a", 0), ("a", 10**14)) == "AD"
-
-
-@together
-def test_size_counts_beside_age(together: bool) -> None:
-    """An ID that is young enough is forgotten all the same when N newer were accepted."""
-    messages = [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 4), ("d", 5)]
-
-    assert _both(_aged(3), together, *messages) == "AAAAAD"
-
-
 def test_age_in_new_times() -> None:
     """The outcome names the record time of each new ID, of no other message, in order."""
     ring = _aged()
@@ -486,18 +273,6 @@ def test_age_in_new_times() -> None:
         [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED], [None, None, 0, None], 0, [b"a", b"b"], [7, 5]
     )
     assert checked == expected
-
-
-def test_age_check_changes_nothing() -> None:
-    """A check with an age limit leaves no trace if it is not applied."""
-    ring = _aged()
-    _accept_at(ring, ("a", 0))
-
-    first = ring.check(_ids("aab"), [2_000, 2_001, 0])
-    second = ring.check(_ids("aab"), [2_000, 2_001, 0])
-
-    assert first == second
-    assert ring.check(_ids("a"), [1_000]).verdicts == _verdicts("D")
 
 
 def test_age_after_rebuild() -> None:
@@ -529,50 +304,3 @@ def test_age_takes_little_memory() -> None:
     assert len(aged._times) == 5
     assert [aged.time(b"", number) for number in (95, 99)] == [95, 99]
     assert len(plain._times) == 0
-
-
-def test_age_against_a_plain_reading() -> None:
-    """A ring with an age limit equals a list of the last N pairs of ID and time, in any batches."""
-    source = random.Random(11)
-    for capacity in (0, 1, 3, 8):
-        ring, accepted = Ring(capacity, max_age_ms=50), list[tuple[str, int]]()
-        now = 0
-        for _ in range(200):
-            messages = []
-            for _ in range(source.randint(0, 9)):
-                now += source.randint(0, 12)
-                messages.append((source.choice("abcdef."), now - source.randint(0, 30)))
-            expected = ""
-            for name, time in messages:
-                live = dict(accepted[-capacity:] if capacity else [])
-                if name == "." or not capacity:
-                    expected += "U"
-                elif name in live and time - live[name] <= 50:
-                    expected += "D"
-                else:
-                    expected += "A"
-                    accepted.append((name, time))
-
-            assert _accept_at(ring, *messages) == expected
-
-
-@pytest.mark.parametrize("capacity", [1, 4, 9])
-def test_aged_ring_goes_on_after_rebuild(capacity: int) -> None:
-    """A ring rebuilt from slots says what the ring that never stopped says, times included."""
-    source = random.Random(capacity)
-    running = _aged(capacity, 40)
-    slots: list[tuple[int, bytes, int]] = []
-    for step in range(300):
-        ids = _ids("".join(source.choice("abcdefgh.") for _ in range(source.randint(0, 6))))
-        times = [step * 10 + source.randint(-20, 20) for _ in ids]
-        shuffled = source.sample(slots, len(slots))
-        index = rebuild(shuffled, running.low, running.head, capacity)
-        rebuilt = Ring(capacity, running.head, running.floor, index, max_age_ms=40)
-
-        checked = running.check(ids, times)
-
-        assert rebuilt.check(ids, times) == checked
-        running.apply(checked)
-        new = zip(checked.new_ids, checked.new_times, strict=True)
-        slots += [(sequence, *item) for sequence, item in enumerate(new, checked.first_sequence)]
-        slots = slots[-2 * capacity :]

@@ -64,23 +64,6 @@ def test_twice_inside_counts_once() -> None:
     assert (checked.new_ids, checked.owners) == (ids("abc"), [0, 0, 1])
 
 
-def test_none() -> None:
-    """A unit without an ID always passes."""
-    ring = Ring(10)
-
-    assert run(ring, "", "a", "") == [UNCHECKED, ACCEPTED, UNCHECKED]
-    assert run(ring, "") == [UNCHECKED]
-
-
-def test_more_than_the_ring_holds() -> None:
-    """The last N are live; all of the message is judged before any of it counts."""
-    ring = Ring(3)
-
-    assert run(ring, "abcdef") == [ACCEPTED]
-    assert [run(ring, name) for name in "fed"] == [[DUPLICATE]] * 3
-    assert run(ring, "a") == [ACCEPTED]
-
-
 def test_judged_by_the_head_before_it() -> None:
     """A unit is judged against the ring before it: its own IDs push no known ID out meanwhile."""
     ring = Ring(3)
@@ -88,36 +71,3 @@ def test_judged_by_the_head_before_it() -> None:
 
     assert run(ring, "xyza") == [DUPLICATE]
     assert run(ring, "xy", "a") == [ACCEPTED, ACCEPTED]
-
-
-def test_ring_of_one_and_of_none() -> None:
-    """A ring of size 1 knows the last ID, and one of size 0 is off."""
-    one, none = Ring(1), Ring(0)
-
-    assert run(one, "ab", "b", "a") == [ACCEPTED, DUPLICATE, ACCEPTED]
-    assert run(none, "ab", "ab", "") == [UNCHECKED] * 3
-
-
-def test_too_old() -> None:
-    """The age of each known ID is judged by the message's own time."""
-    ring = Ring(10, max_age_ms=100)
-    run(ring, "a", "b", times=[0, 90])
-
-    assert run(ring, "ac", "bd", times=[101, 190]) == [ACCEPTED, DUPLICATE]
-    # Accepted again, a is young again.
-    assert run(ring, "a", times=[150]) == [DUPLICATE]
-
-
-@pytest.mark.parametrize("capacity", [0, 1, 3, 10])
-def test_plain_messages_as_ever(capacity: int) -> None:
-    """Units with one ID or none get the verdicts of the plain check."""
-    letters = [None, "a", "b", "a", None, "c", "d", "a", "b", "e", "c"]
-    units, plain = Ring(capacity), Ring(capacity)
-    for batch in (letters, letters[::-1], letters):
-        several = units.check_units([[] if item is None else ids(item) for item in batch], [0] * len(batch))
-        single = plain.check([None if item is None else ids(item)[0] for item in batch], [0] * len(batch))
-
-        assert several._replace(owners=None) == single
-
-        units.apply(several)
-        plain.apply(single)

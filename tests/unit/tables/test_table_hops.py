@@ -158,29 +158,6 @@ async def test_restart_and_another_disk(log: Log, tables: Callable[..., LaneTabl
     assert _known(elsewhere, log, epoch, Arrival(WAY, 6, 0), Arrival(WAY, 7, 0)) == [True, False]
 
 
-async def test_end_between_commit_and_store(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """A hop that was committed but not written to RocksDB is restored from the changelog."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, Arrival(WAY, 5, 0))
-    _known(table, log, epoch, Arrival(WAY, 6, 6), stored=False)
-    table.close()
-    again = tables()
-    epoch, restored = await _open(again, log)
-
-    assert restored.reused
-    assert _known(again, log, epoch, Arrival(WAY, 4, 0), Arrival(WAY, 6, 0)) == [True, True]
-
-
-async def test_before_the_commit_nothing_is_known(log: Log, tables: Callable[..., LaneTable]) -> None:
-    """A batch that was decided but not committed leaves no trace: it is not a duplicate of itself."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    table.check_hops([Arrival(WAY, 5, 0)])
-
-    assert _known(table, log, epoch, Arrival(WAY, 5, 0)) == [False]
-
-
 async def test_one_record_a_way_and_batch(log: Log, tables: Callable[..., LaneTable]) -> None:
     """A batch writes one record for each route with new hops, however many, and none otherwise."""
     table = tables()
@@ -254,23 +231,6 @@ async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
         True,
         False,
     ]
-
-
-async def test_state_of_earlier_versions(log: Log, tables: Callable[..., LaneTable], tmp_path: Path) -> None:
-    """RocksDB and changelog of a version without bridges are used further."""
-    table = tables()
-    epoch, _ = await _open(table, log)
-    _known(table, log, epoch, ids=[b"a", b"b"])
-    table.close()
-    store = Store(tmp_path / "one")
-    assert list(store.hops()) == []
-    store.close()
-    again = tables()
-    epoch, restored = await _open(again, log)
-
-    assert restored.reused
-    assert _known(again, log, epoch, Arrival(WAY, 5, 0)) == [False]
-    assert len(again.ring) == 2
 
 
 async def test_damaged_record_on_disk(log: Log, tables: Callable[..., LaneTable], tmp_path: Path) -> None:
