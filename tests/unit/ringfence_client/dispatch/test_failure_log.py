@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringfence_client.dispatch.failure_log import LINES_MAX, TEXT_MAX, FailureLog, shortened, trace_of
+from ringfence_client.dispatch.failure_log import LINES_MAX, TEXT_MAX, FailureLog, trace_of
 from ringfence_client.handlers.handler import HandlerRuns
 from ringfence_kafka.process import log_setup
 
@@ -70,13 +70,6 @@ async def test_a_trace_begins_with_the_handler(*, asynchronous: bool) -> None:
     assert trace.count(__file__) == trace.count("File ")
     assert len(trace) < TEXT_MAX + 1_000
     assert trace.endswith("(3,000,012 characters)")
-
-
-def test_an_error_of_our_own_keeps_its_trace() -> None:
-    """An error of Ringfence itself keeps its trace."""
-    with pytest.raises(TypeError) as raised:
-        shortened(None)  # type: ignore[arg-type]
-    assert "failure_log.py" in trace_of(raised.value)
 
 
 def test_both_forms_of_a_log_have_the_trace() -> None:

@@ -9,17 +9,6 @@ import pytest
 from ringfence_client import ConsumerOptions, Reject, Release, Retry
 
 
-def test_errors_of_messages() -> None:
-    """Exceptions about messages may come from Python, a library or the user."""
-
-    class BadOrderError(ValueError):
-        pass
-
-    classes = (ValueError, json.JSONDecodeError, BadOrderError)
-    assert ConsumerOptions(reject_on=classes).reject_on == classes
-    assert ConsumerOptions().reject_on == ()
-
-
 @pytest.mark.parametrize(
     ("item", "text"),
     [

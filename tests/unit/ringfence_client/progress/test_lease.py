@@ -59,13 +59,6 @@ def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
     assert watch.look(replace(RUNNING, **change), 19, 19) == 0.5  # type: ignore[arg-type]
 
 
-def test_changes_that_never_end() -> None:
-    """A holder that keeps writing never loses its partition, however long it takes."""
-    watch = _watch()
-
-    assert all(watch.look(replace(RUNNING, beat=index), index, index) == TIMEOUT for index in range(1_000))
-
-
 def test_idle_then_running() -> None:
     """The limit follows the present record: a run that begins protects for longer at once, and its end for less."""
     watch = _watch()
@@ -100,12 +93,3 @@ def test_since() -> None:
     watch.look(replace(RUNNING, beat=10), 5, 6)
 
     assert watch.since == 6
-
-
-def test_two_watches() -> None:
-    """Each newcomer has waited only for its own time, so a later one begins with the full time."""
-    early, late = _watch(), _watch()
-    early.look(RUNNING, 0, 0)
-
-    assert early.look(RUNNING, 9, 9) == 1
-    assert late.look(RUNNING, 9, 9) == TIMEOUT

@@ -194,20 +194,6 @@ def test_any_history(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(topic.values) == {KEY}, "parts that nobody needs are deleted"
 
 
-def test_parts_do_not_pile_up() -> None:
-    """Few parts are left when nearly all of a hundred thousand failing messages are done."""
-    topic = _Topic()
-    offsets = list(range(WINDOW // 4))
-    topic.write(_failing(offsets))
-    while len(offsets) > 2 * WHOLE_MAX:
-        offsets = offsets[len(offsets) // 3 :]
-        topic.write(_failing(offsets))
-
-    assert len(topic.values) <= 2 + 4 * 2 * len(offsets) // PART_MAX
-    topic.write(_failing(offsets[-10:]))
-    assert set(topic.values) == {KEY}
-
-
 def test_missing_part_is_noticed() -> None:
     """A reader that finds no part, or another write's, gets an error.
 

@@ -36,66 +36,6 @@ def test_in_order() -> None:
     assert watermark.unfinished == 0
 
 
-def test_out_of_order() -> None:
-    """Offsets finished above the floor form runs, and join it once all offsets between are finished."""
-    watermark = _read(0, 1, 2, 3, 4)
-
-    assert _finish(watermark, 1) == (0, [(1, 2)])
-    assert _finish(watermark, 3) == (0, [(1, 2), (3, 4)])
-    assert _finish(watermark, 2) == (0, [(1, 4)])
-    assert _finish(watermark, 0) == (4, [])
-
-
-def test_gaps() -> None:
-    """An offset that was not delivered between two others does not exist, and is finished with its neighbours."""
-    watermark = _read(5, 9, 20, 21)
-
-    assert watermark.next == 5
-    assert watermark.runs() == [(6, 9), (10, 20)]
-    assert _finish(watermark, 9) == (5, [(6, 20)])
-    assert _finish(watermark, 5) == (20, [])
-
-
-def test_nothing_delivered_up_to_the_end() -> None:
-    """Control records at the end of the log are not delivered; the floor passes them once the reader says so."""
-    watermark = _read(0, 1)
-    watermark.reached(4)
-
-    assert _finish(watermark, 1) == (0, [(1, 4)])
-    assert _finish(watermark, 0) == (4, [])
-    watermark.reached(6)
-    assert watermark.next == 6
-    watermark.reached(3)
-    assert watermark.next == 6
-
-
-def test_start_beyond_the_floor() -> None:
-    """The floor is the first delivered offset if retention deleted the first records."""
-    assert _read(100, start=5).next == 100
-
-
-def test_nothing_yet() -> None:
-    """A new watermark reports the offset that was recorded."""
-    watermark = Watermark(7)
-
-    assert (watermark.next, watermark.runs(), watermark.unfinished) == (7, [], 0)
-
-
-@pytest.mark.parametrize(
-    ("offset", "finished"),
-    [(3, True), (4, False), (5, True), (6, False), (7, True), (8, False), (9, True), (10, True), (11, False)],
-)
-def test_is_finished(offset: int, finished: bool) -> None:
-    """Finished is what lies below the floor, was finished, does not exist or was finished before the restart."""
-    watermark = Watermark(4, [(9, 11)])
-    for number in (4, 5, 6):
-        watermark.delivered(number)
-    watermark.reached(8)
-    watermark.finish(5)
-
-    assert watermark.is_finished(offset) is finished
-
-
 # -- what is refused --------------------------------------------------------------------------------------------
 
 
@@ -131,36 +71,6 @@ def test_restart() -> None:
 
     assert [after.delivered(index) for index in range(6)] == [True, False, True, False, True, True]
     assert _finish(after, 0) == (2, [(3, 4)])
-
-
-def test_written_down_before_all_is_read_again() -> None:
-    """Progress written early after a restart keeps the runs that lie further than anything was read."""
-    watermark = Watermark(2, [(3, 5), (8, 9)])
-    assert (watermark.next, watermark.runs()) == (2, [(3, 5), (8, 9)])
-
-    watermark.delivered(2)
-    assert (watermark.next, watermark.runs()) == (2, [(3, 5), (8, 9)])
-    assert _finish(watermark, 2) == (5, [(8, 9)])
-    watermark.delivered(3)
-    watermark.delivered(6)
-    assert (watermark.next, watermark.runs()) == (6, [(8, 9)])
-    assert _finish(watermark, 6) == (7, [(8, 9)])
-
-
-def test_unfinished_that_is_gone() -> None:
-    """An unfinished offset that was deleted from the log before the restart is not waited for."""
-    watermark = Watermark(2, [(3, 5), (6, 9)])
-    watermark.delivered(4)
-
-    assert (watermark.next, watermark.runs()) == (5, [(6, 9)])
-    watermark.delivered(7)
-    assert (watermark.next, watermark.runs()) == (9, [])
-
-
-def test_run_at_the_floor() -> None:
-    """A run that begins at the stored floor moves it."""
-    assert Watermark(2, [(2, 5), (7, 8)]).next == 5
-    assert Watermark(2, [(2, 5), (7, 8)]).runs() == [(7, 8)]
 
 
 def test_finished_before_it_is_read() -> None:
@@ -220,20 +130,6 @@ def test_bytes(runs: list[Run], data: str) -> None:
     """The byte layout follows the module's text, so later readers find the same runs."""
     assert encode(1000, runs).hex() == bytes.fromhex(data).hex()
     assert decode(1000, bytes.fromhex(data)) == runs
-
-
-def test_size_of_alternating_runs() -> None:
-    """Ten thousand offsets of which each second is finished take a bit each."""
-    runs = [(offset, offset + 1) for offset in range(1, 10_000, 2)]
-
-    assert len(encode(0, runs)) == 1 + 1_250
-
-
-def test_size_of_long_runs() -> None:
-    """A few long runs take a few bytes each, however far apart they lie."""
-    runs = [(number * 10**9, number * 10**9 + 10**6) for number in range(1, 101)]
-
-    assert len(encode(0, runs)) < 100 * (5 + 3) + 2
 
 
 @pytest.mark.parametrize(

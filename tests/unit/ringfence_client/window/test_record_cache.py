@@ -115,17 +115,6 @@ def test_wanted_at_half() -> None:
     assert kept.wanted() == 11
 
 
-def test_not_wanted_without_room() -> None:
-    """A record without room in the cache is not wanted, however few of its group are cached."""
-    kept = _kept(4, *_of(b"a", 0, 1), *_of(None, 2, 3), *_of(b"b", 4))
-
-    assert kept.wanted() is None
-
-    kept.drop(2, None)
-
-    assert kept.wanted() == 4
-
-
 def test_unparked_as_far_as_there_is_room() -> None:
     """Reading again brings what is parked, in each group from its first on, as far as there is room."""
     kept = _kept(8, *_of(b"a", 0, 1, 2, 3, 4, 5, 6), *_of(b"b", 7, 8, 9, 10))
@@ -169,22 +158,6 @@ def test_gone() -> None:
     kept.drop(3, b"a")
 
     assert kept.wanted() == 4
-
-
-def test_dropped_while_parked() -> None:
-    """A dropped record of a parked backlog is not wanted, first or not, and an empty group starts again."""
-    kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
-    kept.drop(0, b"a")
-    kept.drop(2, b"a")
-
-    assert kept.wanted() == 3
-
-    kept.drop(4, b"a")
-    kept.drop(3, b"a")
-    kept.cache(Fetched(5, b"a"))
-
-    assert kept.wanted() is None
-    assert _there(kept, range(6)) == [1, 5]
 
 
 def test_any_order() -> None:

@@ -203,16 +203,6 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
     assert after.next == 5
 
 
-def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
-    """An ungrouped message that was dropped without a consumer is not repeated."""
-    window = _window(Progress(0, blocked=(1,)))
-    window.finish(1, End.GONE)
-    after = _window(_written(window))
-    after.feed(of(None, 0, 1, 2))
-
-    assert [_do_next(after) for _ in range(3)] == [0, 2, None]
-
-
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limited number of redrives may wait.
 
@@ -305,18 +295,6 @@ def test_each_exactly_as_often_as_asked() -> None:
 
         assert (seed, story.wanted) == (seed, story.done)
         assert story.window.next == story.COUNT
-
-
-def test_purged_while_it_is_owed() -> None:
-    """A redriven message may be dropped while nobody holds its partition, with what waits of its group."""
-    window = _window(Progress(3, again=(1,)))
-    window.finish(1, End.GONE)
-    window.purge(b"a", 5)
-    after = _window(_written(window))
-    after.feed(of(b"a", 3, 4, 5))
-
-    assert after.redrives.missing() == []
-    assert [_do_next(after), _do_next(after)] == [5, None]
 
 
 def test_purged_before_it_is_fetched() -> None:
