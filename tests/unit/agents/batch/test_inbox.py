@@ -23,16 +23,6 @@ def taken(mail: Inbox) -> list[FetchedBatch]:
     return [batch for some in iter(mail.take, []) for batch in some]
 
 
-def test_what_goes_on_is_joined() -> None:
-    """Small batches that wait are joined into one, with all their known problems, however many they are."""
-    mail = Inbox()
-    for begin in range(0, 100, 5):
-        assert mail.add(batch(begin, begin + 5, malformed={begin: f"{begin} is damaged"}))
-
-    whole = batch(0, 100, malformed={index: f"{index} is damaged" for index in range(0, 100, 5)})
-    assert taken(mail) == [whole]
-
-
 @pytest.mark.parametrize(
     "later",
     [
@@ -49,18 +39,6 @@ def test_what_does_not_go_on_stays_apart(later: FetchedBatch) -> None:
     assert mail.add(batch(0, 10))
     assert mail.add(later)
     assert taken(mail) == [batch(0, 10), later]
-
-
-def test_markers_between_are_part_of_it() -> None:
-    """A batch may end behind its last record, after markers, and the next batch continues there."""
-    mail = Inbox()
-    first = FetchedBatch(INPUT, 0, 0, 7, batch(0, 5).records, 1)
-    mail.add(first)
-    mail.add(batch(7, 9))
-
-    (one,) = taken(mail)
-    assert (one.begin, one.end) == (0, 9)
-    assert [*first.records, 7, 8] == one.records
 
 
 def test_no_batch_becomes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

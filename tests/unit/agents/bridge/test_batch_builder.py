@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from aiokafka.errors import for_code
 
 from agents.bridge.batch_builder import BatchBuilder, CycleBatches, Target
 from agents.bridge.members import owner
 from agents.bridge.plan import Plan, plans
-from agents.bridge.producer_session import FOR_GOOD
 from agents.bridge.translation import Refused
 from agents.bridge.window import Window
 from agents.decision.partitioner import Partitioner
@@ -319,11 +317,6 @@ def test_refused_for_their_time() -> None:
     assert [batch.first[1] for batch in load.batches if batch.quarantine] == [13, 14]
     assert sum(batch.count for batch in load.batches if not batch.quarantine) == 3
     assert "its timestamp is 1000000000 ms" in load.reasons[0]
-
-
-def test_codes_that_concern_one_record() -> None:
-    """The error codes about one record include the code that aiokafka does not know."""
-    assert issubclass(for_code(87), FOR_GOOD)
 
 
 @pytest.mark.parametrize(

@@ -79,16 +79,6 @@ async def test_drain_stops_at_the_end() -> None:
     assert (flow.wanted(), _at_ends(flow)) == ({}, [True, True])
 
 
-async def test_without_ends() -> None:
-    """A flow without end offsets never reaches an end."""
-    flow, loader = _flow(), _Loader()
-    await _send(flow, loader, 5)
-    await flow.settle()
-
-    assert loader.read == [[0, 1, 2, 3, 4]]
-    assert (flow.wanted(), _at_ends(flow)) == ({0: 5, 1: 0}, [False, False])
-
-
 def _refused(flow: Flow, count: int, topic: str = "t") -> bool:
     place = flow.window.places[0]
     batch = Batch(topic, 7, None, Cycle({place: 10}), (place, 4), count, topic != "t")

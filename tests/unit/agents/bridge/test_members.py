@@ -59,13 +59,6 @@ def test_changed_apart() -> None:
     assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 5, "paris": 9})
 
 
-def test_changed_together() -> None:
-    """New members begin, like the former ones, at the offset that all former members had reached."""
-    found = {"berlin": _at(9), "paris": _at(9)}
-
-    assert decide(THREE, found, {0: 0}) == Adopt(Map(2, THREE), {0: 9})
-
-
 def test_removed_member_counts() -> None:
     """A member that leaves must have received its share first."""
     found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}

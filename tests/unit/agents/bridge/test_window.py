@@ -68,17 +68,6 @@ def test_one_at_a_time() -> None:
     assert not window.full
 
 
-def test_smallest_window() -> None:
-    """The smallest window sends one message at a time."""
-    window = _window(limit=1)
-    assert window.take == 1
-    cycle = _begin(window, 101)
-    assert window.wanted() == {}
-    cycle.pending = 0
-    window.settle()
-    assert window.wanted() == {0: 101}
-
-
 def test_failure() -> None:
     """A failure reads all unconfirmed messages again, and counts them."""
     window = _window()

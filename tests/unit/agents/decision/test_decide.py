@@ -1,4 +1,3 @@
-import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -151,20 +150,6 @@ def test_home_of_the_id(partitioner: str) -> None:
     assert homes(outcome) == [(2, 1)]
 
 
-def test_home_of_a_long_id() -> None:
-    """The home of a long ID is its digest's: all lanes agree without keeping the bytes."""
-    ids = [b"%d" % index * 300 for index in range(20)]
-    homes = Partitioner(PARTITIONS)
-    expected = [homes[encode_id(id_)[1:]] for id_ in ids]
-
-    for lane in range(PARTITIONS):
-        records = [Given(number, headers=[_id(value)]) for number, value in enumerate(ids)]
-        outcome = _decide(_path(lane), records, partition=lane)
-
-        assert offsets(outcome.here) == [number for number, home in enumerate(expected) if home == lane]
-        assert [item.home for item in outcome.forwarded] == [home for home in expected if home != lane]
-
-
 def test_group_goes_before_id() -> None:
     """The group takes precedence over the ID, so messages of a group meet in one lane."""
     records = [Given(0, HOME, [_id(AWAY)]), Given(1, AWAY, [_id(HOME)])]
@@ -214,32 +199,6 @@ def test_home_of_a_group_header() -> None:
     assert homes(outcome) == [
         (1, 1), (default_home, 2), (default_home, 3),
     ]  # fmt: skip
-
-
-def test_order_is_kept() -> None:
-    """Records keep their order of arrival, here and for each home, and each goes to exactly one place."""
-    source = random.Random(9)
-    keys = [*_keys(0, 3), *_keys(1, 3), *_keys(2, 3), *_keys(HERE, 3), None]
-    records = [Given(index * 2, source.choice(keys)) for index in range(500)]
-
-    outcome = _decide(_path(), records, refused={40: "x", 80: "x"})
-
-    places = [
-        offsets(outcome.here),
-        *([offset for to, offset in homes(outcome) if to == home] for home in range(3)),
-        offsets(outcome.quarantined),
-    ]
-    assert all(place == sorted(place) for place in places)
-    assert sorted(offset for place in places for offset in place) == [record.offset for record in records]
-
-
-def test_sources() -> None:
-    """The source of a record is its place in the input, whether it stays, is forwarded or refused."""
-    outcome = _decide(_path(), [Given(7, HOME), Given(9, AWAY), Given(12, HOME)], refused={12: "too large"})
-
-    assert [item.source for item in outcome.here] == [b"orders/3/7"]
-    assert [item.source for item in outcome.forwarded] == [b"orders/3/9"]
-    assert [item.source for item in outcome.quarantined] == [b"orders/3/12"]
 
 
 def test_forged_source_in_the_input() -> None:
@@ -304,23 +263,6 @@ def test_detection_off() -> None:
     assert len(outcome.forwarded) == 1
 
 
-def test_nothing_to_decide() -> None:
-    """A batch without due records, or with such as go elsewhere only, has an outcome all the same."""
-    for records in ([], [Given(0, AWAY)]):
-        outcome = _decide(_path(duplicates="divert"), records)
-
-        assert outcome.here == []
-        assert outcome.checked == Checked([], [], 0, [], [], new_digests=[])
-
-
-def test_deciding_changes_nothing() -> None:
-    """A batch that is decided again after a failure has the same outcome."""
-    records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
-    path, table = _path(duplicates="divert"), Table()
-
-    assert _decide(path, records, table) == _decide(path, records, table)
-
-
 # -- originals -------------------------------------------------------------------------------------------------------
 
 
@@ -357,17 +299,6 @@ def test_original_that_was_forwarded() -> None:
 
     assert table.slots[0].origin == Origin(1, 44, 5)
     assert [item.original for item in outcome.here] == [b"orders/1/44"]
-
-
-def test_original_of_an_address_with_a_topic_of_its_own() -> None:
-    """The original is named by the input topic, whatever the address is called."""
-    path, table = _path(duplicates="divert", input_topic="shop.in"), Table()
-    first = Given(5, HOME, [_id(b"a")])
-    table.apply(_decide(path, [first], table, topic="shop.in"))
-
-    outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table, topic="shop.in")
-
-    assert [item.original for item in outcome.here] == [b"shop.in/3/5"]
 
 
 def test_original_that_nobody_knows() -> None:
@@ -433,13 +364,6 @@ def test_forwarded_meets_the_original() -> None:
     outcome = _decide(path, [_forwarded(0, b"orders/1/9", HOME, _id(b"a"))], table, topic=FORWARD)
 
     assert outcome.checked.verdicts == [DUPLICATE]
-
-
-def test_last_source_counts() -> None:
-    """The last of several source headers counts, as with any header."""
-    record = _forwarded(0, b"orders/1/9", HOME, ("_RF_SOURCE", b"orders/0/1"))
-
-    assert _decide(_path(), [record], topic=FORWARD).here[0].source == b"orders/1/9"
 
 
 @pytest.mark.parametrize(
@@ -575,21 +499,6 @@ def test_refused_of_the_forward_topic() -> None:
     assert outcome.checked.new_ids == []
 
 
-def test_refused_that_is_not_there() -> None:
-    """Offsets that are not among the records refuse nothing."""
-    outcome = _decide(_path(), [Given(1, HOME)], refused={0: "too large"})
-
-    assert (offsets(outcome.here), outcome.quarantined) == ([1], [])
-
-
-def test_all_refused() -> None:
-    """A whole batch may go to quarantine."""
-    outcome = _decide(_path(), [Given(0, HOME), Given(1, AWAY)], refused={0: "x", 1: "y"})
-
-    assert (outcome.here, outcome.forwarded) == ([], [])
-    assert [item.reason for item in outcome.quarantined] == ["x", "y"]
-
-
 # -- the ID that is not in a header ----------------------------------------------------------------------------------
 
 
@@ -657,11 +566,3 @@ def test_without_an_id_to_quarantine(topic: str) -> None:
         f'no duplicate ID: the header {name} is missing or empty (duplicate_id_missing = "quarantine")'
         for name in "ba"
     ]
-
-
-def test_without_an_id_unchecked() -> None:
-    """By default a message that lacks a part of its ID is accepted unchecked."""
-    path = _path(duplicate_id_from=["header:a", "header:b"])
-    outcome = _decide(path, [Given(number, HOME, [("a", b"1")]) for number in range(2)])
-
-    assert outcome.checked.verdicts == [Verdict.UNCHECKED] * 2

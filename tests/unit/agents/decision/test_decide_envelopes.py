@@ -129,18 +129,6 @@ def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
 # -- what is judged -------------------------------------------------------------------------------------------------
 
 
-def test_one_id_on_the_envelope() -> None:
-    """One ID on the envelope covers all parts."""
-    lane = Lane()
-    first = envelope(0, part(key="a"), part(key="b"), ID=b"7")
-
-    assert lane.verdicts(first) == [ACCEPTED]
-    assert (
-        lane.verdicts(envelope(1, part(key="a"), ID=b"7"), Given(2, AT_HOME, [("_AMQ_DUPL_ID", b"7")]))
-        == [DUPLICATE] * 2
-    )
-
-
 def test_ids_in_parts() -> None:
     """Each part has the ID that the same message would have alone; one known ID makes the envelope a duplicate."""
     lane = Lane()
@@ -164,25 +152,6 @@ def test_ids_of_other_addresses_are_apart() -> None:
     assert [origin.offset for origin in outcome.new_origins] == [0, 0, 0]
     assert lane.verdicts(envelope(1, part("payments", ID="7"))) == [DUPLICATE]
     assert lane.verdicts(envelope(2, part("notes", key="8", ID="7"))) == [ACCEPTED]
-
-
-def test_without_any_id() -> None:
-    """An envelope without any ID is accepted whole and unchecked."""
-    lane = Lane()
-
-    assert lane.verdicts(envelope(0, part()), envelope(1, part())) == [UNCHECKED] * 2
-
-
-def test_beside_plain_messages() -> None:
-    """Envelopes and plain messages are judged in their order of arrival."""
-    lane = Lane()
-    plain = [("_AMQ_DUPL_ID", b"x")]
-
-    assert lane.verdicts(envelope(0, part(ID="x")), Given(1, AT_HOME, plain)) == [ACCEPTED, DUPLICATE]
-    assert Lane().verdicts(Given(0, AT_HOME, plain), envelope(1, part(ID="y"), part(ID="x"))) == [
-        ACCEPTED,
-        DUPLICATE,
-    ]
 
 
 # -- homes ----------------------------------------------------------------------------------------------------------
@@ -317,26 +286,6 @@ def test_original_in_the_same_batch() -> None:
     ]
 
 
-def test_order_within_a_group() -> None:
-    """Parts keep their order, and so do transactions and plain messages of one group."""
-    lane = Lane()
-    records = [
-        envelope(0, part("payments", "g", "0.1"), part("payments", "g", "0.2")),
-        Given(1, AT_HOME, value=b"1"),
-        envelope(
-            2,
-            part(None, AT_HOME.decode(), "2.1"),
-            part("payments", "g", "2.2"),
-            part(None, AT_HOME.decode(), "2.3"),
-        ),
-        Given(3, AT_HOME, value=b"3"),
-    ]
-    out = emitted(lane, lane.decide(*records))
-
-    assert [item.value for item in out if item.topic == "payments.accepted"] == [b"0.1", b"0.2", b"2.2"]
-    assert [item.value for item in out if item.key == AT_HOME] == [b"1", b"2.1", b"2.3", b"3"]
-
-
 def test_forged_headers_of_plain_messages() -> None:
     """A plain message that claims to be a part is not believed."""
     lane = Lane()
@@ -360,21 +309,6 @@ def test_arrived_from_elsewhere() -> None:
         ("payments.accepted", b"transfers/3/8", 77)
     ]
     assert [(origin.partition, origin.offset) for origin in outcome.new_origins] == [(3, 8)]
-
-
-def test_parts_without_group_are_spread() -> None:
-    """Parts without group are spread over all partitions of their own address's topic, and those of one batch share one."""
-    lane = Lane()
-    chosen: dict[str, list[int]] = {"transfers.accepted": [], "payments.accepted": []}
-    for number in range(10):
-        out = emitted(lane, lane.decide(envelope(number, *[part(), part("payments")] * 3)))
-        for topic, partitions in chosen.items():
-            (partition,) = {item.partition for item in out if item.topic == topic}
-            partitions.append(partition)
-
-    assert set(chosen["transfers.accepted"][:3]) == set(range(3))
-    assert set(chosen["payments.accepted"][:5]) == set(range(5))
-    assert chosen["payments.accepted"][5:] == chosen["payments.accepted"][:5]
 
 
 # -- what is refused ------------------------------------------------------------------------------------------------
@@ -441,19 +375,6 @@ def test_known_and_too_large(value: str) -> None:
     assert [item.topic for item in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
 
 
-def test_first_of_the_parts_that_are_too_large() -> None:
-    """The reason names the first part that is too large, in whichever address's topic."""
-    large = "x" * BYTES_MAX
-    record = envelope(
-        0, part(), part("payments", value=large), part(value=large), part("payments", value=large)
-    )
-    lane = Lane()
-    with pytest.raises(TooLargeError) as refused:
-        emitted(lane, lane.decide(record))
-
-    assert refused.value.reasons[HERE, 0].startswith("part 2/4: ")
-
-
 def test_reason_fits_its_header() -> None:
     """A reason fits its header, however long the quoted text is.
 
@@ -503,14 +424,6 @@ def test_one_larger_than_the_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (outcome.ends[0], offsets(outcome.here)) == (2, [1])
     assert envelope_parts.PARTS_MAX > 5
-
-
-def test_batches_without_envelopes_are_as_ever() -> None:
-    """A batch without envelopes is checked as plain messages, at no extra cost."""
-    outcome = Lane().decide(Given(0, AT_HOME), Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"1")]))
-
-    assert outcome.checked.owners is None
-    assert [item.unit for item in outcome.here] == [None, None]
 
 
 def test_a_transaction_without_any_id() -> None:

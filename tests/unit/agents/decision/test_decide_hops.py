@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from agents.decision.decide import Outcome, Path
+from agents.decision.decide import Outcome
 from agents.decision.forwarding import headers_on_the_way
 from agents.decision.item import RESENT
 from agents.decision.partitioner import Partitioner
 from agents.output.topic_batches import TooLargeError
-from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route
 from tables.ring import Verdict
@@ -64,24 +63,6 @@ def _accepted(lane: Lane, *records: Given) -> list[Out]:
 # -- verdicts -------------------------------------------------------------------------------------------------------
 
 
-def test_without_ids() -> None:
-    """A message without an ID of its own is protected by its hop alone."""
-    lane = Lane()
-
-    assert lane.verdicts(crossed(0, 7), crossed(1, 8), crossed(2, 7)) == [UNCHECKED, UNCHECKED, DUPLICATE]
-    assert lane.verdicts(crossed(3, 8), crossed(4, 9, 9), crossed(5, 5)) == [DUPLICATE, UNCHECKED, DUPLICATE]
-
-
-def test_ids_are_checked() -> None:
-    """A new message from a bridge is treated like any other: its own ID is judged and added."""
-    lane = Lane()
-
-    assert lane.verdicts(plain(0, b"a"), crossed(1, 7, 0, AT_HOME, b"a"), crossed(2, 8, 0, AT_HOME, b"b")) == [
-        ACCEPTED, DUPLICATE, ACCEPTED,
-    ]  # fmt: skip
-    assert lane.verdicts(plain(3, b"b")) == [DUPLICATE]
-
-
 def test_ids_are_ignored() -> None:
     """A record whose bridge ignores IDs is judged by its hop alone, and its ID is not added."""
     lane = Lane()
@@ -122,22 +103,6 @@ def test_others_push_nothing_out() -> None:
     assert lane.verdicts(crossed(50, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
 
 
-def test_off() -> None:
-    """A lane with ``id_cache_size = 0`` passes every hop, as often as it comes."""
-    lane = Lane(capacity=0)
-
-    assert lane.verdicts(crossed(0, 7), crossed(1, 7)) == [UNCHECKED] * 2
-    assert lane.verdicts(crossed(2, 7), crossed(3, 5)) == [UNCHECKED] * 2
-
-
-def test_nothing_is_changed_before_the_commit() -> None:
-    """A batch that is decided twice is decided in the same way."""
-    lane = Lane()
-    first, second = lane.decide(crossed(0, 7)), lane.decide(crossed(0, 7))
-
-    assert first.checked.verdicts == second.checked.verdicts == [UNCHECKED]
-
-
 # -- homes and ways -------------------------------------------------------------------------------------------------
 
 
@@ -158,24 +123,6 @@ def test_home_by_the_hop() -> None:
 
     assert offsets(outcome.here) == [0]
     assert homes(outcome) == [(2, 1), (2, 2), (2, 3), (3, 4)]
-
-
-def test_way_of_what_was_forwarded() -> None:
-    """A forwarded hop belongs to the route of the partition that the bridge chose.
-
-    Hops that came directly confirm nothing on that route.
-    """
-    lane = Lane()
-    lane.verdicts(crossed(0, 20, 20))
-    detour = [
-        Given(given.offset, given.key, headers_on_the_way(given, b"transfers/3/%d" % given.offset))
-        for given in (crossed(0, 6), crossed(1, 20, 20), crossed(2, 21, 20), crossed(3, 19))
-    ]
-    outcome = lane.decide(*detour, topic=FORWARD)
-
-    # 20 came directly; 19 came by no way, and lies below what this way has confirmed by then.
-    assert outcome.judged.known == [False, True, False, True]
-    assert set(outcome.judged.changed) == {Route(SOURCE, 3)}
 
 
 def test_hop_headers_stay_on_the_detour() -> None:
@@ -405,13 +352,6 @@ def test_refused_on_the_detour() -> None:
     assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Route(SOURCE, 3): [7]}
 
 
-def test_refused_with_detection_off() -> None:
-    """Every refused record goes to quarantine if detection is off."""
-    lane = Lane(capacity=0)
-
-    assert _refuse(lane, crossed(0, 7), crossed(1, 7), refused={0: LARGE, 1: LARGE}) == [0, 1]
-
-
 def test_malformed_envelope_is_noted() -> None:
     """A malformed envelope counts as one hop as well."""
     lane = Lane()
@@ -479,18 +419,6 @@ def test_duplicate_that_does_not_fit() -> None:
     ]  # fmt: skip
     assert [item.reason.startswith(f"{RESENT}: ") for item in outcome.quarantined] == [True]
     assert outcome.judged.known == [True, True]
-
-
-@pytest.mark.parametrize("place", ["key", "value"])
-def test_ids_of_other_places(place: str) -> None:
-    """A hop is found also if IDs come from keys or values."""
-    lane = Lane()
-    address = validate({"addresses": [{"name": "transfers", "duplicate_id_from": place}]}).addresses[0]
-    lane._path = Path(address, HERE, LANES, FORWARD)
-
-    assert lane.verdicts(crossed(0, 7)) == [ACCEPTED]
-    assert lane.decide(crossed(1, 7)).judged.known == [True]
-    assert lane.decide(crossed(1, 8, 0, AT_HOME, None, IGNORE)).checked.verdicts == [UNCHECKED]
 
 
 def test_ids_that_are_ignored_are_not_needed() -> None:

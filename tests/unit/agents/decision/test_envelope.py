@@ -48,13 +48,6 @@ def test_all_spellings() -> None:
     ]
 
 
-def test_repeated_headers_stay() -> None:
-    """Repeated headers stay in their order, as in any record."""
-    headers = [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}, {"name": "a", "value": "3"}]
-
-    assert decode(FORM, parts({"headers": headers}))[0].headers == (("a", b"1"), ("b", b"2"), ("a", b"3"))
-
-
 def test_most() -> None:
     """An envelope has at most 10,000 parts."""
     assert len(decode(FORM, parts(*[{}] * PARTS_MAX))) == PARTS_MAX

@@ -1,9 +1,6 @@
 """Transactions as a lane sees them: owners of parts, IDs and partitions."""
 
-import zlib
-
 import pytest
-from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from agents.decision.envelope import MalformedEnvelopeError
@@ -91,58 +88,6 @@ def test_longest_name_of_an_address() -> None:
     name = "a" * 200
 
     assert of_address(foreign_id(name, encode_id(b""))) == (name, encode_id(b""))
-
-
-def test_partitions_of_the_target() -> None:
-    """A part goes to the partition that the target's own count and partitioner choose for its group."""
-    groups = [f"group-{index}" for index in range(40)]
-    out = emitted(
-        Lane(),
-        Lane().decide(
-            envelope(0, *(part(address, group) for group in groups for address in (None, "payments")))
-        ),
-    )
-    found = {(item.topic, (item.key or b"").decode()): item.partition for item in out}
-
-    assert found == {
-        (topic, group): place
-        for group in groups
-        for topic, place in (
-            ("transfers.accepted", (int(murmur2(group.encode())) & 0x7FFFFFFF) % 3),
-            ("payments.accepted", zlib.crc32(group.encode()) % 5),
-        )
-    }
-
-
-def test_all_parts_under_the_id_of_a_plain_message() -> None:
-    """The first of an envelope and a plain message with the same ID is accepted, whole, and the ID takes one slot."""
-    same = [part("payments", ID="x"), part(ID="x"), part(ID="x")]
-    plain = [("_AMQ_DUPL_ID", b"x")]
-    lane, other = Lane(), Lane()
-
-    assert [verdict.name for verdict in lane.verdicts(Given(0, AT_HOME, plain), envelope(1, *same))] == [
-        "ACCEPTED",
-        "DUPLICATE",
-    ]
-    assert [verdict.name for verdict in other.verdicts(envelope(0, *same), Given(1, AT_HOME, plain))] == [
-        "ACCEPTED",
-        "DUPLICATE",
-    ]
-    assert (len(lane.table.ring), len(other.table.ring)) == (1, 2)
-
-
-def test_envelope_header_twice() -> None:
-    """The last envelope header counts, as of every header, and accepted records have none."""
-    lane = Lane()
-    good = envelope(0, part(ID="a"))
-    readable = Given(0, AT_HOME, [("_RF_TX", b"json/2"), ("_RF_TX", b"json/1")], good.value)
-    broken = Given(1, AT_HOME, [("_RF_TX", b"json/1"), ("_RF_TX", b"json/2")], good.value)
-    outcome = lane.decide(readable, broken)
-    accepted, quarantined = emitted(lane, outcome)
-
-    assert (accepted.topic, quarantined.topic) == ("transfers.accepted", "transfers.quarantine")
-    assert "_RF_TX" not in accepted.headers
-    assert "_RF_TX is 'json/2'" in outcome.quarantined[0].reason
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}"])

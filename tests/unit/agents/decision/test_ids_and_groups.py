@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.decision.ids_and_groups import IdReader, duplicate_ids, last_header
+from agents.decision.ids_and_groups import IdReader, duplicate_ids
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.stored_ids import digest_id, encode_id
 
@@ -40,49 +40,34 @@ def _reader(**keys: Any) -> IdReader:
     ("headers", "expected"),
     [
         ([], None),
-        ([("other", b"1")], None),
         ([("_amq_dupl_id", b"1")], None),
-        ([("_AMQ_DUPL_ID", b"1")], b"1"),
         ([("_HQ_DUPL_ID", b"2")], b"2"),
         ([("x", b"0"), ("_AMQ_DUPL_ID", b"1"), ("y", b"3")], b"1"),
+        ([("_HQ_DUPL_ID", b"2"), ("_AMQ_DUPL_ID", b"1")], b"1"),
+        ([("_AMQ_DUPL_ID", b"1"), ("_HQ_DUPL_ID", b"x"), ("_AMQ_DUPL_ID", b"2")], b"2"),
+        ([("_AMQ_DUPL_ID", None), ("_HQ_DUPL_ID", b"2")], b"2"),
+        ([("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", None)], None),
+        ([("_AMQ_DUPL_ID", b"x" * 300)], b"x" * 300),
+        ([("_AMQ_DUPL_ID", b" A\x00\xff")], b" A\x00\xff"),
     ],
-    ids=["none", "others only", "names have case", "first name", "second name", "among others"],
+    ids=[
+        "none",
+        "names have case",
+        "second name",
+        "among others",
+        "first name first",
+        "last repeat",
+        "null",
+        "null last",
+        "long",
+        "any bytes",
+    ],
 )
-def test_present_or_absent(headers: Headers, expected: bytes | None) -> None:
-    """The ID is the value of a configured header; a record without that header has no ID."""
-    assert duplicate_id(headers, NAMES) == (None if expected is None else encode_id(expected))
+def test_id_from_a_header(headers: Headers, expected: bytes | None) -> None:
+    """The ID is the last value of the first configured header that has one, byte by byte. Neither key nor value is one."""
+    (found,) = _reader().ids([Given(headers, key=b"_AMQ_DUPL_ID", value=b"1")])[0]
 
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_order_of_names_counts(swapped: bool) -> None:
-    """The name that is configured first decides if two are present, in whatever order the message has them."""
-    headers: Headers = [("_AMQ_DUPL_ID", b"1"), ("_HQ_DUPL_ID", b"2")]
-    headers = headers[::-1] if swapped else headers
-
-    assert duplicate_id(headers, NAMES) == encode_id(b"1")
-    assert duplicate_id(headers, NAMES[::-1]) == encode_id(b"2")
-
-
-def test_last_repeat_wins() -> None:
-    """The last of repeated headers counts, as in Kafka."""
-    headers: Headers = [("_AMQ_DUPL_ID", b"1"), ("_HQ_DUPL_ID", b"x"), ("_AMQ_DUPL_ID", b"2")]
-
-    assert duplicate_id(headers, NAMES) == encode_id(b"2")
-
-
-def test_null_is_no_id() -> None:
-    """A null value does not count as an ID, so the next name is tried."""
-    assert duplicate_id([("_AMQ_DUPL_ID", None), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
-    assert duplicate_id([("_AMQ_DUPL_ID", None)], NAMES) is None
-    assert duplicate_id([("_AMQ_DUPL_ID", None), ("_HQ_DUPL_ID", None)], NAMES) is None
-
-
-def test_null_as_the_last_repeat() -> None:
-    """The last wins also when it is null: that header then has no value."""
-    repeated: Headers = [("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", None)]
-
-    assert duplicate_id(repeated, NAMES) is None
-    assert duplicate_id([*repeated, ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
+    assert found == (None if expected is None else encode_id(expected))
 
 
 def test_empty_value_is_no_id() -> None:
@@ -90,30 +75,6 @@ def test_empty_value_is_no_id() -> None:
     assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"2")], NAMES) == encode_id(b"2")
     assert duplicate_id([("_AMQ_DUPL_ID", b""), ("_HQ_DUPL_ID", b"")], NAMES) is None
     assert duplicate_id([("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", b"")], NAMES) is None
-
-
-def test_long_id() -> None:
-    """A long ID is given in its stored form."""
-    assert duplicate_id([("_AMQ_DUPL_ID", b"x" * 300)], NAMES) == encode_id(b"x" * 300)
-
-
-def test_bytes_are_compared_as_bytes() -> None:
-    """No byte is trimmed, folded or decoded."""
-    values = [b"a", b"A", b"a ", b" a", b"a\x00", b"\xff", "ä".encode(), "ä".encode("latin-1")]
-
-    assert len({duplicate_id([("_AMQ_DUPL_ID", value)], NAMES) for value in values}) == len(values)
-
-
-def test_ids_from_header() -> None:
-    """Each record has one ID or none, in order; key and value are never taken for an ID."""
-    records = [
-        Given([("_AMQ_DUPL_ID", b"1")]),
-        Given([], key=b"_AMQ_DUPL_ID", value=b"1"),
-        Given([("_HQ_DUPL_ID", b"")]),
-    ]
-
-    assert _reader().ids(records)[0] == [encode_id(b"1"), None, None]
-    assert _reader().ids([])[0] == []
 
 
 def test_ids_from_configured_headers() -> None:
@@ -151,14 +112,6 @@ def test_ids_from_value() -> None:
     assert {len(id_) for id_ in ids if id_ is not None} == {33}
 
 
-def test_value_is_no_raw_id() -> None:
-    """A value and the ID that has its bytes are two: the digest is kept apart from raw IDs."""
-    (of_value,) = _reader(duplicate_id_from="value").ids([Given([], value=b"v")])[0]
-    (of_key,) = _reader(duplicate_id_from="key").ids([Given([], key=b"v")])[0]
-
-    assert of_value != of_key
-
-
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
@@ -188,33 +141,6 @@ def test_group_is_the_key() -> None:
 def test_group_header(headers: Headers, expected: bytes) -> None:
     """The named header is the group; missing, null or empty, the message is of the default group, whatever its key."""
     assert _reader(group_header="g").groups([Given(headers, key=b"k")]) == [expected]
-
-
-def test_default_group() -> None:
-    """The default group is named as configured, in UTF-8."""
-    reader = _reader(group_header="g", default_group="größe")
-
-    assert reader.groups([Given([]), Given([("g", b"1")]), Given([("g", b"")])]) == [
-        "größe".encode(),
-        b"1",
-        "größe".encode(),
-    ]
-
-
-def test_group_and_id_are_apart() -> None:
-    """The group's header is not an ID, and the ID's header is not a group."""
-    record = Given([("g", b"group"), ("_AMQ_DUPL_ID", b"id")], key=b"key")
-    reader = _reader(group_header="g")
-
-    assert reader.ids([record])[0] == [encode_id(b"id")]
-    assert reader.groups([record]) == [b"group"]
-
-
-def test_last_header() -> None:
-    """The last of repeated headers counts, null included; a missing name has no value."""
-    headers: Headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("c", b"3"), ("c", None)]
-
-    assert [last_header(headers, name) for name in "abcd"] == [b"2", b"", None, None]
 
 
 # -- the ID from several parts --------------------------------------------------------------------------------------

@@ -1,14 +1,12 @@
 import random
 import weakref
-import zlib
-from collections.abc import Callable
 
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
 from agents.decision import group_cache, partitioner
 from agents.decision.group_cache import GroupCache
-from agents.decision.partitioner import Partitioner, crc32, murmur2
+from agents.decision.partitioner import Partitioner, murmur2
 
 
 @pytest.mark.parametrize(
@@ -35,25 +33,6 @@ def test_agrees_with_aiokafka() -> None:
     assert [murmur2(key) for key in keys] == [murmur2_of_aiokafka(key) & 0xFFFFFFFF for key in keys]
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", 0),
-        (b"a", 0xE8B7BE43),
-        (b"abc", 0x352441C2),
-        (b"123456789", 0xCBF43926),
-        (b"message digest", 0x20159D7F),
-        (b"abcdefghijklmnopqrstuvwxyz", 0x4C2750BD),
-        (b"The quick brown fox jumps over the lazy dog", 0x414FA339),
-        (b"\x00" * 32, 0x190A55AD),
-        (b"\xff" * 32, 0xFF6CAB0B),
-    ],
-)
-def test_vectors_of_crc32(data: bytes, expected: int) -> None:
-    """The hash of librdkafka is the CRC-32 of IEEE 802.3, unsigned: published vectors, its check value among them."""
-    assert crc32(data) == expected
-
-
 LIBRDKAFKA_KEYS = {
     b"23456": (0xB1B451D7, 0x058D780F),
     b"this is another string with more length to it perhaps": (0xB0150DF7, 0x4F7703DA),
@@ -73,24 +52,6 @@ def test_vectors_of_librdkafka(key: bytes) -> None:
         assert Partitioner(partitions, "murmur2")[key] == murmur % partitions
 
 
-@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
-@pytest.mark.parametrize("partitions", [1, 2, 4, 7, 100])
-def test_home(partitions: int, partitioner: str) -> None:
-    """The home is the hash (murmur2: without its sign) modulo the partitions; asked again, it is the same."""
-    source = random.Random(partitions)
-    keys = [b"%d" % source.randint(0, 10**9) for _ in range(500)]
-    homes = Partitioner(partitions, partitioner)
-    hashed: dict[str, Callable[[bytes], int]] = {
-        "murmur2": lambda key: int(murmur2_of_aiokafka(key)) & 0x7FFFFFFF,
-        "crc32": zlib.crc32,
-    }
-
-    expected = [hashed[partitioner](key) % partitions for key in keys]
-    assert [homes[key] for key in keys] == expected
-    assert [homes[key] for key in keys] == expected
-    assert set(expected) == set(range(partitions))
-
-
 def test_sign_of_the_hash() -> None:
     """A hash with its top bit set loses it under murmur2 and keeps it under crc32, as the clients do it."""
     assert murmur2(b"21") == 0xC5F2F8EC
@@ -103,15 +64,6 @@ def test_empty_key(partitions: int) -> None:
     """An empty key has one home: partition 0 under crc32, whose producers spread it, and its hash's under murmur2."""
     assert Partitioner(partitions, "crc32")[b""] == 0
     assert Partitioner(partitions, "murmur2")[b""] == 0x106E08D9 % partitions
-
-
-def test_default_partitioner() -> None:
-    """The default partitioner is that of the Java client; the two partitioners place keys differently."""
-    keys = [b"%d" % index for index in range(100)]
-    default, java, other = Partitioner(50), Partitioner(50, "murmur2"), Partitioner(50, "crc32")
-
-    assert [default[key] for key in keys] == [java[key] for key in keys]
-    assert [default[key] for key in keys] != [other[key] for key in keys]
 
 
 def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,13 +86,6 @@ def test_an_id_is_known_in_all_partitions() -> None:
     assert lane.decide(p5=[record(9, b"q", b"2")]).checked.verdicts == [DUPLICATE]
 
 
-def test_one_lane_forwards_nothing() -> None:
-    groups = [b"%d" % number for number in range(50)]
-    outcome = Lane(1).decide(p4=[record(number, group, None) for number, group in enumerate(groups)])
-
-    assert (len(outcome.here), outcome.forwarded) == (50, [])
-
-
 def test_home_is_a_lane() -> None:
     """Each of two lanes is the home of about half of the groups, whatever partition they came in."""
     groups = [b"%d" % number for number in range(200)]

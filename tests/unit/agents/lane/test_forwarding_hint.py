@@ -115,15 +115,6 @@ def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     assert len(_said(caplog)) == 2
 
 
-def test_nothing_seen(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Empty batches, in any number, cause neither a hint nor a division by zero."""
-    watched = _hint()
-    for _ in range(RECORDS_MIN + 1):
-        watched.note("orders-3", 0, 0)
-
-    assert _said(caplog) == []
-
-
 @pytest.mark.parametrize(
     ("homes", "place", "former"),
     [

@@ -64,13 +64,3 @@ def test_a_line_a_minute(lines: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     assert first.startswith("lane orders-0: coverage broken: 1 ID younger")
     assert second.startswith("lane orders-0: coverage broken: 3 IDs younger")
     assert second.endswith("The ring covers id_min_age again")
-
-
-def test_nothing_to_say(lines: pytest.LogCaptureFixture) -> None:
-    """A ring without a promise, or one that holds it, writes nothing."""
-    counts = Counter[str]()
-    table: Any = _Table(0)
-    CoverageLog("orders-0", counts).note(BEFORE, table)
-    CoverageLog("orders-0", counts).note(None, table)
-
-    assert (counts, lines.records) == (Counter(), [])

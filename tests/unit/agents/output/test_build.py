@@ -207,39 +207,6 @@ def test_aged_by_partition_and_batch() -> None:
     assert sorted((item.partition, item.aged) for item in written) == [(0, False), (0, True), (1, True)]
 
 
-def test_traces_pass_through() -> None:
-    """Trace headers that OpenTelemetry wrote into a message leave once and unchanged."""
-    traced = [
-        ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-        ("tracestate", b"a=b"),
-    ]
-    (written,) = _read(_emit(_emitter(), [Given(0, headers=traced)]))
-
-    assert list(written.headers)[:2] == traced
-    assert [name for name, _ in written.headers].count("traceparent") == 1
-
-
-def test_source_is_replaced() -> None:
-    """A source that is already there, in any number, gives way to the true one, which stands last."""
-    headers: Headers = [("_RF_SOURCE", b"forged/0/1"), ("a", b"1"), ("_RF_SOURCE", None)]
-
-    (written,) = _read(_emit(_emitter(4), [Given(5, headers=headers)]))
-
-    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/5")]
-
-
-def test_input_is_left_alone() -> None:
-    """The record that came in is not changed: a kept batch is emitted again after a failure."""
-    headers: list[tuple[str, bytes | None]] = [("a", b"1")]
-    record = Given(5, headers=headers)
-    emitter = _emitter(4)
-
-    first, second = _read(_emit(emitter, [record])), _read(_emit(emitter, [record]))
-
-    assert headers == [("a", b"1")]
-    assert first == second
-
-
 def test_only_duplicates_are_left_out() -> None:
     """Accepted and unchecked messages pass in order; duplicates do not."""
     records = [Given(index) for index in range(5)]
@@ -315,16 +282,6 @@ def test_null_keys_spread_by_batch() -> None:
 
     assert chosen[3:] == chosen[:4]
     assert sorted(chosen[:3]) == [0, 1, 2]
-
-
-def test_null_keys_beside_groups() -> None:
-    """Records without group do not move groups: those stay at home in every batch."""
-    emitter = _emitter(3)
-    for _ in range(3):
-        batches = _emit(emitter, [Given(0, key=None), Given(1, key=b"g"), Given(2, key=None)])
-        homes = [batch.partition for batch in batches for written in _read([batch]) if written.key == b"g"]
-
-        assert homes == [_partition(b"g", 3)]
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
@@ -453,41 +410,6 @@ def test_diverted_has_its_own_verdict(verdict: Verdict, expected: Headers) -> No
     assert written.headers == [("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None), *expected]
 
 
-def test_diverted_without_group_are_spread() -> None:
-    """Diverted messages without group are spread over all partitions of the duplicates topic, even if the accepted topic has fewer."""
-    emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
-    chosen = set()
-    for index in range(5):
-        outcome = _outcome([Given(index, key=None)], [DUPLICATE])
-        (batch,) = emitter.emit(outcome, _builders())
-        chosen.add(batch.partition)
-
-    assert chosen == set(range(5))
-
-
-def test_diverted_in_order() -> None:
-    """Duplicates of a group stay in order, in a partition of the duplicates topic's own count; without group they are spread."""
-    source = random.Random(5)
-    records = [
-        Given(index, key=source.choice([None, b"g", b"h"]), value=source.randbytes(200))
-        for index in range(300)
-    ]
-    outcome = _outcome(records, [DUPLICATE] * 300, originals=[b"orders/3/0"] * 300)
-    emitter = _emitter(8, partitions={"orders.duplicates": 3}, duplicates="divert")
-
-    batches = emitter.emit(outcome, _builders(2_048))
-
-    assert {batch.topic for batch in batches} == {"orders.duplicates"}
-    for key in (b"g", b"h"):
-        mine = [item for batch in batches for item in _read([batch]) if item.key == key]
-        assert [item.value for item in mine] == [record.value for record in records if record.key == key]
-        homes = {batch.partition for batch in batches for written in _read([batch]) if written.key == key}
-        assert homes == {_partition(key, 3)}
-    ungrouped = {batch.partition for batch in batches for written in _read([batch]) if written.key is None}
-    assert len(ungrouped) == 1
-    assert ungrouped <= {0, 1, 2}
-
-
 # -- forwarded records -----------------------------------------------------------------------------------------------
 
 
@@ -512,24 +434,6 @@ def test_forwarded() -> None:
     assert written == Written(None, b"", [*headers, *ours], written.timestamp)
     assert before <= written.timestamp <= after
     assert len(_read(_only(batches, "orders.accepted"))) == 1
-
-
-def test_forwarded_in_order() -> None:
-    """Forwarded records keep their order of arrival for each home, through full batches too."""
-    source = random.Random(6)
-    outcome = _outcome([])
-    for index in range(400):
-        record = Given(index, value=source.randbytes(100))
-        _forward(outcome, source.randint(0, 3), record)
-
-    batches = _emitter().emit(outcome, _builders(2_048))
-
-    assert len(batches) > 10
-    for partition in range(4):
-        written = _read([batch for batch in batches if batch.partition == partition])
-        mine = [item for item in outcome.forwarded if item.home == partition]
-        assert [item.headers[0][1] for item in written] == [item.source for item in mine]
-        assert [item.value for item in written] == [item.record.value for item in mine]
 
 
 # -- too large -------------------------------------------------------------------------------------------------------
@@ -614,14 +518,6 @@ def test_quarantine_whole() -> None:
     assert _read([batch]) == [Written(b"k", b"x" * 3_000, [("a", None), ("a", b"1"), *OURS], 9)]
 
 
-@pytest.mark.parametrize("value", [b"v", b"", None])
-def test_quarantine_keeps_null(value: bytes | None) -> None:
-    """A value that fits is not touched: null stays null and empty stays empty."""
-    (written,) = _read(_quarantine(Given(8, key=None, value=value)))
-
-    assert (written.key, written.value) == (None, value)
-
-
 def test_quarantine_without_value() -> None:
     """A value too large for the quarantine topic is replaced by its size and digest; key and headers stay."""
     value = bytes(range(256)) * 16
@@ -659,22 +555,6 @@ def test_quarantine_with_few_partitions() -> None:
     (batch,) = _quarantine(Given(8), partitions=2)
 
     assert batch.partition == 1
-
-
-def test_quarantine_in_order() -> None:
-    """Every refused record is written, each with its own reason, in order, beside what is accepted."""
-    outcome = _outcome([Given(0), Given(9)])
-    for index in range(1, 9):
-        _refuse(outcome, Given(index), f"reason {index}")
-
-    batches = _emitter().emit(outcome, _builders())
-
-    written = _read(_only(batches, "orders.quarantine"))
-    assert [item.headers for item in written] == [
-        [("_RF_SOURCE", b"orders/3/%d" % index), ("_RF_REASON", b"reason %d" % index)]
-        for index in range(1, 9)
-    ]
-    assert len(_read(_only(batches, "orders.accepted"))) == 2
 
 
 def test_quarantine_in_few_batches() -> None:

@@ -70,15 +70,6 @@ def test_growth_that_did_not_come_to_its_end() -> None:
     assert "Or delete it and create it again with 8 partitions" in fault
 
 
-def test_accepted_topic_does_not_grow() -> None:
-    """The accepted topic must not grow, because groups would move while consumers read them."""
-    meta = Meta(10, 5, 0, {}, {"orders": 4, "orders.accepted": 4}, "i")
-    (fault,) = count_faults(_address(), {"orders": 4, "orders.accepted": 8}, [meta])
-
-    assert "topics grow" not in fault
-    assert "Delete it and create it again with 4 partitions" in fault
-
-
 def test_changelog_that_grew_alone() -> None:
     """Partitions without a lane do no harm, so the advice is not to create the input again."""
     assert topic_faults(APP, _address(), _topics(changelog=6)) == []
@@ -161,14 +152,6 @@ def test_no_room(name: str) -> None:
     assert fault.startswith(f"{name} (")
     assert "has max.message.bytes=2047" in fault
     assert fault.endswith(f"--topic {name} --add-config max.message.bytes=1048588")
-
-
-def test_other_outputs_may_be_small() -> None:
-    """An output topic may have a small limit, because larger records go to quarantine."""
-    config = {"cleanup.policy": "delete", "max.message.bytes": "100"}
-    small = TopicDescription("orders.accepted", 4, config)
-
-    assert topic_faults(APP, _address(), _topics() | {small.name: small}) == []
 
 
 # -- topics of other addresses that transactions have parts for -----------------------------------------------------
