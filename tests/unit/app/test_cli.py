@@ -75,15 +75,6 @@ def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.out == ""
 
 
-def test_unknown_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt key ends with exit code 2, and the error has the key, its value and the likely name."""
-    path = tmp_path / "ringfence.toml"
-    path.write_text("[app]\nwebport = 1\n")
-
-    assert _run("topics", "check", "--config", str(path)) == 2
-    assert "app.webport = 1: unknown key: did you mean 'web_port'?" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("content", ["", '[[addresses]]\nname = "orders-*"\nid_cache_size = 9\n'])
 def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A verb on addresses ends with exit code 2 and names the missing entry if the file has none, or patterns alone."""
@@ -361,17 +352,3 @@ def test_a_reader_that_left(unbuffered: str) -> None:
         )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_an_interrupted_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """An interrupted command has the exit code of a shell, and no trace."""
-
-    @click.command()
-    def command() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(command, [], "it")
-
-    assert ended.value.code == 130
-    assert capsys.readouterr().err.strip() == ""

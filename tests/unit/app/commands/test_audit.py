@@ -1,9 +1,8 @@
 """Options of ``ringfence audit`` that say what the ID is."""
 
 import pytest
-from click.testing import CliRunner
 
-from app.commands.audit import _validated, audit
+from app.commands.audit import _validated
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
 
@@ -20,13 +19,3 @@ def test_forms_of_an_id() -> None:
     assert (named.duplicate_id_from, named.duplicate_id_missing) == (("value:/id", "key"), "quarantine")
     with pytest.raises(ConfigurationError, match="--id-from: 'value:id': a JSON pointer begins with /"):
         _validated(AddressDefaults, base, {"duplicate_id_from": "value:id"})
-
-
-def test_a_header_beside_another_form() -> None:
-    """A header that would have no effect beside the form of the ID is refused."""
-    done = CliRunner().invoke(
-        audit, ["orders", "--id-header", "x", "--id-from", "key", "--id-from", "header:a"]
-    )
-
-    assert done.exit_code == 2
-    assert "--id-header has no effect with --id-from key --id-from header:a: choose one" in done.output

@@ -3,29 +3,6 @@ import pytest
 from app.embedded.server_files import server_properties
 
 
-def _lines() -> list[str]:
-    return server_properties("127.0.0.1", 20001, 20002, {}).splitlines()
-
-
-def test_one_node() -> None:
-    """A single node has one replica of each internal topic, and topics exist only if created."""
-    lines = _lines()
-
-    assert "auto.create.topics.enable=false" in lines
-    replicas = [
-        line for line in lines if "replication.factor" in line or "min.isr" in line or "insync" in line
-    ]
-    assert len(replicas) == 7
-    assert all(line.endswith("=1") for line in replicas)
-
-
-def test_defaults_stay() -> None:
-    """Transactions and sessions keep Kafka's defaults, because their keys are left out."""
-    assert not [
-        line for line in _lines() if line.startswith(("transaction.partition", "group.min", "group.max"))
-    ]
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [

@@ -22,11 +22,3 @@ def test_line() -> None:
         second
         == "in 60 s 100 accepted, 0 duplicates; lag 1 and unknown of 1 lanes; 3 of 4 lanes open; http://w1:6066/"
     )
-
-
-def test_no_page() -> None:
-    """The line names no page if no web server runs."""
-    assert (
-        ProgressLine("").line({}, 60, (0, 0), [])
-        == "in 60 s 0 accepted, 0 duplicates; lag 0; 0 of 0 lanes open"
-    )

@@ -272,13 +272,6 @@ def test_no_secret_in_logs(provider: Provider, caplog: pytest.LogCaptureFixture,
     assert not [name for name in (SECRET, quoted, login, "granted") if name in caplog.text]
 
 
-def test_a_token_of_a_provider_that_tells_its_end(provider: Provider) -> None:
-    """The claims of a JWT give its end if ``expires_in`` is missing."""
-    provider.answer = {"access_token": _jwt(exp=int(time.time()) + 1234)}
-
-    assert TokenSource(_credentials(provider)).current().expires == pytest.approx(time.time() + 1234, abs=10)
-
-
 def test_the_certificate_of_a_provider(
     provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,27 +45,6 @@ def _fault(data: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-def test_bridge_defaults() -> None:
-    """Omitted settings have the documented defaults, and the source is [kafka]."""
-    (bridge,) = validate(_bridge()).bridges
-
-    assert (bridge.user_ids, bridge.use_duplicate_detection, bridge.start) == ("check", True, "earliest")
-    assert (bridge.window, bridge.filter_header, bridge.source) == (None, "", None)
-
-
-def test_target_as_configured_here() -> None:
-    """The target's rules are those of the address of that name, else of [address_defaults]."""
-    data = _bridge() | {
-        "addresses": [{"name": "orders", "partitioner": "crc32"}],
-        "address_defaults": {"group_header": "X"},
-    }
-    settings = validate(data)
-
-    assert settings.target("orders").partitioner == "crc32"
-    assert settings.target("others").partitioner == "murmur2"
-    assert settings.target("others").group_header == "X"
-
-
 def test_target_by_patterns() -> None:
     """A pattern among the addresses sets defaults for addresses of other clusters too; the more specific one counts."""
     data = _bridge() | {
@@ -273,15 +252,6 @@ def test_strict_includes_this() -> None:
     assert connection.target_address("orders-a") == "orders-a.shared"
 
 
-def test_names_are_hops() -> None:
-    """A hop can carry every valid name of a bridge."""
-    name = "a.b_C-9" * 28
-    (bridge,) = validate(_bridge(name=name)).bridges
-    found = hop.Hop(hop.Source(bridge.name, "A" * 22, 0), 1)
-
-    assert hop.decode(hop.encode(found)) == found
-
-
 def test_duplicate_names() -> None:
     """Two bridges of one name would share a group, and each other's hops."""
     data = {"bridges": [*_bridge()["bridges"], *_bridge(source_topic="other")["bridges"]]}
@@ -338,17 +308,6 @@ def test_window_follows_the_target(tables: dict[str, Any], window: int) -> None:
         (plan,) = plans(validate(made | tables))
 
         assert plan.window == window
-
-
-def test_window_that_is_set() -> None:
-    """A connection's is that of all its bridges; up to the target's size it is taken as it is."""
-    size = [{"name": "orders-a", "id_cache_size": 600}, {"name": "orders-b"}]
-    connected = plans(validate(_connection(window=500) | {"addresses": size}))
-
-    assert [plan.window for plan in connected] == [500, 500]
-    for bridge in (_bridge(window=600, target_address="orders-a"), _bridge(window=65_536)):
-        (plan,) = plans(validate(bridge | {"addresses": size}))
-        assert plan.window == bridge["bridges"][0]["window"]
 
 
 def test_window_without_hops() -> None:

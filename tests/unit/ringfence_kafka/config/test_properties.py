@@ -294,19 +294,6 @@ def test_faults_name_the_option(tmp_path: Path) -> None:
         _load(tmp_path, "", Connection("nonsense"))
 
 
-def test_variables_without_the_delimiter_are_somebody_elses(tmp_path: Path) -> None:
-    """Variables without the delimiter are ignored, because Kubernetes sets such for a Service named ringfence."""
-    theirs = {
-        "RINGFENCE_PORT": "tcp://10.0.0.1:6066",
-        "RINGFENCE_SERVICE_HOST": "10.0.0.1",
-        "RINGFENCE_PORT_6066_TCP_PROTO": "tcp",
-        "RINGFENCE_CONFIG": "x",
-    }
-    assert _load(tmp_path, "", Connection(), **theirs) == _load(tmp_path, "", Connection())
-    with pytest.raises(ConfigurationError, match="RINGFENCE_SHOE__SIZE names no setting"):
-        _load(tmp_path, "", Connection(), RINGFENCE_SHOE__SIZE="1")
-
-
 def test_without_a_file(tmp_path: Path) -> None:
     """A command that needs no file still reads the environment."""
     settings = load(

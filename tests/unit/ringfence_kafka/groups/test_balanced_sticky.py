@@ -83,13 +83,6 @@ def test_who_joins_takes_no_more_than_its_share(
         assert set(after[member]) <= set(shares[member])
 
 
-def test_addresses_of_few_partitions_are_spread() -> None:
-    """Twelve addresses with one partition each are spread evenly over three workers."""
-    units = {f"u{number:02}": Unit(range(1), ["a", "b", "c"]) for number in range(12)}
-    shares = balanced_sticky(units, {"a": [], "b": [], "c": []})
-    assert [len(share) for share in shares.values()] == [4, 4, 4]
-
-
 def test_a_newcomer_takes_its_part_of_many_addresses() -> None:
     """A newcomer takes its part of many addresses, and no other lane moves."""
     units = {f"u{number:02}": Unit(range(1), ["a", "b"]) for number in range(12)}

@@ -71,36 +71,12 @@ async def test_any_lane() -> None:
     assert of_one.at == [("opening", "orders-1")]
 
 
-async def test_action_that_fails() -> None:
-    """An exception of an action is raised at the failpoint, which simulates an error in this process."""
-
-    async def fail(point: str, lane: str) -> None:
-        raise OSError(f"{point} {lane}")
-
-    install("after-send", "*", fail)
-
-    with pytest.raises(OSError, match="after-send orders-0"):
-        await reach("after-send", "orders-0")
-
-
 def test_unknown_point() -> None:
     """A point that the code never reaches is refused with those that it does."""
     with pytest.raises(ConfigurationError) as caught:
         install("after-comit", "orders-0", Reached())
 
     assert str(caught.value) == f"'after-comit' is no fail point: known are {', '.join(sorted(POINTS))}"
-    assert failpoints._actions == {}
-
-
-@pytest.mark.parametrize("setting", [None, "", ",", ",,"])
-def test_environment_says_nothing(monkeypatch: pytest.MonkeyPatch, setting: str | None) -> None:
-    """A missing or empty variable installs nothing."""
-    monkeypatch.delenv("RINGFENCE_FAILPOINTS", raising=False)
-    if setting is not None:
-        monkeypatch.setenv("RINGFENCE_FAILPOINTS", setting)
-
-    install_from_environment()
-
     assert failpoints._actions == {}
 
 

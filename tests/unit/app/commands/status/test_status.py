@@ -14,7 +14,6 @@ from app.commands.consumers.leases import LeaseRow
 from app.commands.status import consumers, page
 from app.commands.status import status as verb
 from app.commands.status.findings import findings
-from app.commands.status.formatting import quoted
 from app.commands.status.lanes import memory
 from app.commands.status.model import NOBODY, OPEN, UNKNOWN, Finding, FrequentId, Status
 from app.commands.status.show import document
@@ -237,11 +236,6 @@ def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> N
     assert row in page.render(status, [], "w1", {})
 
 
-def test_nothing_waits_for_a_group_of_the_past() -> None:
-    """A group without waiting messages needs no consumer."""
-    assert findings(with_share({"members": [], "state": "EMPTY"}, state="released")) == []
-
-
 @pytest.mark.parametrize(("seconds", "found"), [(59.0, []), (61.0, [False]), (301.0, [True])])
 def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
     """A handler that runs for minutes is named with the command that ends its run."""
@@ -295,12 +289,6 @@ def test_standing_comes_first() -> None:
     told = findings(replace(with_share(lag=5, failing_attempts=1, failing_seconds=99.0), faults=["a note"]))
 
     assert [finding.stands for finding in told] == [True, False]
-
-
-@pytest.mark.parametrize(("group", "shown"), [("a-1.b_c", "a-1.b_c"), ("a b", "'a b'"), ("-x", "'-x'")])
-def test_quoted(group: str, shown: str) -> None:
-    """A group's name is quoted as a shell needs it."""
-    assert quoted(group) == shown
 
 
 @pytest.mark.parametrize(

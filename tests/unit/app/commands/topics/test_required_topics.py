@@ -166,30 +166,6 @@ def test_one_fault(changes: dict[str, tuple[int, str | None]], begins: str, says
     assert says in fault
 
 
-def test_topic_that_nobody_writes_to() -> None:
-    """A duplicates topic may have any settings if duplicates are dropped."""
-    assert compare(_settings(), _topics(duplicates=(1, "compact"))).faults == []
-
-
-@pytest.mark.parametrize("role", ["accepted", "quarantine", "duplicates"])
-def test_outputs_of_another_size(role: str) -> None:
-    """Outputs may have any number of partitions."""
-    findings = compare(_settings(duplicates="divert"), _topics(**{role: (9, "delete")}))
-
-    assert (findings.faults, findings.notes) == ([], [])
-
-
-def test_topics_of_other_names() -> None:
-    """A topic that the configuration names is the one that is looked at."""
-    settings = _settings(quarantine_topic="x")
-
-    (fault,) = compare(settings, _topics()).faults
-    assert fault.startswith("x (quarantine topic of orders) does not exist")
-
-    x = {"x": TopicDescription("x", 1, {"cleanup.policy": "delete"})}
-    assert compare(settings, _topics() | x).faults == []
-
-
 def test_configured_count_differs() -> None:
     """A partition count that differs from the configuration is a note, because an existing topic is used as it is."""
     findings = compare(_settings(partitions=7), _topics())
@@ -244,32 +220,6 @@ def test_what_an_input_does_not_tell() -> None:
     assert smaller["ringfence-orders-forward"] == FORWARD_CONFIG
 
 
-@pytest.mark.parametrize("role", ["quarantine", "duplicates"])
-def test_outputs_that_keep_less(role: str) -> None:
-    """An output that keeps messages for less time than the input causes a note."""
-    topics = _topics()
-    for name, retention in ((NAMES[role], "3600000"), ("orders", "604800000")):
-        topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
-
-    findings = compare(_settings(duplicates="divert"), topics)
-
-    assert findings.faults == []
-    [note] = findings.notes
-    assert note.startswith(
-        f"{NAMES[role]} ({role} topic of orders) keeps messages for 60 minutes, orders for 7 days"
-    )
-    assert "--add-config retention.ms=604800000" in note
-
-
-def test_all_missing() -> None:
-    """The configuration decides all partition counts if no topic exists."""
-    plans = missing(_settings(partitions=5), {}, brokers=1)
-
-    counts = {plan.name: plan.partitions for plan in plans}
-    assert counts.pop("ringfence-journal") == 1
-    assert counts == dict.fromkeys(required(_settings())[:-1], 5)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"), ("retention.ms", "1000")],
@@ -290,11 +240,6 @@ def test_replicas() -> None:
         plans = missing(_settings(), {}, brokers)
 
         assert [plan.replication_factor for plan in plans] == [expected] * len(required(_settings()))
-
-
-def test_nothing_missing() -> None:
-    """Existing topics are left unchanged, whatever their settings."""
-    assert missing(_settings(partitions=9), _topics(changelog=(1, "delete")), brokers=1) == []
 
 
 def test_only_outputs_are_told_to_take_every_timestamp() -> None:

@@ -1,7 +1,6 @@
 """One bound for what all lanes of a worker have under way: nobody starves, and nothing is too large."""
 
 import gc
-import inspect
 import random
 import threading
 from collections import deque
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.protocol.fetch import FetchRequest
 
 from agents.batch.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
@@ -319,19 +317,6 @@ class Asked:
         ((node, request),) = fetches
         assert node == NODE
         return [place[0] for _, places in request.topics for place in places], request._max_wait_ms
-
-
-def test_aiokafka_still_asks_so() -> None:
-    """The attributes of aiokafka that the buffers rely on exist."""
-    source = inspect.getsource(Fetcher) + inspect.getsource(FetchRequest)
-    for name in (
-        "_max_partition_fetch_bytes",
-        "_fetch_max_bytes",
-        "_get_actions_per_node",
-        "_topics",
-        "_max_wait_ms",
-    ):
-        assert f"self.{name}" in source
 
 
 def test_who_has_no_room_is_left_out() -> None:

@@ -166,15 +166,6 @@ def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
 
 
-def test_a_backlog_ends_the_wait() -> None:
-    """A backlog of one partition ends the wait, whatever was read to its end before."""
-    asked = Asked()
-    asked.read(p0=False)
-    asked.read(p1=True)
-
-    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
-
-
 def test_a_fetch_without_some_is_short() -> None:
     """A fetch without partitions that will soon be wanted is short, so they need not wait for its end."""
     asked = Asked()

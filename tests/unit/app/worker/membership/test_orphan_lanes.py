@@ -58,15 +58,6 @@ class World:
         await self._looks.look()
 
 
-async def test_all_is_somebodys() -> None:
-    """Nothing happens while every lane is assigned; topics that do not exist do not count."""
-    world = World()
-    await world.look()
-    await world.look(STANDS_S)
-
-    assert (world.told, world.joined) == ([[], []], [])
-
-
 async def test_new_partitions_are_given_out_by_the_leader() -> None:
     """New partitions are left to the group's leader, which watches them, and readiness does not flicker."""
     world = World()
