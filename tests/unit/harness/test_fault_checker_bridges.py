@@ -12,8 +12,6 @@ from tests.harness.source_cluster import crossed
 from tests.support.histories import accept, arrive, divert, found, only, quarantine, story
 
 SOURCE = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
-OTHER = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/1"
-G1 = b"g1"
 """A group of lane 1."""
 IGNORED: Headers = (("_RF_BRIDGE_IDS", b"ignore"),)
 
@@ -43,18 +41,6 @@ def taken(*records: Record, partition: int = 0) -> list[Record]:
     ]
 
 
-def test_sent_again() -> None:
-    """A resend has the same hop, or lies below a confirmed offset.
-
-    Hops of another source, or unconfirmed ones, are new.
-    """
-    first, second, other = bridge(0, 0), bridge(1, 9, 8), bridge(2, 3, source=OTHER)
-    resends = [bridge(3, 0), bridge(4, 3), bridge(5, 9)]
-
-    assert found(story([first, second, other, *resends], taken(first, second, other))) == {}
-    assert found(story([first, second, *resends, bridge(6, 8, 8)], taken(first, second))) == {"LOST": 1}
-
-
 def test_order_decides_within_a_way() -> None:
     """A later confirmation does not make an earlier hop a duplicate.
 
@@ -67,12 +53,6 @@ def test_order_decides_within_a_way() -> None:
     assert found(story([told, bridge(0, 3)], taken(told))) == {"LOST": 1}
     assert found(story([told, bridge(0, 9)], taken(told))) == {}
     assert found(story([bridge(0, 9, partition=1), bridge(0, 9)], [])) == {"LOST": 2}
-
-
-def test_lanes_know_for_themselves() -> None:
-    there = bridge(0, 3, group=G1)
-
-    assert found(story([there, bridge(1, 3)], taken(there))) == {"LOST": 1}
 
 
 def test_own_ids() -> None:
@@ -120,30 +100,6 @@ def test_beyond_the_promise() -> None:
     assert found(story([*several, again], taken(*several), capacity=0)) == {"LOST": 1}
 
 
-def test_two_ways() -> None:
-    """A hop accepted in two lanes is CROSS-LANE.
-
-    In two partitions of one lane it is forgotten, or overrun if the lane need not know it any more.
-    """
-    here, there = bridge(0, 1), bridge(1, 1, group=G1)
-    moved = taken(there, partition=1)
-    assert found(story([here, there], taken(here) + moved)) == {"CROSS-LANE": 1}
-
-    other, told = bridge(0, 1, partition=1), bridge(1, 9, 2, partition=1)
-    assert found(story([here, other], taken(here, other))) == {"FORGOTTEN": 1}
-    assert found(story([here, other, told], taken(here, other, told))) == {"OVERRUN": 1}
-
-
-def test_without_a_group_the_hop_leads() -> None:
-    """The bytes of the hop decide the lane if neither a group nor an ID does."""
-    first = bridge(0, 1, group=None, partition=1)
-    again = bridge(1, 1, group=None, partition=1)
-    other = bridge(0, 1, group=None)
-
-    assert found(story([first, again], taken(first))) == {}
-    assert found(story([first, other], taken(first))) == {}
-
-
 def test_diverted() -> None:
     """A resend by hop is diverted without an original.
 
@@ -161,15 +117,6 @@ def test_diverted() -> None:
     silent = bridge(1, 0, headers=IGNORED)
     wrong = divert(silent, first)
     assert found(story([first, silent], accepted, divert=True, diverted=[wrong])) == {"WRONG-VERDICT": 1}
-
-
-def test_refused() -> None:
-    """A refused hop has arrived, so accepting the same hop later would be a repetition."""
-    large, again = bridge(0, 0), bridge(1, 0)
-    refused = [quarantine(large)]
-
-    assert found(story([large, again], [], quarantined=refused)) == {}
-    assert found(story([large, again], taken(again), quarantined=refused)) == {"FORGOTTEN": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,12 @@ import pytest
 from tests.harness.checker.check import Anomaly, check
 from tests.harness.history import Record
 from tests.support.histories import (
-    EXACT,
-    FIRST,
-    RESEND,
     SECOND,
     A,
     B,
     C,
     accept,
     arrive,
-    divert,
     found,
     only,
     quarantine,
@@ -65,10 +61,6 @@ def test_corrupted(changes: dict[str, Any]) -> None:
     assert finding.places == (RICH.place, GOOD.place)
 
 
-def test_our_headers_anywhere() -> None:
-    assert check(story([RICH], [GOOD._replace(headers=(GOOD.headers[-1], *GOOD.headers[:-1]))])) == []
-
-
 def test_key_and_group() -> None:
     """The accepted key is the group if the two differ, and ``_RF_KEY`` has the key, null too."""
 
@@ -89,21 +81,6 @@ def test_key_and_group() -> None:
         bad[number] = bad[number]._replace(headers=bad[number].headers[:-1])
         assert found(replace(history, accepted=bad)) == {"CORRUPTED": 1}
     assert found(replace(history, group_of=lambda record: record.key))["CORRUPTED"] == 2
-
-
-def test_corrupted_elsewhere() -> None:
-    """Diverted records are as they came, quarantined ones have a reason, and their value or what stands for it."""
-    diverted = divert(RESEND, FIRST)
-    for change in ({"value": b"w"}, {"key": b"h"}, {"headers": diverted.headers[1:]}):
-        assert found(replace(EXACT, diverted=[diverted._replace(**change)])) == {"CORRUPTED": 1}
-    history = story([SECOND], [])
-    for bad in (
-        quarantine(SECOND, None),
-        quarantine(SECOND)._replace(value=b"w"),
-        quarantine(SECOND)._replace(key=b"h"),
-        quarantine(SECOND)._replace(headers=quarantine(SECOND).headers[1:]),
-    ):
-        assert found(replace(history, quarantined=[bad])) == {"CORRUPTED": 1}
 
 
 def test_quarantined_by_size_and_digest() -> None:

@@ -1,6 +1,5 @@
 """Checker of the fault tests, where a lane has several partitions: one ring for all of them, and sequence numbers."""
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -81,29 +80,6 @@ def test_a_late_message_finds_what_the_newest_record_left() -> None:
     assert found(_of_one_lane(inputs, _numbered(*inputs), **promise)) == {"OVERRUN": 1}
     inputs[1] = arrive(1, B)
     assert found(_of_one_lane(inputs, _numbered(*inputs), **promise)) == {"FORGOTTEN": 1}
-
-
-def _any(offset: int, partition: int) -> Record:
-    """One of ten IDs, with a group of its partition, or without one; or a record without ID."""
-    known = None if offset % 5 == 4 else b"%d" % (offset * 7 % 10)
-    return arrive(offset, known, (b"g%d" % partition, None)[offset % 2], partition)
-
-
-def test_any_interleaving_of_partitions_is_clean() -> None:
-    """Nulls among keys, records without ID, and resends that are dropped."""
-    rng = random.Random(7)
-    partitions = [[_any(offset, partition) for offset in range(60)] for partition in range(2)]
-    inputs = [record for records in partitions for record in records]
-    queues = [list(records) for records in partitions]
-    order, known = [], set()
-    while any(queues):
-        record = rng.choice([queue for queue in queues if queue]).pop(0)
-        id_ = record.header("_AMQ_DUPL_ID")
-        if id_ is None or id_ not in known:
-            order.append(record)
-            known.add(id_)
-
-    assert found(_of_one_lane(inputs, _numbered(*order), capacity=1_000)) == {}
 
 
 def test_numbers_that_no_lane_writes() -> None:

@@ -48,29 +48,6 @@ def test_a_shift_is_one_finding(shift: str) -> None:
     assert found(story(inputs, accept(*moved))) == {"REORDERED": 1}
 
 
-def test_no_order_among_others() -> None:
-    """Other groups, records without a group, and records of another input partition may overtake."""
-    one, two = arrive(0, A, b"g"), arrive(1, B, b"h")
-    plain, later = arrive(2, C, None), arrive(3, D, None)
-    elsewhere = arrive(9, b"e", b"g", partition=1)
-    inputs = [one, two, plain, later, elsewhere]
-
-    assert found(story(inputs, accept(elsewhere, later, two, plain, one))) == {}
-    scattered = [*accept(one, two, later), *accept(plain, partition=1), *accept(elsewhere)[:0]]
-    assert found(story(inputs[:-1], scattered)) == {}
-
-
-def test_scattered_group() -> None:
-    """A group in two partitions of the output has no order, even if each half has."""
-    finding = only(replace(EXACT, accepted=[*accept(FIRST), *accept(SECOND, THIRD, partition=1)]))
-
-    assert finding.anomaly is Anomaly.REORDERED
-    assert "several partitions" in finding.text
-    assert Place("orders.accepted", 1, 0) in finding.places
-    later = [*accept(THIRD), *accept(FIRST, SECOND, partition=1)]
-    assert found(replace(EXACT, accepted=later)) == {"REORDERED": 1}
-
-
 # -- FORGOTTEN, OVERRUN, CROSS-LANE --------------------------------------------------------------------------------
 
 
@@ -84,22 +61,6 @@ def test_forgotten_or_overrun(capacity: int, expected: str) -> None:
     assert finding.anomaly.value == expected
     assert finding.places == (RESEND.place, FIRST.place)
     assert f"with 2 IDs between them; the ring promises {capacity}" in finding.text
-
-
-def test_only_ids_of_the_lane_count() -> None:
-    """A record takes no slot if it has no ID, was dropped, or is at home elsewhere."""
-    inputs = [FIRST, arrive(1, None), arrive(2, A), arrive(3, B, b"g1"), arrive(4, A)]
-    accepted = [*accept(inputs[0], inputs[1], inputs[4]), *accept(inputs[3], partition=1)]
-
-    assert found(story(inputs, accepted, capacity=1)) == {"FORGOTTEN": 1}
-
-
-def test_each_repetition_counts() -> None:
-    """Three of one ID are two findings; a capacity of 0 promises nothing."""
-    inputs = [FIRST, arrive(1, A), arrive(2, A)]
-
-    assert found(story(inputs, accept(*inputs))) == {"FORGOTTEN": 2}
-    assert found(story(inputs, accept(*inputs), capacity=0)) == {}
 
 
 def test_forwarded_records_may_have_come_between() -> None:
@@ -135,18 +96,6 @@ def test_an_output_out_of_order_is_no_witness() -> None:
     assert found(story(inputs, late, capacity=3)) == {"OVERRUN": 1}
 
 
-def test_repetitions_in_the_order_of_their_input() -> None:
-    """Spread over the output, three of one ID are still compared one with the next."""
-    inputs = [arrive(number, data, None) for number, data in enumerate((A, B, A, C, A))]
-    accepted = [
-        *accept(inputs[4]),
-        *accept(inputs[0], inputs[1], partition=1),
-        *accept(inputs[2], inputs[3], partition=2),
-    ]
-
-    assert found(story(inputs, accepted, capacity=2)) == {"FORGOTTEN": 2}
-
-
 def test_an_original_from_another_partition() -> None:
     """Two of one ID from two partitions, in an order that nobody saw: the larger distance counts."""
     mine = [FIRST, SECOND, THIRD]
@@ -165,15 +114,6 @@ def test_cross_lane() -> None:
     finding = only(story([here, there], [*accept(here), *accept(there, partition=1)]))
     assert finding.anomaly is Anomaly.CROSS_LANE
     assert finding.places == (here.place, there.place)
-
-
-def test_not_cross_lane() -> None:
-    """An ID in two input partitions of one lane is a duplicate, and FORGOTTEN if accepted again."""
-    here, there = arrive(0, A, b"g0"), arrive(0, A, b"g0", partition=1)
-
-    assert found(story([here, there], accept(here))) == {}
-    assert found(story([here, there], accept(there))) == {}
-    assert found(story([here, there], accept(here, there))) == {"FORGOTTEN": 1}
 
 
 def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
@@ -202,15 +142,6 @@ def test_gap() -> None:
     assert "attempts" not in finding.text
 
 
-def test_gap_without_outputs() -> None:
-    """A deleted beginning is a gap even if nothing came of it; then acknowledged attempts are in doubt."""
-    history = replace(EXACT, inputs=[THIRD], accepted=accept(THIRD), log_starts={0: 2})
-
-    finding = only(history)
-    assert finding.anomaly is Anomaly.GAP
-    assert "3 acknowledged attempts are found nowhere" in finding.text
-
-
 def test_a_gap_hides_nothing_else() -> None:
     """A gap hides nothing else: records beyond the end stay phantoms, and outputs of deleted inputs are still judged."""
     gap: dict[str, Any] = {"inputs": INPUTS[1:], "log_starts": {0: 1}, "sends": []}
@@ -231,12 +162,6 @@ def test_a_gap_hides_nothing_else() -> None:
     }
     assert found(replace(EXACT, **gap, accepted=accept(FIRST, THIRD))) == {"GAP": 1, "LOST": 1}
     assert found(replace(EXACT, **gap, accepted=accept(SECOND, THIRD))) == {"GAP": 1, "LOST": 1}
-
-
-def test_the_first_that_is_left_is_no_gap() -> None:
-    history = replace(EXACT, inputs=INPUTS[2:], log_starts={0: 1}, sends=[])
-
-    assert found(history) == {"GAP": 1, "PHANTOM": 1}
 
 
 def test_ids_in_deleted_keys() -> None:

@@ -137,13 +137,6 @@ def test_ids_of_other_addresses() -> None:
     assert found(run([first, theirs], emit(first, theirs))) == {"FORGOTTEN": 1}
 
 
-def test_without_any_id() -> None:
-    first, again = envelope(0, part()), envelope(1, part())
-
-    assert check(run([first, again], emit(first, again))) == []
-    assert found(run([first, again], emit(first))) == {"LOST": 1}
-
-
 def test_one_id_twice_inside() -> None:
     """An ID that occurs twice in a transaction is not its own duplicate, and takes one slot."""
     twice, between, again = (
@@ -209,14 +202,6 @@ def test_torn(missing: list[int]) -> None:
     assert finding.text.endswith(f"without its parts {', '.join(str(number + 1) for number in missing)}")
 
 
-def test_torn_duplicate() -> None:
-    """A resend of which a part slipped through is torn, whatever its IDs say."""
-    resend = envelope(1, part("g"), part("h"), known=A)
-    torn = emit(T, resend)[:-1]
-
-    assert found(run([T, resend], torn)) == {"FORGOTTEN": 1, "TORN": 1}
-
-
 def test_lost() -> None:
     """A transaction with no part accepted and no known ID is lost once, whatever the number of parts."""
     finding = only(run([T], []))
@@ -238,31 +223,6 @@ def test_lost_where_duplicates_are_diverted() -> None:
     assert found(history) == {"LOST": 1}
     assert check(replace(history, diverted=[divert(known, first)])) == []
     assert found(replace(history, diverted=[divert(known, RESEND)])) == {"WRONG-VERDICT": 1}
-
-
-def test_wrong_verdict() -> None:
-    """The self-rejection trap: the first is dropped, and its resend accepted."""
-    again = envelope(1, part("g"), known=A)
-    history = run([T, again], emit(again))
-
-    assert found(history) == {"WRONG-VERDICT": 1}
-
-
-@pytest.mark.parametrize("doubled", [[0], [3], [0, 1, 2, 3]])
-def test_doubled(doubled: list[int]) -> None:
-    """A part or a whole transaction accepted twice is one finding, and neither torn nor out of order."""
-    good = emit(T)
-    copies = [good[number]._replace(offset=50 + number) for number in doubled]
-    finding = only(run([T], [*good, *copies]))
-
-    assert finding.anomaly is Anomaly.DOUBLED
-    assert {copy.place for copy in copies} < set(finding.places)
-
-
-def test_several_fates() -> None:
-    assert found(run([T], emit(T), quarantined=[quarantine(T)])) == {"DOUBLED": 1}
-    assert found(run([T], emit(T)[:1], quarantined=[quarantine(T)])) == {"DOUBLED": 1, "TORN": 1}
-    assert found(run([T], emit(T), diverted=[divert(T, T)])) == {"DOUBLED": 1}
 
 
 def test_quarantined_whole() -> None:
@@ -307,34 +267,6 @@ def test_malformed(document: Any) -> None:
     assert found(run([record], output)) == {"LOST": 1, "PHANTOM": 1}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        b"",
-        b"\xff",
-        b'{"parts": [{}], "parts": [{}]}',
-        b'{"parts": [{"value": NaN}]}',
-        b'{"parts": [{"value": "\\ud800"}]}',
-        b"[" * 100_000,
-    ],
-)
-def test_no_json(value: bytes | None) -> None:
-    record = envelope(0)._replace(value=value)
-
-    assert found(run([record], [])) == {"LOST": 1}
-    assert check(run([record], [], quarantined=[quarantine(record)])) == []
-
-
-@pytest.mark.parametrize("form", [b"json/2", b"", None])
-def test_unknown_form(form: bytes | None) -> None:
-    """A header that is there with another value makes no plain message of it."""
-    record = arrive(0, A, headers=(("_RF_TX", form),))
-
-    assert found(run([record], accept(record))) == {"LOST": 1, "PHANTOM": 1}
-    assert check(run([record], [], quarantined=[quarantine(record)])) == []
-
-
 # -- PHANTOM, CORRUPTED --------------------------------------------------------------------------------------------
 
 
@@ -346,46 +278,6 @@ def test_no_such_part(number: bytes | None) -> None:
     headers = headers if number is None else (*headers, ("_RF_TX_PART", number))
 
     assert found(run([T], changed(good, 0, headers=headers))) == {"PHANTOM": 1, "TORN": 1}
-
-
-def test_part_in_the_wrong_address() -> None:
-    good = emit(T)
-    history = run([T], changed(good, 1, topic="orders.accepted", offset=99))
-
-    assert found(history) == {"PHANTOM": 1, "TORN": 1}
-
-
-def test_parts_exchanged() -> None:
-    """Two parts under each other's number: neither is what its number promises."""
-    two = envelope(0, part("g", value="1"), part("h", value="2"))
-    one, other = emit(two)
-    numbers = [one.headers[-1], other.headers[-1]]
-    swapped = [
-        one._replace(headers=(*one.headers[:-1], numbers[1])),
-        other._replace(headers=(*other.headers[:-1], numbers[0])),
-    ]
-
-    assert found(run([two], swapped)) == {"CORRUPTED": 2}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"value": b"w"},
-        {"key": b"other"},
-        {"timestamp": 7},
-        {"headers": (("x", b"1"),)},
-        {"headers": (("_RF_TX", b"json/1"),)},
-        {"headers": (("_RF_KEY", b"g"),)},
-    ],
-)
-def test_corrupted(change: dict[str, Any]) -> None:
-    """A part equals the same message sent alone, at the envelope's time."""
-    good = emit(T)
-    if "headers" in change:
-        change = {"headers": (*change["headers"], *good[0].headers)}
-
-    assert found(run([T], changed(good, 0, **change))) == {"CORRUPTED": 1}
 
 
 def test_group_of_the_target() -> None:
@@ -427,16 +319,6 @@ def test_parts_of_one_group() -> None:
     assert finding.places == (one.place, Place("orders.accepted", 0, 4), one.place)
 
 
-def test_transactions_of_one_key() -> None:
-    """O2: all parts of the first before all of the second, in every address."""
-    inputs = [envelope(index, part("g", "payments"), part("g", "payments")) for index in range(2)]
-    good = emit(*inputs)
-
-    assert check(run(inputs, good)) == []
-    assert found(run(inputs, place(good, 0, 2, 1, 3))) == {"REORDERED": 1}
-    assert found(run(inputs, place(good, 2, 3, 0, 1))) == {"REORDERED": 1}
-
-
 def test_with_plain_messages_of_its_group() -> None:
     """O3: a transaction at home with its group keeps the order of arrival among plain messages."""
     inputs = [arrive(0, A, b"g"), envelope(1, part("g"), part("g"), key=b"g"), arrive(2, B, b"g")]
@@ -456,15 +338,6 @@ def test_no_order_between_lanes() -> None:
         assert check(run(inputs, place(good, *order))) == []
     elsewhere = [inputs[0], envelope(0, part("g0"), key=b"g0", partition=1)]
     assert check(run(elsewhere, place(emit(*elsewhere), 1, 0))) == []
-
-
-def test_scattered_within_a_topic() -> None:
-    """A group of one address is in one partition; the same name in another address is another group."""
-    inputs = [envelope(index, part("g"), part("g", "payments")) for index in range(2)]
-    good = emit(*inputs)
-
-    assert check(run(inputs, changed(changed(good, 1, partition=1), 3, partition=1))) == []
-    assert found(run(inputs, changed(good, 3, partition=1))) == {"REORDERED": 1}
 
 
 # -- several addresses ---------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import pytest
 
 from tests.harness.checker.transactions import MalformedError, read
 from tests.harness.history import History, Outcome, Record, Target
-from tests.harness.rounds import in_lanes, workloads
+from tests.harness.rounds import workloads
 from tests.harness.workloads import journal
-from tests.harness.workloads.catalogue import FORWARDING, KINDS, transfers
+from tests.harness.workloads.catalogue import transfers
 from tests.harness.workloads.journal import Journal
-from tests.harness.workloads.message_groups import GroupMessage, Shape, generate, sizes
+from tests.harness.workloads.message_groups import GroupMessage, Shape, generate
 from tests.harness.workloads.plan import MALFORMED_EVERY, Groups, Plan
 
 PLAN = Plan("topic", "name", "ids", 7, 100)
@@ -37,15 +37,6 @@ def test_resends_repeat_their_originals() -> None:
     assert 500 < max(resends) <= PLAN.resend_reach
 
 
-def test_twins_send_the_same() -> None:
-    """Two plans with one prefix and one seed differ in their tokens alone."""
-    rng = random.Random(5)
-    one, other = KINDS["twins"]("twins", rng).plans
-
-    assert one.name != other.name
-    assert [one.message(step) for step in range(500)] == [other.message(step) for step in range(500)]
-
-
 @pytest.mark.parametrize(("groups", "least", "most"), [("none", 1, 1), ("few", 3, 3), ("zipf", 200, 500)])
 def test_groups(groups: str, least: int, most: int) -> None:
     """Traffic has as many groups as its name states, and Zipf's largest group far more than its share."""
@@ -54,16 +45,6 @@ def test_groups(groups: str, least: int, most: int) -> None:
 
     assert least <= len(counts) <= most
     assert counts.most_common(1)[0][1] > 10_000 / 500 * 10
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_workload(kind: str) -> None:
-    """Every kind of workload names its address and its producers, and a seed chooses the same ones again."""
-    one, again = (KINDS[kind](kind, random.Random(3)) for _ in range(2))
-
-    assert one == again
-    assert len({plan.name for plan in one.plans}) == len(one.plans)
-    assert {plan.topic for plan in one.plans} == {kind}
 
 
 def test_transfers() -> None:
@@ -107,19 +88,6 @@ def test_rounds_have_three_addresses() -> None:
     }
     assert 10 < sum(loads[2].name == "transfers" for loads in found) < 30
     assert [workload.name for workload in workloads(random.Random(1), "transfers")][2] == "transfers"
-
-
-def test_some_addresses_set_their_lanes() -> None:
-    """Some addresses set their lanes: never the one that forwards, and never more lanes than partitions."""
-    loads = [
-        load
-        for seed in range(40)
-        for load in in_lanes(workloads(random.Random(seed)), 3, random.Random(seed))
-    ]
-
-    assert {load.lanes for load in loads if load.name not in FORWARDING} == {0, 1, 2, 3}
-    assert {load.lanes for load in loads if load.name in FORWARDING} == {0}
-    assert {load.settings(3).get("lanes", 0) for load in loads} == {0, 1, 2, 3}
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:
@@ -196,20 +164,3 @@ def test_interleave_bounds_open_groups(shape: Shape) -> None:
 
     groups = len({item.label for item in made if item.grouped})
     assert min(shape.interleave, groups) * 0.6 <= most <= shape.interleave
-
-
-def test_zipf_makes_few_large_and_many_small() -> None:
-    """The first group is as large as asked for, and most have less than a tenth of it."""
-    found = Counter(sizes(generate(Shape(group_size=211, interleave=97, zipf=1.1), 5)))
-    ranked = [size for _, size in found.most_common()]
-
-    assert ranked[0] == 211
-    assert ranked[len(ranked) // 2] < 21
-
-
-def test_seed_repeats_and_another_differs() -> None:
-    """The same seed gives the same traffic, and another seed another one."""
-    shape = Shape(randomized=True)
-
-    assert generate(shape, 1) == generate(shape, 1)
-    assert generate(shape, 1) != generate(shape, 2)

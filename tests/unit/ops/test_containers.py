@@ -1,6 +1,5 @@
 """The trial of images and compose file: what it takes from a machine, and what it expects."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,17 +7,8 @@ import yaml
 
 from ringfence_kafka.errors import PrerequisiteError
 from tests.containers import __main__ as containers
-from tests.containers import images, machine, stack, traffic
+from tests.containers import images, machine, stack
 from tests.containers.command import CommandError, attempt, run
-
-ONE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
-OTHER = "-----BEGIN CERTIFICATE-----\nMIIC\n-----END CERTIFICATE-----"
-
-
-def test_debian_by_its_release_file() -> None:
-    assert machine.is_debian('PRETTY_NAME="Debian"\nID=debian\n')
-    assert not machine.is_debian('ID=ubuntu\nID_LIKE="debian"\n')
-    assert not machine.is_debian("")
 
 
 def test_refusal_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,26 +18,6 @@ def test_refusal_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(PrerequisiteError, match="missing here: no-such-program"):
         machine.require(["sh", "no-such-program"], ["podman"])
     assert machine.require(["sh"], ["podman"]) == []
-
-
-def test_refusal_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-
-    with pytest.raises(PrerequisiteError, match="podman needs root: run `make containers` as root"):
-        machine.require_root("podman")
-
-
-def test_the_mirror_is_that_of_apt() -> None:
-    """Updates and other vendors' packages are left out."""
-    targets = (
-        "https://elsewhere.example/apt/ Vendor Vendor main\n"
-        "http://mirror.example/debian-security/ Debian Debian-Security main\n"
-        "http://mirror.example/debian/ Debian Debian contrib\n"
-        "http://mirror.example/debian/ Debian Debian main\n"
-    )
-
-    assert machine.mirror_of(targets) == "http://mirror.example/debian/"
-    assert machine.mirror_of("") is None
 
 
 def test_pip_settings_reach_the_images() -> None:
@@ -68,20 +38,6 @@ def test_pip_settings_reach_the_images() -> None:
         "[global]\nindex-url = https://two.example/simple\ntrusted-host = a.example b.example\ntimeout = 180\n"
     )
     assert machine.pip_settings("") == "[global]\n"
-
-
-def test_certificates_of_the_machine_alone() -> None:
-    assert machine.certificates_beyond(ONE, f"# one\n{ONE}\n# other\n{OTHER}\n") == [OTHER]
-    assert machine.certificates_beyond("", "") == []
-
-
-def test_limits_are_those_of_this_process() -> None:
-    """The limits are those of this process, because podman's defaults may exceed them."""
-    for limit in machine.open_limits():
-        name, _, value = limit.partition("=")
-        soft, _, hard = value.partition(":")
-        assert name in {"nofile", "nproc"}
-        assert 0 < int(soft) == int(hard) <= 32_768
 
 
 def test_every_image_of_ours_is_replaced_by_a_built_one(tmp_path: Path) -> None:
@@ -106,19 +62,6 @@ def test_ports_of_the_trial_are_those_of_the_file() -> None:
 
     assert {name: int(published[name]) for name in stack.WEB} == stack.WEB
     assert f"http://127.0.0.1:{published['prometheus']}" == stack.PROMETHEUS
-
-
-def test_load_has_resends_of_both_kinds() -> None:
-    """The load has resends within a batch, and of messages from before the kill."""
-    first, second = traffic.first(), traffic.second()
-    everything = [*first, *second]
-    ids = Counter(item.number for item in everything)
-
-    assert len(ids) == 2 * traffic.DISTINCT
-    assert traffic.resends(first) == len(first) - traffic.DISTINCT > 0
-    assert traffic.resends(second) < traffic.resends(second, first)
-    assert traffic.resends(everything) == traffic.resends(first) + traffic.resends(second, first)
-    assert traffic.by_group(everything).total() == len(ids)
 
 
 def test_a_program_that_fails_shows_its_last_lines() -> None:
