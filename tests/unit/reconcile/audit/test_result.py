@@ -426,11 +426,6 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
     assert fault in click.unstyle(capsys.readouterr().err)
 
 
-def test_topics_without_transactions_say_nothing_of_them() -> None:
-    assert "transaction" not in said(made())
-    assert [name for name, _ in report._rows(made()) if "transaction" in name or "parts" in name] == []
-
-
 def test_table_of_transactions() -> None:
     """Transactions are counted if there are any, and unreadable ones only if they occur."""
     partitions = [PartitionCount(0, 100, 100, 100, 0, envelopes=5)]

@@ -1,16 +1,14 @@
 """Why a broker does not let the run in, from what librdkafka says: it never says it in one place."""
 
 import time
-from pathlib import Path
 
 import pytest
-import trustme
 from confluent_kafka import KafkaError
 
 from reconcile.cluster import access
 from reconcile.cluster.admin import Admin
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError
+from ringfence_kafka.errors import BrokerUnavailableError
 
 PLAIN = KafkaSettings(bootstrap_servers="kafka-1:9092, kafka-2:9092")
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
@@ -79,18 +77,3 @@ def test_the_clients_meet_nobody() -> None:
         ):
             Admin(KafkaSettings(bootstrap_servers=servers), "group").connect()
         assert time.monotonic() - begun < 5
-
-
-def test_a_certificate_is_checked_first(tmp_path: Path) -> None:
-    """An unusable certificate file is reported as in every other verb."""
-    issued = trustme.CA().issue_cert("client.test")
-    (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
-    (tmp_path / "client.key").write_bytes(trustme.CA().issue_cert("other.test").private_key_pem.bytes())
-    kafka = KafkaSettings(
-        security_protocol="SSL",
-        ssl_certfile=str(tmp_path / "client.pem"),
-        ssl_keyfile=str(tmp_path / "client.key"),
-    )
-
-    with pytest.raises(ConfigurationError, match="key values mismatch"):
-        Admin(kafka, "group")

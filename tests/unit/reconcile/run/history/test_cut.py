@@ -109,14 +109,6 @@ def _run(number: int, date: str, accepted: int) -> Run:
     return Run(number, number - 1 or None, date, "clean", accepted={"a": {0: accepted}})
 
 
-def test_run_is_kept_as_it_was() -> None:
-    """A run comes back from its file as it was written."""
-    run = _run(3, "2026-11-21", 5)
-    run.positions = {"t": Position("id", (0, 1), (5, 6))}
-
-    assert Run.from_json(run.to_json(), acknowledged=False) == run
-
-
 def test_ids_are_kept_while_a_ring_may_know_them() -> None:
     """Age alone forgets nothing: the ring must have turned over since."""
     chain = [_run(3, "2026-11-20", 5), _run(2, "2026-11-02", 5), _run(1, "2026-11-01", 5)]

@@ -21,7 +21,7 @@ from reconcile.run.outcome import carry_over
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 TODAY = "2026-11-21"
 JOURNAL = {"app-journal": Position("j", (0,), (7,))}
@@ -110,14 +110,6 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
     assert not again(_settings("a"), a=cuts["a"])
     assert not again(_settings("a", "b", id_max_age=9), **cuts)
     assert not again(settings, a=_cut("a", 11), b=cuts["b"])
-
-
-def test_runs_of_another_application(tmp_path: Path) -> None:
-    runs = RunHistory(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
-    runs.belong_to("app")
-
-    with pytest.raises(ConfigurationError, match=r"runs of app\.id = 'app', and this is 'other': give each"):
-        runs.belong_to("other")
 
 
 @pytest.mark.parametrize("topic", ["input", "accepted"])
