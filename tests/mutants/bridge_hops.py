@@ -60,33 +60,6 @@ MUTANTS: Final = (
         f"{_PATH_HOPS_TESTS}::test_known_hop_with_a_new_id",
     ),
     Mutant(
-        "refused-hops-not-noted",
-        "What a lane refused is refused again when its bridge sends it again, or accepted beside its open quarantine, and redriven besides.",
-        (
-            Patch(
-                "agents/decision/item.py",
-                "        if self.hop is None:\n            self.fate",
-                "        if reason:\n            self.fate",
-            ),
-        ),
-        f"{_PATH_HOPS_TESTS}::test_refused_is_noted",
-        (f"{_PATH_HOPS_TESTS}::test_refused_again",),
-    ),
-    Mutant(
-        "hop-headers-not-stripped",
-        "The next bridge finds another one's hop on what it forwards, and consumers see headers that mean nothing to them.",
-        (
-            Patch(
-                "agents/output/build.py",
-                (
-                    "wire_names.HEADER_HOP, wire_names.HEADER_CONFIRMED, wire_names.HEADER_USER_IDS, wire_names.HEADER_HOPS,"
-                ),
-                "wire_names.HEADER_HOPS,",
-            ),
-        ),
-        f"{_PATH_HOPS_TESTS}::test_accepted_without_hops",
-    ),
-    Mutant(
         "hops-not-in-the-changelog",
         "A worker on another machine lets everything pass that bridges send again.",
         (

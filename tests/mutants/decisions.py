@@ -14,47 +14,10 @@ _VERDICT_TESTS: Final = "tests/unit/agents/decision/test_ids_and_groups.py"
 
 MUTANTS: Final = (
     Mutant(
-        "forwarded-again",
-        "Two lanes of different opinion pass a record round for ever.",
-        (
-            Patch(
-                _PATH,
-                "        if not forwarded and self._layout.lanes > 1:\n",
-                "        if self._layout.lanes > 1:\n",
-            ),
-        ),
-        f"{_PATH_TESTS}::test_forwarded_is_never_forwarded_again",
-    ),
-    Mutant(
         "home-keeps-the-sign",
         "Half of the keys have another home than the Java client gives them, and all their traffic is forwarded.",
         (Patch("agents/decision/partitioner.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)"),),
         "tests/unit/agents/decision/test_partitioner.py::test_sign_of_the_hash",
-    ),
-    Mutant(
-        "forwarded-under-its-own-time",
-        "Retention deletes a backlog from the forward topic before its home lane has read it.",
-        (
-            Patch(
-                _EMITTER,
-                "append(item.home, now, record.key",
-                "append(item.home, record.timestamp, record.key",
-            ),
-        ),
-        f"{_EMITTER_TESTS}::test_forwarded",
-        ("tests/integration/test_retention.py::test_backlog_from_long_ago",),
-    ),
-    Mutant(
-        "refused-burns-a-slot",
-        "The ID of a record that went to quarantine is known: the same message, made smaller, is dropped.",
-        (
-            Patch(
-                "agents/decision/item.py",
-                "        if self.hop is None:\n            self.fate = Fate.QUARANTINED\n",
-                "",
-            ),
-        ),
-        f"{_PATH_TESTS}::test_refused_burns_no_slot",
     ),
     Mutant(
         "empty-id-is-an-id",
@@ -103,30 +66,6 @@ MUTANTS: Final = (
         f"{_EMITTER_TESTS}::test_observed",
     ),
     Mutant(
-        "observed-resend-passes",
-        "A copy that a bridge sent again comes twice where an address observes.",
-        (
-            Patch(
-                _EMITTER,
-                "verdict in _DUPLICATES and (item.resent or not observes)",
-                "verdict in _DUPLICATES and not observes",
-            ),
-        ),
-        "tests/unit/agents/decision/test_decide_hops.py::test_observed",
-    ),
-    Mutant(
-        "former-verdict-kept",
-        "A chained address that enforces shows the verdict of the address before it.",
-        (
-            Patch(
-                _EMITTER,
-                "wire_names.HEADER_SEQUENCE, wire_names.HEADER_VERDICT,",
-                "wire_names.HEADER_SEQUENCE,",
-            ),
-        ),
-        f"{_EMITTER_TESTS}::test_enforced_without_a_verdict",
-    ),
-    Mutant(
         "accepted-under-its-key",
         "The accepted record's key is not its group: whoever partitions by it tears the group apart.",
         (
@@ -139,34 +78,10 @@ MUTANTS: Final = (
         f"{_EMITTER_TESTS}::test_key_that_is_not_the_group",
     ),
     Mutant(
-        "duplicates-accepted",
-        "Duplicates are counted, and written all the same.",
-        (
-            Patch(
-                _EMITTER,
-                "            if ignored:\n",
-                "            if item.resent:\n",
-            ),
-        ),
-        f"{_EMITTER_TESTS}::test_only_duplicates_are_left_out",
-    ),
-    Mutant(
         "too-large-left-out",
         "A record that its output does not take is in no output, and nobody is told.",
         (Patch(_EMITTER, "        if too_large:\n            raise TooLargeError(too_large)\n", ""),),
         f"{_EMITTER_TESTS}::test_too_large",
-    ),
-    Mutant(
-        "meta-record-missing",
-        "A batch of duplicates leaves no trace in the changelog: neither its offset nor its floor.",
-        (
-            Patch(
-                "agents/output/changelog.py",
-                "change), (META_KEY, encode_meta(change.meta))]",
-                "change), *([(META_KEY, encode_meta(change.meta))] if change.slots else [])]",
-            ),
-        ),
-        f"{_EMITTER_TESTS}::test_changelog_without_new_ids",
     ),
     Mutant(
         "young-batches-called-aged",

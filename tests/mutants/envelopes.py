@@ -4,7 +4,6 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_EMITTER: Final = "agents/output/build.py"
 _PATH: Final = "agents/decision/decide.py"
 _RING: Final = "tables/ring.py"
 _PATH_ENVELOPES_TESTS: Final = "tests/unit/agents/decision/test_decide_envelopes.py"
@@ -40,30 +39,6 @@ MUTANTS: Final = (
         "ID 7 of payments makes ID 7 of transfers a duplicate: a silent loss.",
         (Patch("agents/decision/envelope_parts.py", "else foreign_id(address, id_)", "else id_"),),
         f"{_PATH_ENVELOPES_TESTS}::test_ids_of_other_addresses_are_apart",
-    ),
-    Mutant(
-        "written-though-a-part-is-too-large",
-        "All parts but the one that its topic does not take are accepted: the transaction is torn.",
-        (
-            Patch(
-                _EMITTER,
-                "        if too_large:\n",
-                "        if too_large and not any(item.unit for item in outcome.here):\n",
-            ),
-        ),
-        f"{_PATH_ENVELOPES_TESTS}::test_part_too_large_for_its_topic",
-    ),
-    Mutant(
-        "list-of-addresses-ignored",
-        "Whoever may write to one input writes to every accepted topic, with the worker's rights.",
-        (
-            Patch(
-                "ringfence_kafka/config/settings.py",
-                ("if address_settings.name in address.transaction_addresses\n        )"),
-                "if address_settings.name != address.name)",
-            ),
-        ),
-        "tests/unit/agents/decision/test_envelope_parts.py::test_addresses_that_are_not_listed",
     ),
     Mutant(
         "cut-inside",

@@ -6,7 +6,6 @@ from tests.mutants.mutant import Mutant, Patch
 
 _ATTEMPTS: Final = "ringfence_client/dispatch/attempt.py"
 _LEDGER: Final = "ringfence_client/window/ledger.py"
-_REJECTED_TESTS: Final = "tests/integration/test_rejected_errors.py"
 _RETRIES: Final = "ringfence_client/handlers/retries.py"
 _WATERMARK: Final = "ringfence_client/progress/watermark.py"
 _GROUP_HANGS_TESTS: Final = "tests/integration/test_hanging_handlers.py"
@@ -92,58 +91,10 @@ MUTANTS: Final = (
         f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",
     ),
     Mutant(
-        "given-up-in-an-outage",
-        "A database that is away for a while empties the topic into the dead letters.",
-        (
-            Patch(
-                _ATTEMPTS,
-                "if is_given_up and not self._breaker.open:",
-                "if is_given_up:",
-            ),
-        ),
-        f"{_GROUP_HANGS_TESTS}::test_nothing_is_given_up_in_an_outage",
-    ),
-    Mutant(
-        "bad-messages-hide-an-outage",
-        "A message that is rejected for its error counts as a success: everything between such messages is given up in an outage.",
-        (
-            Patch(
-                _ATTEMPTS,
-                "        # A failure caused by the message proves neither an outage nor working handlers.\n",
-                "        if isinstance(error, self._reject_on):\n            self._breaker.succeeded(first=first)\n",
-            ),
-        ),
-        f"{_REJECTED_TESTS}::test_an_outage_behind_bad_messages",
-    ),
-    Mutant(
-        "retries-take-all-slots",
-        "Healthy groups wait until groups that fail for ever leave a slot.",
-        (
-            Patch(
-                "ringfence_client/dispatch/turn_choice.py",
-                "max(1, options.concurrency // 2)",
-                "options.concurrency",
-            ),
-        ),
-        "tests/integration/test_failing_groups.py::test_retries_have_half_of_the_slots",
-    ),
-    Mutant(
         "count-alone",
         "A message is given up seconds after it failed first, while what it needs restarts.",
         (Patch(_RETRIES, "return max(0.0, self.retry_time - passed)", "return 0.0"),),
         f"{_RETRIES_TESTS}::test_a_new_holder_keeps_the_retry_time",
-    ),
-    Mutant(
-        "restarts-count-as-deaths",
-        "A message that waited for its next attempt becomes a dead letter when its consumer is restarted.",
-        (
-            Patch(
-                _RETRIES,
-                "return attempts - (failures.attempts if failures is not None else 0)",
-                "return attempts",
-            ),
-        ),
-        f"{_RETRIES_TESTS}::test_what_failed_did_not_kill",
     ),
     Mutant(
         "half-done-counts-as-done",

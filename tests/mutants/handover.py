@@ -17,12 +17,6 @@ MUTANTS: Final = (
         "tests/integration/test_lease_takeover.py::test_holder_that_cannot_write",
     ),
     Mutant(
-        "clock-that-sleeps",
-        "A machine sleeps for hours, wakes, and begins messages under a lease that somebody took meanwhile.",
-        (Patch("ringfence_kafka/clock.py", "if boot_time is None else time.clock_gettime(boot_time)", ""),),
-        "tests/unit/ringfence_kafka/test_clock.py::test_goes_on_while_the_machine_sleeps",
-    ),
-    Mutant(
         "no-refresh",
         "Who is long in one message says nothing, and is taken for dead.",
         (
@@ -33,18 +27,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_GROUP_STORM_TESTS}::test_one_refresh_a_second",
-    ),
-    Mutant(
-        "plain-commit-beside-the-transaction",
-        "A commit that knows no fence sets the group's offset back, or past what is unfinished.",
-        (
-            Patch(
-                "ringfence_client/consumer/consumer.py",
-                '"enable_auto_commit": False',
-                '"enable_auto_commit": True',
-            ),
-        ),
-        "tests/integration/test_no_loss_progress.py::test_transactions_alone_commit",
     ),
     Mutant(
         "acknowledged-in-vain-while-draining",

@@ -17,12 +17,6 @@ MUTANTS: Final = (
         "tests/unit/ringfence_kafka/aiokafka_patches/test_batch_parts.py::test_a_record_that_no_memory_is_for",
     ),
     Mutant(
-        "unusable-workers-get-lanes",
-        "A worker that cannot write its state keeps lanes beside one that can.",
-        (Patch("app/worker/membership/lane_assignment.py", "if member not in unusable}", "}"),),
-        "tests/unit/agents/lane/test_state_folder.py::test_who_is_given_lanes",
-    ),
-    Mutant(
         "secrets-on-the-command-line",
         "A password in -X or in [kafka.properties] is taken, and everybody on the machine sees it.",
         (Patch("ringfence_kafka/config/properties.py", "if not from_file and (", "if False and ("),),
@@ -39,18 +33,6 @@ MUTANTS: Final = (
         "A web page that an operator looks at drops messages of a consumer that their browser reaches.",
         (Patch(_GUARD, "if changes and", "if False and"),),
         "tests/unit/ringfence_kafka/http/test_login.py::test_without_a_token_changes_are_checked_all_the_same",
-    ),
-    Mutant(
-        "status-no-worker-unseen",
-        "No worker runs, and status says that all is ok.",
-        (
-            Patch(
-                _FINDINGS,
-                "if not status.workers and not rebalancing:",
-                "if status.workers and rebalancing:",
-            ),
-        ),
-        "tests/unit/app/commands/status/test_status.py::test_no_worker",
     ),
     Mutant(
         "status-dead-letters-are-a-note",
@@ -83,18 +65,6 @@ MUTANTS: Final = (
         "tests/unit/app/worker/test_page_details.py::test_values_are_hidden",
     ),
     Mutant(
-        "status-finished-messages-wait",
-        "What a consumer has finished out of order is named as waiting.",
-        (
-            Patch(
-                "app/commands/consumers/leases.py",
-                "return lag - finished + len(progress.again)",
-                "return lag",
-            ),
-        ),
-        "tests/integration/test_status.py::test_finished_messages_do_not_wait",
-    ),
-    Mutant(
         "constant-id-unseen",
         "A producer sends one ID with all its messages, and nobody is told that they are lost.",
         (
@@ -106,18 +76,6 @@ MUTANTS: Final = (
         ),
         "tests/unit/agents/decision/test_frequent_ids.py::test_among_many",
         ("tests/unit/agents/decision/test_frequent_ids.py::test_more_than_a_tenth",),
-    ),
-    Mutant(
-        "consumer-ready-without-brokers",
-        "Probes take a consumer that reaches no broker for ready.",
-        (
-            Patch(
-                "ringfence_client/web/web.py",
-                '"ready": consumer.ready and not self._watch.away',
-                '"ready": consumer.ready',
-            ),
-        ),
-        "tests/unit/ringfence_client/web/test_metrics.py::test_broker_away",
     ),
     Mutant(
         "names-steer-terminals",

@@ -7,7 +7,6 @@ from tests.mutants.mutant import Mutant, Patch
 _ADVICE_TESTS: Final = "tests/unit/reconcile/page/test_advice.py"
 _FATES: Final = "reconcile/anomalies/finders/fates.py"
 _ORDER: Final = "reconcile/anomalies/finders/order.py"
-_ORIGINALS: Final = "reconcile/anomalies/finders/originals.py"
 _PLACES_TESTS: Final = "tests/reconcile/finders/test_id_positions.py"
 _UNITS_TESTS: Final = "tests/reconcile/finders/test_envelope_parts.py"
 
@@ -18,30 +17,6 @@ MUTANTS: Final = (
         (Patch("reconcile/page/advice.py", "    if span_ms < SPAN_MIN_MS:\n        return None\n", ""),),
         f"{_ADVICE_TESTS}::test_less_than_an_hour_recommends_nothing",
         ("tests/unit/reconcile/audit/test_result.py::test_less_than_an_hour_recommends_nothing",),
-    ),
-    Mutant(
-        "run-believes-its-own-file",
-        "The reconciliation run judges by a file that no lane goes by, and is sure of it.",
-        (
-            Patch(
-                "reconcile/run/history/rules.py",
-                "        found += _doubts_of_lanes(number, address, cuts[address.name], addresses, rings[number])\n",
-                "",
-            ),
-        ),
-        "tests/unit/reconcile/run/history/test_rules.py::test_lanes_that_go_by_other_rules_than_this_file",
-    ),
-    Mutant(
-        "run-excuses-young-ids",
-        "The reconciliation run calls an ID that was accepted twice within its promise in time allowed.",
-        (
-            Patch(
-                "reconcile/anomalies/finders/repeated_ids.py",
-                """(F.col("between") >= F.col("size")) & (since > F.col("min_age_ms"))""",
-                """(F.col("between") >= F.col("size"))""",
-            ),
-        ),
-        "tests/reconcile/finders/test_repeated.py::test_a_promise_in_time",
     ),
     Mutant(
         "run-compares-one-route",
@@ -115,36 +90,6 @@ MUTANTS: Final = (
         (f"{_UNITS_TESTS}::test_many_parts_are_not_all_named",),
     ),
     Mutant(
-        "run-every-id-must-be-known",
-        "A resend under a new ID of which one part is known is called lost.",
-        (Patch(_ORIGINALS, '.where("unknown = ids and first = 1")', '.where("first = 1")'),),
-        f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
-    ),
-    Mutant(
-        "run-foreign-ids-mixed",
-        "An ID of a part for another address is looked for among those of its own: its duplicate is called LOST.",
-        (
-            Patch(
-                _ORIGINALS,
-                'F.col("id_address").alias("part_address")',
-                'F.col("address").alias("part_address")',
-            ),
-        ),
-        f"{_UNITS_TESTS}::test_any_known_id_makes_a_duplicate",
-    ),
-    Mutant(
-        "run-heirs-unknown",
-        "What an heir drops as a duplicate of what its lane's former owner accepted is called LOST.",
-        (
-            Patch(
-                "reconcile/anomalies/finders/nearest.py",
-                '.when(kind == "heirs", handed_on)',
-                '.when(kind == "heirs", False)',
-            ),
-        ),
-        "tests/reconcile/finders/test_originals.py::test_what_lanes_have_handed_on",
-    ),
-    Mutant(
         "run-second-output-passed",
         "An input that was accepted twice is called clean.",
         (Patch(_FATES, '"has_input and nth = 2"', '"has_input and nth = 4"'),),
@@ -197,24 +142,6 @@ MUTANTS: Final = (
             ),
         ),
         "tests/reconcile/finders/test_repeated.py::test_cross_lane",
-    ),
-    Mutant(
-        "run-verdict-not-read",
-        "A duplicate that only passed is called accepted twice.",
-        (Patch("reconcile/spark/outputs.py", "F.when(observed, OBSERVED)", "F.when(observed, ACCEPTED)"),),
-        "tests/reconcile/test_headers.py::test_verdicts",
-    ),
-    Mutant(
-        "run-misses-no-observed-duplicate",
-        "A message that was to pass and is nowhere is called a duplicate.",
-        (
-            Patch(
-                "reconcile/run/measures/counts.py",
-                "self.observing = frozenset((whole | marked.intersection(settled)).intersection(configured))",
-                "self.observing = frozenset((whole | marked.intersection(settled)).difference(configured))",
-            ),
-        ),
-        "tests/unit/reconcile/run/measures/test_counts.py::test_modes",
     ),
     Mutant(
         "run-diverted-orphan-passed",

@@ -64,24 +64,6 @@ MUTANTS: Final = (
         _GROWN,
     ),
     Mutant(
-        "growth-beside-workers",
-        "Lanes judge on while others are given what they know: what comes in between those do not know.",
-        (
-            Patch(
-                _GROW,
-                "if (state := await self._cluster.groups.state()) not in NO_MEMBERS:",
-                "if (state := await self._cluster.groups.state()) is None:",
-            ),
-        ),
-        _GROWN,
-    ),
-    Mutant(
-        "growth-over-a-backlog",
-        "What is left of a group that moves comes behind its later messages.",
-        (Patch(_GROW, "        if not despite_backlog and not self._fixed:\n", "        if False:\n"),),
-        _GROWN,
-    ),
-    Mutant(
         "lanes-open-while-regrouped",
         "A worker opens a lane while its ring is written for other lanes: what it accepts then is forgotten.",
         (
