@@ -84,6 +84,14 @@ def test_a_group_in_two_partitions() -> None:
     assert _faults(judge("orders", INPUTS, outputs)) == (0, 0, 1, 0)
 
 
+def test_groups_overtake_each_other() -> None:
+    """Groups may overtake each other, and messages without a group have no order."""
+    other, alone, alone_too = _input(1, "2", "h"), _input(2, None, None), _input(3, None, None)
+    inputs = [FIRST, other, alone, alone_too]
+
+    assert judge("orders", inputs, _outputs(alone_too, alone, other, FIRST)).exact
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -172,13 +172,6 @@ def test_overrun_is_an_alarm_above_its_limit(overrun: bool, found: bool) -> None
     assert ('<td class="n found">3</td>' in html, "Look at the anomalies" in html) == (found, found)
 
 
-def test_no_recommendation_in_the_table() -> None:
-    it = replace(PLAIN, ring=replace(RING, recommended=None))
-    html = document.render(Figures("Night", "", "clean", "", [it, replace(it, name="b")]))
-
-    assert html.count('<td class="n">2,000</td><td class="n">\u2013</td>') == 2
-
-
 @pytest.mark.parametrize(
     ("counts", "crossed", "said"),
     [
@@ -216,17 +209,6 @@ def test_anomalies_come_before_advice() -> None:
     assert look not in calm
     assert RUN.advice[0].partition(":")[0] in calm
     assert look in Read(document.render(replace(RUN, advice=[]))).said
-
-
-def test_resends_by_lane() -> None:
-    """A lane's row has its resends; a table without any has no such column."""
-    lanes = [Lane(0, 9, 6, 3, 0, 4, 12_345, 67, 8_901), Lane(1, 9, 6, 3, 0, 4)]
-    shown = read(replace(PLAIN, lanes=lanes, ring=RING)).said
-    plain = read(replace(PLAIN, lanes=lanes[1:], ring=RING)).said
-
-    assert "resendsdistance of 99 %largest" in shown
-    assert "12,345678,901" in shown
-    assert "distance of 99" not in plain
 
 
 def test_strays_are_told() -> None:

@@ -1,7 +1,6 @@
 """The commands of the page: what they quote, and where there is none."""
 
 import random
-import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -84,13 +83,3 @@ def test_what_is_gone_is_not_read(suspected: str | None, commands: int) -> None:
     assert len(seen.commands) == commands
     assert "-t o -p 1 -o 9" in seen.commands[-2]
     assert ("No command: what stood there is gone." in seen.said) is (suspected is None)
-
-
-def test_no_place() -> None:
-    finding = found(partition=None, offset=None)
-
-    assert "no place is known ID id group group why" in re.sub(
-        r"(id|group)(?=[gw])",
-        r"\1 ",
-        read(replace(PLAIN, findings=[finding])).said.replace("knownID", "known ID"),
-    )

@@ -65,15 +65,6 @@ def test_no_executor_comes() -> None:
     assert cluster.cancelled == 2
 
 
-def test_a_time_out_below_the_notice() -> None:
-    cluster = _Cluster()
-    watch = cluster.watch(timeout_s=5)
-    cluster.lasts(watch, 5.5)
-
-    assert (cluster.said, cluster.cancelled) == ([], 1)
-    assert "has come for 5 s" in watch.fault
-
-
 def test_nothing_is_due() -> None:
     """Executors may be gone while the driver plans, because dynamic allocation brings them when tasks are due."""
     cluster = _Cluster(due=False)
@@ -130,10 +121,3 @@ def test_executors_come_late() -> None:
 def test_what_is_compared(state: dict[str, object], demand: Demand, said: str) -> None:
     """The line compares the requested resources with those that live workers have free."""
     assert compared(state, "app-1", MASTER, demand) == said
-
-
-def test_many_workers() -> None:
-    said = compared({"workers": [WORKER] * 11}, "app-1", MASTER, Demand("", "1g"))
-
-    assert said.count("10.0.0.7:40001") == 8
-    assert said.endswith(", and 3 more")

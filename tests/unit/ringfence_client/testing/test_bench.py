@@ -4,7 +4,6 @@ import asyncio
 import gc
 import subprocess
 import sys
-import threading
 import warnings
 
 import pytest
@@ -69,14 +68,6 @@ def test_sends_go_where_the_consumer_sends_them() -> None:
     assert {value: len(places) for value, places in by_value.items()} == {b"group": 1, b"key": 1, b"place": 1}
     assert by_value[b"place"] == {2}
     assert [record.duplicate_id for record in bench.sent if record.value == b"place"] == [b"mine", b"mine"]
-
-
-def test_a_state_of_the_past() -> None:
-    bench = HandlerBench(totals, states={b"alice": "10"})
-
-    bench.deliver(message("5", group="alice"))
-
-    assert bench.state(b"alice") == b"15"
 
 
 def test_a_state_is_deleted() -> None:
@@ -362,20 +353,6 @@ def test_a_commit_that_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- the bench itself ---------------------------------------------------------------------------------------------
-
-
-def test_plain_functions_run_in_threads() -> None:
-    threads = set()
-
-    def handle(given: Message) -> None:
-        threads.add(threading.current_thread())
-        given.send("out", given.value)
-
-    bench = HandlerBench(handle, ConsumerOptions())
-    bench.deliver(*(message(str(number), group="alice") for number in range(20)))
-
-    assert values(bench) == [b"%d" % number for number in range(20)]
-    assert threading.main_thread() not in threads
 
 
 def test_what_is_no_handler_is_refused() -> None:

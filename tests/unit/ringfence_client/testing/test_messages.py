@@ -17,13 +17,6 @@ COMPARED = (
 )  # fmt: skip
 
 
-def test_one_argument_is_enough() -> None:
-    made = message(b"5")
-
-    assert (made.value, made.group, made.key, made.attempt, made.first_here) == (b"5", None, None, 1, True)
-    assert (made.topic, made.source, made.fence, made.fenced) == ("test.accepted", "test/0/0", 1, False)
-
-
 def test_every_field_can_be_given() -> None:
     """A field that a message gets one day gets an argument too."""
     given = set(inspect.signature(message).parameters) - {"state", "fence"}

@@ -6,7 +6,6 @@ from typing import Any, Final
 import pytest
 
 from ringfence_kafka.config.load import load, validate
-from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
 SECRET: Final = "hunter2-and-more"
@@ -70,19 +69,6 @@ def test_the_password_is_no_part_of_the_settings() -> None:
 
     assert "RINGFENCE_KAFKA_PASSWORD" in shown
     assert SECRET not in shown
-
-
-@pytest.mark.parametrize("named_by", ["file", "environment"])
-def test_the_variable_may_have_the_prefix_of_settings(tmp_path: Path, named_by: str) -> None:
-    """A password variable that begins with RINGFENCE_ is not taken for a setting, wherever it is named."""
-    keys = dict(SASL)
-    environment = {"RINGFENCE_KAFKA_PASSWORD": SECRET}
-    if named_by == "environment":
-        environment["RINGFENCE_KAFKA__SASL_PASSWORD_ENV"] = keys.pop("sasl_password_env")
-    file = tmp_path / "ringfence.toml"
-    file.write_text("[kafka]\n" + "".join(f'{key} = "{value}"\n' for key, value in keys.items()))
-
-    assert load(file, environment).kafka.model_dump() == KafkaSettings.model_validate(SASL).model_dump()
 
 
 # -- what does not fit together -----------------------------------------------------------------------------
@@ -179,15 +165,6 @@ def test_password_in_the_file(key: str) -> None:
 
     assert fault.startswith(f"kafka.{key} = '(hidden)': unknown key: ")
     assert SECRET not in fault
-
-
-def test_password_in_a_section_that_is_not_known() -> None:
-    """A password in an unknown table stays hidden too."""
-    with pytest.raises(ConfigurationError) as caught:
-        validate({"kafkaa": {"sasl_password": SECRET, "all": [{"token": SECRET}]}})
-
-    assert "kafkaa = {'sasl_password': '(hidden)'" in str(caught.value)
-    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD__KAFKA", "RINGFENCE_KAFKA__SASL_PASSWORD"])

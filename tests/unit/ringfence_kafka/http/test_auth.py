@@ -1,6 +1,5 @@
 """Pages behind a token and TLS."""
 
-import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from app.worker.faust_app import RingfenceApp
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.http.auth import OPEN, HttpAuth, http_auth, session
-from ringfence_kafka.http.server import advertised
 from tests.unit.ringfence_kafka.http.served import certificate_files, served
 
 TOKEN = "let-me-see"
@@ -34,14 +32,6 @@ async def _page(request: web.Request) -> web.Response:
 async def _get(asking: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, Any]:
     async with asking.get(url, headers=headers) as answer:
         return answer.status, await answer.json()
-
-
-def test_where_others_reach_it() -> None:
-    """The URL uses the given name, else the listening address; a server on all addresses uses the machine's name."""
-    assert advertised("10.1.2.3", 80) == "http://10.1.2.3:80"
-    assert advertised("0.0.0.0", 80) == f"http://{socket.gethostname()}:80"
-    for host in ("0.0.0.0", "10.1.2.3"):
-        assert advertised(host, 80, name="worker-0.workers.ns.svc") == "http://worker-0.workers.ns.svc:80"
 
 
 def test_a_worker_tells_its_name() -> None:

@@ -49,20 +49,6 @@ def test_a_line_a_step(steps: Steps, lines: list[str], clock: _Clock) -> None:
     assert lines == ["reading orders: 300,000 messages, 12 s", "counting: 0.3 s"]
 
 
-def test_counts_that_grow(steps: Steps, lines: list[str]) -> None:
-    """A function is asked when the line is printed; without counts the records that were read are shown."""
-    done = 0
-    steps.begin("redriving")
-    steps.count(lambda: f"{done} done")
-    done = 3
-    steps.begin("reading")
-    for number in (1, 2_000):
-        steps.add(number)
-    steps.end()
-
-    assert lines == ["redriving: 3 done, 0.0 s", "reading: 2,001 records, 0.0 s"]
-
-
 def test_a_long_step_goes_on(lines: list[str], clock: _Clock) -> None:
     """A long step prints its first line after ten seconds, then at intervals that grow to a minute."""
     steps = Steps(lines.append, so_far=lambda: "3 of 200 tasks", clock=clock)
@@ -100,18 +86,6 @@ def test_nothing_goes_on(steps: Steps, lines: list[str], clock: _Clock) -> None:
     steps.look()
 
     assert lines == ["reading: 0.0 s"]
-
-
-def test_a_brief_step(lines: list[str], clock: _Clock) -> None:
-    """A command that only reads reports what takes long, and nothing else."""
-    steps = Steps(lines.append, brief_s=2, clock=clock)
-    steps.begin("one")
-    clock.now += 1.9
-    steps.begin("two")
-    clock.now += 2
-    steps.end()
-
-    assert lines == ["two: 2.0 s"]
 
 
 def test_a_step_that_fails(capsys: pytest.CaptureFixture[str]) -> None:

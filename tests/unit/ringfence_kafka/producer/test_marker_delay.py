@@ -41,14 +41,6 @@ def test_it_settles_where_markers_are_written(markers_ms: int) -> None:
     assert each < 0.002 + BACK_OFF_S
 
 
-def test_where_nothing_is_refused() -> None:
-    """The wait is short if nothing is refused."""
-    gap, refused, _ = _run(lambda: 0.0, 0.002)
-
-    assert gap.seconds == LEAST_S
-    assert refused == 0
-
-
 def test_brokers_that_are_slow() -> None:
     """A write that is slow because everything is slow does not count as refused."""
     dice = random.Random(4)
@@ -85,13 +77,6 @@ def test_one_that_is_slow_for_another_reason() -> None:
     assert after_one < 2 * FIRST_S
     assert after_many == MOST_S
     assert gap.seconds < FIRST_S
-
-
-def test_seldom_transactions_say_nothing() -> None:
-    """The learned delay stays as it was while transactions are far enough apart."""
-    gap, _, _ = _run(lambda: 0.0, 0.002, pause_s=0.5)
-
-    assert gap.seconds == FIRST_S
 
 
 def test_it_follows_brokers_that_became_slow() -> None:

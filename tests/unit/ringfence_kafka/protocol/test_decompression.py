@@ -183,11 +183,3 @@ def test_gzip_checks_its_sum() -> None:
     compressed[-8] ^= 1
     with pytest.raises(CorruptRecordException):
         whole(GZIP, bytes(compressed), 1_000)
-
-
-def test_small_ones_come_at_once() -> None:
-    """All bytes within the limit are returned, and none above it, whatever size the frame claims. A second frame is read too."""
-    data = random.Random(1).randbytes(1_000) * 20
-    for number, compress in WAYS.values():
-        for most in (len(data) - 1, len(data), len(data) + 1):
-            assert decompression.whole(number, compress(data), most) == (data if most >= len(data) else None)

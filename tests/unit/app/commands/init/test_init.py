@@ -5,7 +5,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from app import cli
@@ -57,14 +56,6 @@ def test_a_new_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert [address.name for address in settings.addresses] == ["orders", "payments"]
     assert settings.kafka.bootstrap_servers == "k:9092"
     assert _run("config", "check", "--config", "ringfence.toml") == 0
-
-
-def test_the_schema_beside_it() -> None:
-    """The file that the first line names exists, and validates the new file."""
-    assert _run("init", "orders") == 0
-    written = json.loads(Path("ringfence.schema.json").read_text("utf-8"))
-    assert written == schema.document()
-    jsonschema.validate(tomllib.loads(Path("ringfence.toml").read_text("utf-8")), written)
 
 
 def test_the_lines_behind_a_mark_are_defaults() -> None:
@@ -219,12 +210,6 @@ def test_hornetq() -> None:
     assert [entry["name"] for entry in data["addresses"]] == ["jms.queue.from", "jms.queue.rates"]
     assert data["bridges"][0]["target"] == {"bootstrap_servers": "two.example:9092"}
     assert data["bridges"][0]["filter_values"] == ["order"]
-
-
-def test_topics_beside_an_import() -> None:
-    assert _run("init", "more", "DLQ", "--from", str(FILES[0])) == 0
-    names = {address.name for address in load(Path("ringfence.toml"), {}).addresses}
-    assert {"more", "DLQ", "orders"} <= names
 
 
 def test_no_document_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
