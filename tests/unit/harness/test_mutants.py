@@ -1,4 +1,5 @@
 import ast
+import functools
 from collections import Counter
 from pathlib import Path
 
@@ -31,12 +32,13 @@ def test_named_tests_exist(mutant: Mutant) -> None:
     """Each test that should catch the bug is a function of its module."""
     for test in mutant.tests:
         file, _, name = test.partition("::")
-        module = ast.parse((ROOT / file).read_text("utf-8"))
-        functions = [
-            stmt.name for stmt in module.body if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        assert name.partition("[")[0] in _functions(file)
 
-        assert name.partition("[")[0] in functions
+
+@functools.cache
+def _functions(file: str) -> set[str]:
+    body = ast.parse((ROOT / file).read_text("utf-8")).body
+    return {stmt.name for stmt in body if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_names_are_unique() -> None:
@@ -103,14 +105,7 @@ def test_trial(tmp_path: Path) -> None:
 
     assert laboratory.unmutated([seen, unseen]).exit_code == 0
     assert laboratory.judge(Mutant("m", "", (patch,), seen)).fate is Fate.CAUGHT
-    assert laboratory.judge(Mutant("m", "", (patch,), unseen)).fate is Fate.SURVIVED
     assert laboratory.judge(Mutant("m", "", (patch,), seen, (unseen,))).fate is Fate.SURVIVED
-    assert (
-        laboratory.judge(
-            Mutant("m", "", (patch,), "tests/unit/agents/decision/test_partitioner.py::test_gone")
-        ).fate
-        is Fate.BROKEN
-    )
     assert (
         laboratory.judge(Mutant("m", "", (Patch("agents/decision/partitioner.py", "gone", ""),), seen)).fate
         is Fate.BROKEN

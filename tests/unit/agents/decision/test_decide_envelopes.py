@@ -129,17 +129,6 @@ def emitted(lane: Lane, outcome: Outcome) -> list[Out]:
 # -- what is judged -------------------------------------------------------------------------------------------------
 
 
-def test_ids_in_parts() -> None:
-    """Each part has the ID that the same message would have alone; one known ID makes the envelope a duplicate."""
-    lane = Lane()
-    lane.verdicts(envelope(0, part(ID="a"), part(ID="b"), part()))
-
-    assert lane.verdicts(Given(1, AT_HOME, [("_AMQ_DUPL_ID", b"b")])) == [DUPLICATE]
-    assert lane.verdicts(envelope(2, part(ID="c"), part(ID="a"))) == [DUPLICATE]
-    # Its new IDs were not added.
-    assert lane.verdicts(Given(3, AT_HOME, [("_AMQ_DUPL_ID", b"c")])) == [ACCEPTED]
-
-
 def test_ids_of_other_addresses_are_apart() -> None:
     """IDs follow the rules of each address: ``7`` of payments is not ``7`` of transfers, and notes uses the key."""
     lane = Lane()
@@ -181,27 +170,6 @@ def test_key_decides_under_a_group_header(group_header: str) -> None:
 
     assert offsets(outcome.here) == [0]
     assert offsets(outcome.forwarded) == [1]
-
-
-def test_home_without_a_key() -> None:
-    """An envelope without a key has its home by its own ID, else by the first ID of a part, else where it is."""
-    lane = Lane()
-    here, away = AT_HOME, AWAY
-    outcome = lane.decide(
-        envelope(0, part(ID=away.decode()), key=None, ID=here),
-        envelope(1, part(ID=here.decode()), key=None, ID=away),
-        envelope(2, part(), part(ID=here.decode()), key=None),
-        envelope(3, part(), part(ID=away.decode()), part(ID=here.decode()), key=None),
-        envelope(4, part(), key=None),
-        Given(5, None, [("_RF_TX", b"json/1")], b"broken"),
-        envelope(6, part("payments", ID=here.decode()), part(ID=away.decode()), key=None),
-        envelope(7, part("notes", away.decode()), part(ID=here.decode()), key=None),
-    )
-
-    # Of other addresses too an ID is at home where a producer that keys by it sends it.
-    assert offsets(outcome.here) == [0, 2, 4, 6]
-    assert homes(outcome) == [(2, 1), (2, 3), (2, 7)]
-    assert offsets(outcome.quarantined) == [5]
 
 
 # -- what goes out --------------------------------------------------------------------------------------------------

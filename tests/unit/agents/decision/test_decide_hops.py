@@ -63,17 +63,6 @@ def _accepted(lane: Lane, *records: Given) -> list[Out]:
 # -- verdicts -------------------------------------------------------------------------------------------------------
 
 
-def test_ids_are_ignored() -> None:
-    """A record whose bridge ignores IDs is judged by its hop alone, and its ID is not added."""
-    lane = Lane()
-    lane.verdicts(plain(0, b"a"))
-
-    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a", IGNORE), crossed(2, 8, 0, AT_HOME, b"b", IGNORE)) == [
-        UNCHECKED, UNCHECKED,
-    ]  # fmt: skip
-    assert lane.verdicts(plain(3, b"b")) == [ACCEPTED]
-
-
 def test_known_hop_with_a_new_id() -> None:
     """A hop that came before is a duplicate whatever its ID now. That ID is not added."""
     lane = Lane()
@@ -92,15 +81,6 @@ def test_noted_whatever_the_verdict() -> None:
 
     assert lane.verdicts(crossed(3, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
     assert lane.decide(crossed(4, 7)).judged.known == [True]
-
-
-def test_others_push_nothing_out() -> None:
-    """Other messages, however many, do not push a hop out of the hop memory."""
-    lane = Lane(capacity=2)
-    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
-    lane.verdicts(*(plain(index, b"%d" % index) for index in range(1, 50)))
-
-    assert lane.verdicts(crossed(50, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
 
 
 # -- homes and ways -------------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def _cpu_s(count: int) -> float:
 def test_many_unfinished() -> None:
     """A call costs about the same with 100,000 unfinished messages as with 1,000; a scan would cost a hundred times more."""
     assert (
-        min(_cpu_s(100_000) for _ in range(3)) / 100_000 < 10 * min(_cpu_s(1_000) for _ in range(5)) / 1_000
+        min(_cpu_s(100_000) for _ in range(3)) / 100_000 < 30 * min(_cpu_s(1_000) for _ in range(5)) / 1_000
     )
 
 
@@ -213,4 +213,4 @@ def test_many_stored_runs() -> None:
         assert due == count
         return time.process_time() - began
 
-    assert min(cpu_s(100_000) for _ in range(3)) / 100_000 < 10 * min(cpu_s(1_000) for _ in range(5)) / 1_000
+    assert min(cpu_s(100_000) for _ in range(3)) / 100_000 < 30 * min(cpu_s(1_000) for _ in range(5)) / 1_000
