@@ -1,13 +1,14 @@
 """Columns of a record: address, ID, group, digest of headers, places in headers; and columns of a schema."""
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from reconcile.spark import envelopes, hops, id_parts
+from reconcile.spark.constants import constant, value_of
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.protocol import wire_names
 
@@ -57,23 +58,19 @@ def of_schema(
 
 def address_of(numbers: Mapping[str, int]) -> Column:
     """Return the address number for the record's topic."""
-    return by_topic({topic: F.lit(number) for topic, number in numbers.items()})
+    return by_topic(numbers, "int")
 
 
 def topic_of(topics: Mapping[str, str]) -> Column:
     """Return the text for the record's topic."""
-    return by_topic({topic: F.lit(named) for topic, named in topics.items()})
+    return by_topic(topics, "string")
 
 
-def by_topic(values: Mapping[str, Column]) -> Column:
-    """Return a value by the topic, in comparisons: Spark compiles them, but not a look-up in a map."""
-    (first, value), *rest = values.items()
-    if not rest:
-        return value
-    found = F.when(F.col("topic") == first, value)
-    for topic, column in rest:
-        found = found.when(F.col("topic") == topic, column)
-    return found
+def by_topic(values: Mapping[str, Any], kind: str) -> Column:
+    """Return a value by the topic, which is a key of ``values``; ``kind``: Spark's name of a value's type."""
+    if len(values) == 1:
+        return F.get(constant([*values.values()], f"array<{kind}>"), F.lit(0))
+    return value_of(values, kind, F.col("topic"))
 
 
 def header(name: str) -> Column:

@@ -23,16 +23,23 @@ class Source(NamedTuple):
     topic: str
 
 
-def named(records: DataFrame, dialect: columns.Dialect, fate: int) -> DataFrame:
-    """Return ``out_partition``, ``out_offset``, ``out_id`` and ``out_group`` of outputs. For few records."""
+def named(records: DataFrame, dialect: columns.Dialect, fate: int, numbers: Mapping[str, int]) -> DataFrame:
+    """Return ``out_address``, ``out_partition``, ``out_offset``, ``out_id`` and ``out_group`` of outputs. For few records.
+
+    Args:
+        records: Of topics whose addresses share a dialect.
+        dialect: Theirs.
+        fate: Theirs.
+        numbers: Topic → number of its address.
+    """
     accepted_one = fate in PASSED
     whose = F.col("key") if accepted_one else columns.group_of(dialect)
     chosen = records.select(
-        F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
+        columns.address_of(numbers).alias("out_address"), F.col("partition").alias("out_partition"), F.col("offset").alias("out_offset"), whose.alias("out_group"), "value", "headers",
         (_input_key() if accepted_one else F.col("key")).alias("key"),
     )  # fmt: skip
     return chosen.withColumn("out_id", columns.id_of(dialect)).select(
-        "out_partition", "out_offset", "out_id", "out_group"
+        "out_address", "out_partition", "out_offset", "out_id", "out_group"
     )
 
 
@@ -103,11 +110,10 @@ def outputs(
             "of": _part(F.col("part_text")),
         }
     )
-    elsewhere = [(topic, item) for topic, several in sources.items() for item in several]
     address = columns.address_of(numbers)
-    if elsewhere:
-        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere, "source_text"))
-        named_away = F.coalesce("named", _elsewhere(elsewhere, "original")["place"])
+    if any(sources.values()):
+        away = F.when(F.col("source").isNull(), _elsewhere(sources, "source_text"))
+        named_away = F.coalesce("named", _elsewhere(sources, "original")["place"])
         placed = placed.withColumns({"away": away, "named": named_away})
         placed = placed.withColumn("source", F.coalesce("source", "away.place"))
         address = F.coalesce("away.address", address)
@@ -134,11 +140,13 @@ def _part(text: Column) -> Column:
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
 
 
-def _elsewhere(several: Sequence[tuple[str, Source]], text: str) -> Column:
+def _elsewhere(sources: Mapping[str, Sequence[Source]], text: str) -> Column:
     """Return address and place of another address's input, from the text of a part."""
-    rows = []
-    for topic, item in several:
-        named = columns.place_in(F.col(text), F.lit(item.topic))
-        here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
-        rows.append(F.when(here, F.struct(F.lit(item.number).alias("address"), named.alias("place"))))
-    return F.coalesce(*rows)
+    inputs = {topic: [item.topic for item in several] for topic, several in sources.items()}
+    addresses = {topic: [item.number for item in several] for topic, several in sources.items()}
+    topic = F.substring_index(F.col(text), "/", 1)
+    at = F.array_position(columns.by_topic(inputs, "array<string>"), topic).cast("int") - 1
+    address = F.get(columns.by_topic(addresses, "array<int>"), at)
+    place = columns.place_in(F.col(text), topic)
+    here = F.col("of").isNotNull() & address.isNotNull() & place.isNotNull()
+    return F.when(here, F.struct(address.alias("address"), place.alias("place")))

@@ -90,8 +90,11 @@ def inputs(
     # parts get the hop columns of their envelope
     rows = envelopes.opened(
         hops.with_hops(_read_once(records, dialect, chained), chained),
-        by_topic({topic: F.lit(target.name) for topic, target in targets.items()}),
-        by_topic({topic: _names(target.others) for topic, target in targets.items()}),
+        by_topic({topic: target.name for topic, target in targets.items()}, "string"),
+        by_topic(
+            {topic: [other.name for other in target.others] for topic, target in targets.items()},
+            "array<string>",
+        ),
     ).withColumn("address", address_of(numbers))
     of_part = F.when(F.col("part_number") == 0, F.col("address"))
     for other in others.values():
@@ -139,10 +142,6 @@ def _digests() -> dict[str, Column]:
         "value_bytes": F.length("value"),
         "headers_digest": headers_digest(),
     }
-
-
-def _names(others: Sequence[Target]) -> Column:
-    return F.array(*(F.lit(other.name) for other in others)).cast("array<string>")
 
 
 def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[Target]) -> Column:
@@ -201,8 +200,8 @@ def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mappi
 
 
 def concatenated(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the union of one or more frames."""
-    whole, *rest = frames
-    for frame in rest:
-        whole = whole.unionByName(frame)
-    return whole
+    """Return the union of one or more frames, built by halves: Spark reads a plan again at each step that is added."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return concatenated(frames[:middle]).unionByName(concatenated(frames[middle:]))

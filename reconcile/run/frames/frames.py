@@ -16,7 +16,7 @@ from reconcile.run.history.layout import ACCEPTED as ACCEPTED_IDS
 from reconcile.run.history.layout import RUN_COLUMN, results_folder
 from reconcile.run.history.rules import Rule, diverts
 from reconcile.spark import schemas, topic_reader
-from reconcile.spark.constants import constant
+from reconcile.spark.constants import constant, value_of
 from reconcile.spark.files import Files
 from reconcile.spark.small_frames import small
 
@@ -198,15 +198,13 @@ class Frames(Sources):
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
         """Replace names of addresses by numbers. Other addresses, and those not configured, are left out."""
         numbers = self.numbers()
-        every = {name: F.lit(n) for name, n in numbers.items()}
-        own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
-        number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(schemas.INT)
-        others = {
-            column: self._by_name(every, F.col(column))
+        own = {name: n for name, n in numbers.items() if self.addresses[n].name in names}
+        found = {
+            column: value_of(own if column == "address" else numbers, "int", F.col(column))
             for column in kept.columns
             if column in schemas.ADDRESSES
         }
-        return kept.withColumns({**others, "address": number}).where("address is not null")
+        return kept.withColumns(found).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:
         """Replace numbers of addresses by names, since a later configuration may number them differently."""

@@ -120,8 +120,7 @@ class Sources:
         if not beyond:
             return None
         records = topic_reader.scan(self.spark, self.options, beyond)
-        address = F.coalesce(*(F.when(F.col("topic") == t, n) for t, n in self._input_numbers().items()))
-        return records.select(address.alias("address"), "partition")
+        return records.select(columns.address_of(self._input_numbers()).alias("address"), "partition")
 
     def events(
         self, journal: str, spans: Mapping[int, tuple[int, int]], begins: Mapping[str, int]
@@ -185,12 +184,6 @@ class Sources:
 
     def _input_numbers(self) -> dict[str, int]:
         return {address.input_topic: number for number, address in enumerate(self.addresses)}
-
-    @staticmethod
-    def _by_name(values: Mapping[str, Column], name: Column) -> Column:
-        if not values:
-            return F.lit(None).cast(LONG)
-        return F.coalesce(*(F.when(name == item, value) for item, value in values.items()))
 
 
 def _next(topic: str) -> Column:

@@ -31,8 +31,12 @@ def with_names(frames: Frames, found: DataFrame) -> DataFrame:
     read_at_most = sum(end - first for spans in ranges.values() for first, end in spans.values())
     if not 0 < read_at_most <= READ_MAX:
         return found
+    alike: dict[tuple[int, Dialect], dict[int, dict[int, tuple[int, int]]]] = {}
+    for (fate, number), partitions in ranges.items():
+        dialect = Dialect.of_address(frames.addresses[number])
+        alike.setdefault((fate, dialect), {})[number] = partitions
     said = topic_reader.concatenated(
-        [_said(frames, fate, number, spans) for (fate, number), spans in ranges.items()]
+        [_said(frames, fate, dialect, several) for (fate, dialect), several in alike.items()]
     )
     both = own.join(said, on=list(_PLACE), how="left")
     names = {name: F.coalesce(name, f"out_{name}") for name in ("id", "group")}
@@ -54,10 +58,13 @@ def of_this_run(frames: Frames, spans: Sequence[Row]) -> dict[tuple[int, int], d
     return ranges
 
 
-def _said(frames: Frames, fate: int, number: int, spans: dict[int, tuple[int, int]]) -> DataFrame:
-    address = frames.addresses[number]
-    topic = address.accepted_topic if fate in PASSED else address.duplicates_topic
+def _said(
+    frames: Frames, fate: int, dialect: Dialect, several: dict[int, dict[int, tuple[int, int]]]
+) -> DataFrame:
+    """Return the names of outputs of addresses that share a dialect; ``several``: number of an address → partition → offsets."""
+    role = "accepted_topic" if fate in PASSED else "duplicates_topic"
+    numbers = {getattr(frames.addresses[number], role): number for number in several}
+    ranges = {topic: several[number] for topic, number in numbers.items()}
     # Retention may delete records meanwhile, which does not change the verdict.
-    records = topic_reader.scan(frames.spark, frames.options, {topic: spans}, whole=False)
-    named = outputs.named(records, Dialect.of_address(address), fate)
-    return named.withColumns({"fate": F.lit(fate), "out_address": F.lit(number)})
+    records = topic_reader.scan(frames.spark, frames.options, ranges, whole=False)
+    return outputs.named(records, dialect, fate, numbers).withColumn("fate", F.lit(fate))
