@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from reconcile.session.session import FEW
 from reconcile.spark import envelopes, hops
 from reconcile.spark.columns import (
     Dialect,
@@ -48,7 +49,7 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, who
     Records without headers have null. With ``whole``, the read fails if retention deletes records meanwhile.
     """
     records = sum(end - begin for spans in ranges.values() for begin, end in spans.values())
-    return (
+    read = (
         spark.read.format("kafka")
         .options(**options)
         .option("assign", json.dumps({topic: sorted(spans) for topic, spans in ranges.items()}))
@@ -59,6 +60,8 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges, *, who
         .option("minPartitions", str(max(1, records // RECORDS_A_TASK)))
         .load()
     )
+    # To start a task for each partition takes longer than to read few records.
+    return read.coalesce(spark.sparkContext.defaultParallelism) if records < FEW else read
 
 
 def _offsets(ranges: Ranges, side: int) -> str:
