@@ -190,8 +190,8 @@ def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        (2, {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}),
-        (2_000_000, {"-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"}),
+        (2, {"-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:+UseSerialGC"}),
+        (2_000_000, {"-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:+UseParallelGC"}),
         (
             20_000_000,
             {
