@@ -40,7 +40,7 @@ KILL_LAST: Final = 0.7
 """Bounds of the share of consumed messages at which the worker is killed."""
 STRADDLING_SHARE: Final = 0.5
 """Share of late resends in the last part whose original lies in the first part."""
-MESSAGES_MIN: Final = 20_000
+MESSAGES_MIN: Final = 10_000
 """Minimum number of messages: with fewer, less than half of the resends would be late."""
 
 _NO_ORIGINAL: Final = -1
