@@ -1,6 +1,7 @@
 """Run after run: the begin of each, its knowledge of earlier ones, and the leftovers of a crash."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
@@ -247,30 +248,34 @@ async def _last_result(settings: Settings) -> RunResult | None:
         return await last_run(cluster.connection, settings.app.id)
 
 
-def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """The verb and the job as a program of its own give the same documents, files and exit codes; both use one state.
+def test_the_job_and_the_verb(
+    broker: EmbeddedBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The job gives a document, files and an exit code, and commits its result. The verb uses the same state, and marks the result.
 
-    The verb commits its result, and the acknowledgement marks it.
+    The demo's test runs the verb with a JVM of its own.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     world.accept(world.arrive("a", b"1"))
     world.arrive("a", b"2")
     world.commit()
     config = world.config(tmp_path)
+    monkeypatch.setattr(job, "session", lambda *_, **__: contextlib.nullcontext(spark))
 
-    found = _verb(config, "--json", "--out", str(tmp_path / "out"))
-    document: dict[str, Any] = json.loads(found.stdout)
-    seen = subprocess.run(
-        [sys.executable, "-m", "reconcile", "--config", str(config), "--acknowledge"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    code = job.main(["--config", str(config), "--json", "--out", str(tmp_path / "out")])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    seen = _verb(config, "--acknowledge")
 
     result = asyncio.run(_last_result(world.settings))
     assert result is not None
     assert (result.verdict, result.acknowledged, result.anomalies) == ("anomalies", True, {"LOST": 1})
     assert result.report == str(tmp_path / "out" / "report.html")
     assert Path(result.report).exists()
-    assert (found.returncode, document["verdict"]) == (1, "anomalies")
+    assert (code, document["verdict"]) == (1, "anomalies")
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == document
     assert (seen.returncode, seen.stdout) == (
         0,
@@ -326,7 +331,7 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     away = _verb(config)
     config.write_text(text)
     java = subprocess.run(
-        [sys.executable, "-m", "app", "reconcile", "--config", str(config)],
+        [sys.executable, "-m", "reconcile", "--config", str(config)],
         cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "", "JAVA_HOME": ""},
     )  # fmt: skip
 

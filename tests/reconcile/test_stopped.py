@@ -108,7 +108,11 @@ def _world(broker: EmbeddedBroker, folder: Path) -> tuple[World, Path]:
 
 
 @pytest.mark.parametrize(
-    ("program", "number", "code"), [("app", signal.SIGINT, 130), ("reconcile", signal.SIGTERM, 143)]
+    ("program", "number", "code"),
+    [
+        ("app", signal.SIGINT, 130),
+        pytest.param("reconcile", signal.SIGTERM, 143, marks=pytest.mark.long),
+    ],
 )
 def test_while_the_jvm_starts(
     broker: EmbeddedBroker,
