@@ -1,7 +1,6 @@
 """A run finds exactly the anomalies planted by hand in real topics, and no other."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from app.embedded.broker import EmbeddedBroker
 from reconcile.anomalies.finders import order
 from reconcile.page.report_data import Figures
-from reconcile.run.verdict import judge
-from reconcile.session.session import FEW
-from tests.support.reconcile.planted import In, World, anomalies, judged_run
-
-Planted = Callable[[World, str], None]
+from tests.support.reconcile.planted import History, In, Judged, World, judged_histories, set_few
 
 
 def _clean(world: World, at: str) -> None:
@@ -330,7 +325,7 @@ def _regrouped(world: World, at: str) -> None:
     world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
 
 
-PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+PLANTED: dict[str, History] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 1}),
     "lost-known-elsewhere": (_lost_though_known_elsewhere, {}, {"LOST": 2}),
@@ -387,51 +382,41 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(FEW, id="few"),
-        pytest.param(0, id="as-of-many", marks=pytest.mark.long),
+        pytest.param(False, id="few"),
+        pytest.param(True, id="as-of-many", marks=pytest.mark.long),
     ],
 )
-def judged(
+def plain(
     request: pytest.FixtureRequest,
     broker: EmbeddedBroker,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[World, dict[str, Any], DataFrame]:
-    """One run over all of them, with an address for each; once with the plan for many records."""
+) -> Judged:
+    """Return the run over all planted histories; or one over these alone, without transactions, with the plan for many records."""
+    if not request.param:
+        judged: Judged = request.getfixturevalue("judged")
+        return judged
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "FEW", request.param)
-        return _judged(broker, spark, tmp_path_factory.mktemp("planted"), list(PLANTED))
-
-
-def _judged(
-    broker: EmbeddedBroker, spark: SparkSession, folder: Path, names: list[str]
-) -> tuple[World, dict[str, Any], DataFrame]:
-    world = World(broker.bootstrap_servers, folder, {name: PLANTED[name][1] for name in names})
-    for name in names:
-        PLANTED[name][0](world, name)
-    world.commit()
-    document, found = judged_run(spark, world.settings, folder / "out")
-    return world, document, found
+        set_few(patch, 0)
+        return judged_histories(broker.bootstrap_servers, spark, tmp_path_factory.mktemp("many"), PLANTED)
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> None:
+def test_planted(plain: Judged, name: str) -> None:
     """A run finds each planted anomaly, as often as it was planted, and nothing else."""
-    world, document, _ = judged
-
-    assert anomalies(document, world)[name] == PLANTED[name][2]
+    assert plain.found(name) == PLANTED[name][2], plain.details(name)
 
 
-def test_who_it_was(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+def test_who_it_was(plain: Judged) -> None:
     """Each row names its ID and its group, even for an output: nobody has to read the record to know whom it concerns."""
-    _, _, found = judged
-    strays = found.where("anomaly = 'PHANTOM'").collect()
-    named = found.where(
-        "partition is not null and anomaly in ('FORGOTTEN', 'OVERRUN', 'CROSS-LANE', 'DOUBLED')"
-    )
+    names = {plain.world.names[name] for name in PLANTED}
+    rows = [row for row in plain.rows if row["address"] in names]
+    strays = [row for row in rows if row["anomaly"] == "PHANTOM"]
+    repeated = {"FORGOTTEN", "OVERRUN", "CROSS-LANE", "DOUBLED"}
+    named = [row for row in rows if row["anomaly"] in repeated and row["partition"] is not None]
 
-    assert {row["anomaly"] for row in named.collect()} == {"FORGOTTEN", "OVERRUN", "CROSS-LANE", "DOUBLED"}
-    assert named.where("id is null or `group` is null").count() == 0
+    assert {row["anomaly"] for row in named} == repeated
+    assert all(row["id"] is not None and row["group"] is not None for row in named)
     assert {(bytes(row["id"]), bytes(row["group"])) for row in strays} == {(b"1", b"g")}
 
 
@@ -445,7 +430,7 @@ def test_nothing_is_forwarded(
     reordered: bool,
 ) -> None:
     """A run over many records checks order by partitions first, and still finds all that is out of order."""
-    monkeypatch.setattr(judge, "FEW", 0)
+    set_few(monkeypatch, 0)
     asked: list[bool] = []
     looked_for = order.looked_for
 
@@ -462,20 +447,20 @@ def test_nothing_is_forwarded(
         "overrun",
         *(["reordered"] if reordered else []),
     ]
-    world, document, _ = _judged(broker, spark, tmp_path, names)
-    found = anomalies(document, world)
+    found = judged_histories(
+        broker.bootstrap_servers, spark, tmp_path, {name: PLANTED[name] for name in names}
+    )
 
-    assert {name: found[name] for name in names} == {name: PLANTED[name][2] for name in names}
+    assert {name: found.found(name) for name in names} == {name: PLANTED[name][2] for name in names}
     assert asked == [reordered]
 
 
-def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+def test_rings(plain: Judged) -> None:
     """The report gives the ring that would have caught the resends, and from seconds of traffic recommends none.
 
     A cleared ring counts with the longest possible distance; without resends the present size stays.
     """
-    world, document, _ = judged
-    found = {name: document["addresses"][world.names[name]]["ring"] for name in PLANTED}
+    found = {name: plain.summary(name)["ring"] for name in PLANTED}
 
     def ring(capacity: int, needed: int, distance: int) -> tuple[int, int, None, int]:
         return capacity, needed, None, distance
@@ -491,12 +476,11 @@ def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
     assert found["cross-lane"] == found["lost"] == ring(20_000, 0, 0)
 
 
-def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+def test_figures(plain: Judged) -> None:
     """The figures have the ring's IDs since it was cleared, the input by time, and each anomaly with its place."""
-    world, document, _ = judged
-    kept = Path(world.settings.reconcile.state_dir) / "results" / "000001" / "figures.json"
-    figures = Figures.from_json(kept.read_text())
-    found = {name: figures.addresses[number] for number, name in enumerate(PLANTED)}
+    kept = Path(plain.world.settings.reconcile.state_dir) / "results" / "000001" / "figures.json"
+    by_name = {item.name: item for item in Figures.from_json(kept.read_text()).addresses}
+    found = {name: by_name[plain.world.names[name]] for name in PLANTED}
 
     assert [found[name].lanes[0].ring_used for name in ("told", "forgotten", "overrun", "off")] == [
         1,
@@ -505,7 +489,7 @@ def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
         0,
     ]
     for name, address_figures in found.items():
-        counts = document["addresses"][world.names[name]]
+        counts = plain.summary(name)
         assert (
             sum(moment.records for moment in address_figures.moments) + address_figures.strays
             == counts["input"]
@@ -515,10 +499,7 @@ def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
         duplicates = counts["duplicates"]
         assert sum(moment.duplicates for moment in address_figures.moments) == duplicates
         assert sum(lane.duplicates for lane in address_figures.lanes) == duplicates
-        assert (
-            Counter(finding.anomaly for finding in address_figures.findings)
-            == anomalies(document, world)[name]
-        )
+        assert Counter(finding.anomaly for finding in address_figures.findings) == plain.found(name)
     assert [(group.name, group.records) for group in found["clean"].groups_largest] == [
         ("g", 4),
         ("k", 2),

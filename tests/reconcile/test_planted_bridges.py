@@ -1,6 +1,5 @@
 """A run finds each error with records of bridges, planted by hand in real topics: exactly it, once, and no other."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.planted import SOURCE, In, Part, World, anomalies, judged_run
+from tests.support.reconcile.planted import SOURCE, History, In, Judged, Part, World
 
-Planted = Callable[[World, str], None]
 IGNORE: dict[str, Any] = {"ids": b"ignore"}
 OTHER = b"to-paris/BBBBBBBBBBBBBBBBBBBBBB/0"
 
@@ -222,7 +220,7 @@ def _observed(world: World, at: str) -> None:
     world.bridge(at, 2, id=b"1")
 
 
-PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+PLANTED: dict[str, History] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 3}),
     "lost-and-sent-again": (_lost_and_sent_again, {}, {"LOST": 2}),
@@ -244,35 +242,21 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def judged(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[World, dict[str, Any], list[Any]]:
-    """One run over all of them, with an address for each."""
-    folder = tmp_path_factory.mktemp("bridges")
-    world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
-    for name, (plant, _, _) in PLANTED.items():
-        plant(world, name)
-    world.commit()
-    document, found = judged_run(spark, world.settings, folder / "out")
-    return world, document, found.collect()
+HISTORIES: dict[str, History] = {f"bridged-{name}": history for name, history in PLANTED.items()}
+"""By the names of their addresses in the world that all planted histories share."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
+def test_planted(judged: Judged, name: str) -> None:
     """A run finds each planted error, as often as it was planted, and nothing else."""
-    world, document, rows = judged
+    at = f"bridged-{name}"
 
-    found = [
-        (row["anomaly"], row["offset"], row["detail"]) for row in rows if row["address"] == world.names[name]
-    ]
-    assert anomalies(document, world)[name] == PLANTED[name][2], found
+    assert judged.found(at) == PLANTED[name][2], judged.details(at)
 
 
-def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+def test_counts(judged: Judged) -> None:
     """A duplicate by its hop is counted apart from duplicates by ID, and no ring has caught it."""
-    world, document, _ = judged
-    clean, diverted = (document["addresses"][world.names[name]] for name in ("clean", "diverted"))
+    clean, diverted = (judged.summary(f"bridged-{name}") for name in ("clean", "diverted"))
     names = ("input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked")
 
     assert tuple(clean[name] for name in names) == (14, 7, 6, 5, 1, 4)

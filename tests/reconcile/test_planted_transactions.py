@@ -1,6 +1,5 @@
 """A run finds each error with transactions, planted by hand in real topics: exactly it, once, and no other."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,8 @@ from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from tests.reconcile.test_runs import Scheduler
-from tests.support.reconcile.planted import Part, World, anomalies, judged_run
+from tests.support.reconcile.planted import History, Judged, Part, World
 
-Planted = Callable[[World, str], None]
 OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")
 
 
@@ -222,8 +220,12 @@ def _observed(world: World, at: str) -> None:
     world.transact(at, OURS, watched, id=b"1")
 
 
+def _nothing(_world: World, _at: str) -> None:
+    pass
+
+
 LISTED: dict[str, Any] = {"transaction_addresses": ["payments"]}
-PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+PLANTED: dict[str, History] = {
     "clean": (_clean, LISTED, {}),
     "groups": (_groups, {"transaction_addresses": ["grouped"], "group_header": "colour"}, {}),
     "quarantined": (_quarantined, LISTED, {}),
@@ -251,61 +253,43 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
         {"WRONG-VERDICT": 1, "TORN": 1, "LOST": 1},
     ),
 }
-OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "payments": ({}, {}),
-    "grouped": ({"group_header": "group", "default_group": "none", "duplicate_id_from": "key"}, {}),
-    "elsewhere": ({}, {"PHANTOM": 1}),
-    "watched": ({"mode": "observe"}, {}),
-}  # fmt: skip
+OTHERS: dict[str, History] = {
+    "payments": (_nothing, {}, {}),
+    "grouped": (
+        _nothing,
+        {"group_header": "group", "default_group": "none", "duplicate_id_from": "key"},
+        {},
+    ),
+    "elsewhere": (_nothing, {}, {"PHANTOM": 1}),
+    "watched": (_nothing, {"mode": "observe"}, {}),
+}
+"""Addresses that get parts of several transactions."""
+HISTORIES: dict[str, History] = {
+    **{f"transacted-{name}": history for name, history in PLANTED.items()},
+    **OTHERS,
+}
+"""By the names of their addresses in the world that all planted histories share."""
 
 
-@pytest.fixture(scope="module")
-def judged(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[World, dict[str, Any], list[Any]]:
-    """One run over all of them, with an address for each, beside those that get parts of several."""
-    folder = tmp_path_factory.mktemp("transactions")
-    keys = {name: each for name, (_, each, _) in PLANTED.items()} | {
-        name: each for name, (each, _) in OTHERS.items()
-    }
-    world = World(broker.bootstrap_servers, folder, keys)
-    for name, (plant, _, _) in PLANTED.items():
-        plant(world, name)
-    world.commit()
-    document, found = judged_run(spark, world.settings, folder / "out")
-    return world, document, found.collect()
-
-
-@pytest.mark.parametrize("name", [*PLANTED, *OTHERS])
-def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
+@pytest.mark.parametrize("name", HISTORIES)
+def test_planted(judged: Judged, name: str) -> None:
     """A run finds each planted error, as often as it was planted, and nothing else."""
-    world, document, rows = judged
-    expected = PLANTED[name][2] if name in PLANTED else OTHERS[name][1]
-
-    found = [(row["anomaly"], row["detail"]) for row in rows if row["address"] == world.names[name]]
-    assert anomalies(document, world)[name] == {name: n for name, n in expected.items() if n}, found
+    assert judged.found(name) == HISTORIES[name][2], judged.details(name)
 
 
-def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+def test_what_torn_says(judged: Judged) -> None:
     """A TORN row lists the accepted parts with their topics and the missing parts; its place is that of the envelope."""
-    world, _, rows = judged
-    (torn,) = [row for row in rows if row["anomaly"] == "TORN" and row["address"] == world.names["torn"]]
-    ours, theirs = (f"{world.names[name]}.accepted" for name in ("torn", "payments"))
+    at, payments = (judged.world.names[name] for name in ("transacted-torn", "payments"))
+    (torn,) = [row for row in judged.rows if row["anomaly"] == "TORN" and row["address"] == at]
+    ours, theirs = f"{at}.accepted", f"{payments}.accepted"
 
     assert torn["detail"] == f"parts 1, 3 of 3 accepted, in {ours}; missing: part 2, for {theirs}"
-    assert (torn["topic"], torn["offset"], torn["part_number"], torn["id"]) == (
-        world.names["torn"],
-        0,
-        0,
-        b"1",
-    )
+    assert (torn["topic"], torn["offset"], torn["part_number"], torn["id"]) == (at, 0, 0, b"1")
 
 
-def test_counts_are_of_envelopes(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+def test_counts_are_of_envelopes(judged: Judged) -> None:
     """An envelope counts as one input with any parts; its parts elsewhere do not count as inputs of that address."""
-    world, document, _ = judged
-    clean = document["addresses"][world.names["clean"]]
-    payments = document["addresses"][world.names["payments"]]
+    clean, payments = judged.summary("transacted-clean"), judged.summary("payments")
 
     assert (clean["input"], clean["accepted"], clean["duplicates"], clean["unchecked"]) == (10, 7, 3, 1)
     assert (payments["input"], payments["accepted"]) == (1, 1)

@@ -3,15 +3,21 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from reconcile import job
+from reconcile.page import pages
 from reconcile.run.history.history import RunHistory
+from reconcile.run.verdict import judge
+from reconcile.session import session
+from reconcile.spark import topic_reader
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -296,11 +302,12 @@ class World:
     def commit(self, *names: str, forward: int | None = None) -> None:
         """Commit the workers' offsets behind all input so far, and behind so much of the forward topic, or all of it, in each lane."""
         self.flush()
+        offsets: list[TopicPartition] = []
         for name in names or tuple(self.names):
             address = self.names[name]
             topic = f"{self.app_id}-{address}-forward"
             came = self.settings.configured(address).input_topic
-            offsets = [
+            offsets += [
                 TopicPartition(came, index, self._next[came, index]) for index in range(self.partitions)
             ]
             if self.settings.configured(address).lanes != 1:
@@ -308,9 +315,9 @@ class World:
                     TopicPartition(topic, index, self._next[topic, index] if forward is None else forward)
                     for index in range(self.partitions)
                 ]
-            consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
-            consumer.commit(offsets=offsets, asynchronous=False)
-            consumer.close()
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         self.flush()
@@ -351,12 +358,61 @@ class World:
         self._next[topic, partition] += 1
 
 
+History = tuple[Callable[[World, str], None], dict[str, Any], dict[str, int]]
+"""A function that plants records in an address, keys of the address, and the anomalies that a run must find there."""
+
+
 def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int]]:
     """Return the anomalies of a run, without zeros, by the test's names for the addresses."""
     return {
         item: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
         for item, name in world.names.items()
     }
+
+
+class Judged(NamedTuple):
+    """A run over planted histories, with an address for each."""
+
+    world: World
+    document: dict[str, Any]
+    rows: Sequence[Row]
+    """The anomalies that it kept."""
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """Return what the run reports on an address, by the test's name for it."""
+        found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
+        return found
+
+    def found(self, name: str) -> dict[str, int]:
+        """Return the anomalies of an address, without zeros."""
+        return anomalies(self.document, self.world)[name]
+
+    def details(self, name: str) -> list[tuple[Any, ...]]:
+        """Return the anomalies of an address for a person."""
+        address = self.world.names[name]
+        return [
+            (row["anomaly"], row["offset"], row["detail"]) for row in self.rows if row["address"] == address
+        ]
+
+
+def set_few(patch: pytest.MonkeyPatch, records: int) -> None:
+    """Set the number of records below which a run takes the plan for few."""
+    for module in (judge, session, topic_reader):
+        patch.setattr(module, "FEW", records)
+
+
+def judged_histories(
+    bootstrap: str, spark: SparkSession, folder: Path, histories: Mapping[str, History]
+) -> Judged:
+    """Plant histories by the names of their addresses, and judge all of them in one run, which draws no page: each address takes time."""
+    world = World(bootstrap, folder, {name: keys for name, (_, keys, _) in histories.items()})
+    for name, (plant, _, _) in histories.items():
+        plant(world, name)
+    world.commit()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "written", lambda _: None)
+        document, found = judged_run(spark, world.settings, folder / "out")
+    return Judged(world, document, found.collect())
 
 
 def judged_run(spark: SparkSession, settings: Settings, out: Path) -> tuple[dict[str, Any], DataFrame]:
