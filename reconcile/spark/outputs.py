@@ -27,9 +27,9 @@ def named(records: DataFrame, dialect: columns.Dialect, fate: int, numbers: Mapp
     """Return ``out_address``, ``out_partition``, ``out_offset``, ``out_id`` and ``out_group`` of outputs. For few records.
 
     Args:
-        records: Of topics whose addresses share a dialect.
-        dialect: Theirs.
-        fate: Theirs.
+        records: Records of these topics.
+        dialect: Dialect of all their addresses.
+        fate: Fate of all records.
         numbers: Topic → number of its address.
     """
     accepted_one = fate in PASSED
