@@ -26,7 +26,7 @@ from tests.support.reconcile import figures
 
 PARTS: Final = 3
 RECORDS: Final = 2 * FINDINGS_MAX // PARTS
-PAGE: Final = 30
+PAGE: Final = 70
 SCHEMA: Final = StructType(
     [StructField("address", StringType()), StructField("topic", StringType())]
     + [field for field in ANOMALIES.fields if field.name not in {"address", "fate", "out_address"}]
