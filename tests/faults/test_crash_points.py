@@ -1,6 +1,7 @@
 """SIGKILL at each named point of a lane, while it works on messages and on transactions over two addresses."""
 
 import json
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,7 +101,8 @@ class Trial:
         resized = {"RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "19000"} if point == "re-slotting" else {}
         self.worker.start(RINGFENCE_FAILPOINTS=f"{point}:*=kill", **resized)
         if resized:
-            wait_for(lambda: f"lane {self.name}-0 reopens" in self.worker.log(), self.worker.log)
+            opened = re.compile(rf"lane {self.name}-0 open: .* of 19000 ")
+            wait_for(lambda: opened.search(self.worker.log()) is not None, self.worker.log)
         self.send(self._ids, self._ids + IDS)
         self._ids += IDS
         wait_for(lambda: not self.worker.running, lambda: f"{point} never came\n{self.worker.log()}")

@@ -57,7 +57,7 @@ class Scene:
 
     def show(self) -> dict[str, Any]:
         """Return groups by name; the only partition as ``partition``."""
-        document = json.loads(self.verb("show", "--json").partition("not known")[0])
+        document, _ = json.JSONDecoder().raw_decode(self.verb("show", "--json"))  # remarks follow it
         return {item["group"]: item for item in document["groups"]} | {"partition": document["partitions"][0]}
 
 
