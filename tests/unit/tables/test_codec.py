@@ -146,6 +146,22 @@ def test_meta_round_trip(meta: Meta) -> None:
     assert codec.encode_meta(codec.decode_meta(value)) == value
 
 
+def test_ring_record_of_another_version() -> None:
+    """A record of a later version is refused instead of guessed; the text names both versions."""
+    value = b"\x03" + codec.ring_value(3, b"\x00a", Origin(0, 0, 0))[1:]
+
+    with pytest.raises(FormatError, match="ring record of format 3; this version reads formats 1 and 2"):
+        codec.decode_ring(codec.ring_key(10, 3), value)
+
+
+def test_meta_of_another_version() -> None:
+    """A later version's record is refused; the text names both versions."""
+    value = json.dumps({"format": 4, **META._asdict()}).encode()
+
+    with pytest.raises(FormatError, match="meta record of format 4; this version reads formats 1 to 3"):
+        codec.decode_meta(value)
+
+
 def test_meta_of_a_lane_that_noted_hops() -> None:
     """A meta record of a lane with hops has its own format, so that older versions refuse it.
 
