@@ -1,4 +1,4 @@
-"""The demo's display, and the configuration that it writes."""
+"""The demo's display, the configuration that it writes, and a run that is too small."""
 
 import io
 import re
@@ -10,11 +10,13 @@ import pytest
 from rich.console import Console
 
 from app.demo import display
+from app.demo.bridge import traffic as bridged
 from app.demo.chain import ADDRESSES as CHAINED
 from app.demo.display import Display
 from app.demo.run import configuration
 from app.demo.traffic import ADDRESSES, Plan
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import ConfigurationError
 
 
 def _shown(*, terminal: bool) -> str:
@@ -94,3 +96,10 @@ def test_another_program_has_the_last_line(monkeypatch: pytest.MonkeyPatch) -> N
         shown._ticker.join()
 
     assert output.getvalue().splitlines()[-1] == "The run:"
+
+
+@pytest.mark.parametrize("plan", [Plan, bridged.Plan])
+def test_too_few(plan: type[Plan | bridged.Plan]) -> None:
+    """Fewer messages than a demo needs are refused with the number that is enough."""
+    with pytest.raises(ConfigurationError, match=r"100 messages are too few .* use [0-9]+ or more"):
+        plan(100, 1)
