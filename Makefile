@@ -109,7 +109,7 @@ wheels: setup
 # Generates docs/cli.md from the verbs, docs/configuration.md and conf/ringfence.schema.json from the settings, and the example in
 # docs/sizing.md from `ringfence plan`.
 cli-docs: setup
-	$(BIN)/python -m app.reference
+	$(BIN)/python -m docs.generator.reference
 
 # Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
 # versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.

@@ -17,7 +17,7 @@ from ringfence_kafka.process.command_line import (
     run,
     settings_with_addresses,
 )
-from ringfence_kafka.process.log_options import log_options
+from ringfence_kafka.process.log_setup import log_options
 
 _option: Final = partial(click.option, show_default=True)
 _COUNT: Final = click.IntRange(1, 10_000)

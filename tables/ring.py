@@ -37,7 +37,7 @@ class Verdict(IntEnum):
     UNCHECKED = 2
     """No ID, or detection is off: the message passes and uses no slot."""
     CONFLICT = 3
-    """A duplicate whose value differs from its original's: :mod:`agents.decision.conflicts`."""
+    """A duplicate whose value differs from its original's: :mod:`agents.decision.verdicts`."""
 
 
 class Checked(NamedTuple):

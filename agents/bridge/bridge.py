@@ -25,8 +25,7 @@ from ringfence_client.consumer.topic_watch import TopicWatch
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.admin.topic_ids import NO_TOPIC, TopicIdentity
-from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
-from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
+from ringfence_kafka.concurrency.timeouts import StoppingError, back_off, cancelled, set_within, unless
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, said
 from ringfence_kafka.groups.committed_offsets import Committed
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from agents.bridge.offsets import NOT_BEGUN, Map
-from agents.decision.group_cache import GroupCache
+from agents.decision.partitioner import GroupCache
 
 
 def owner(members: Iterable[str], group: bytes) -> str:

@@ -17,8 +17,7 @@ from agents.bridge.producer_session import ProducerSession, SessionEndedError
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
 from agents.bridge.target import look
-from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
-from ringfence_kafka.concurrency.timeouts import back_off, cancelled, set_within
+from ringfence_kafka.concurrency.timeouts import StoppingError, back_off, cancelled, set_within, unless
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.producer.idempotent import IdempotentProducer
 from ringfence_kafka.wording import counted

@@ -11,10 +11,10 @@ from agents.batch.batch import DueRecords, Record
 from agents.decision.decide import Outcome
 from agents.decision.frequent_ids import FrequentIds, meaning
 from agents.decision.ids_and_groups import IdReader, is_envelope
-from agents.decision.missing_ids import MissingIds
 from agents.lane.forwarding_hint import ForwardingHint
 from agents.lane.open import Opening
 from ringfence_kafka.config.durations import duration_text
+from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.wording import counted
 from tables.promise import Coverage, Promise
 from tables.ring import Verdict
@@ -33,6 +33,35 @@ _COUNTED_AS: Final = {
 }
 AGAIN_S: Final = 60.0
 """Minimum time between two log lines about IDs that left too early, in seconds."""
+EVERY_S: Final = 1.0
+"""Time between two messages whose header names are counted, in seconds."""
+NAMES_MAX: Final = 32
+NAME_CHARACTERS_MAX: Final = 80
+
+
+class MissingIds:
+    """Header names of one lane's messages without an ID."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._look_at = 0.0
+
+    def note(self, header_names: Callable[[], Iterable[str]]) -> None:
+        """Count the header names of one message, at most once a second, so that other batches cost nothing."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + EVERY_S
+        for name in {name[:NAME_CHARACTERS_MAX] for name in header_names()}:
+            if name.startswith(wire_names.RESERVED_PREFIX):
+                continue
+            if name in self._counts or len(self._counts) < NAMES_MAX:
+                self._counts[name] += 1
+
+    @property
+    def names(self) -> list[str]:
+        """Header names, most frequent first."""
+        return [name for name, _ in self._counts.most_common()]
 
 
 class OutcomeCounts:

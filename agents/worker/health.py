@@ -1,6 +1,7 @@
 """Health of a worker: whether it is ready, and the state of its lanes."""
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from agents.lane.state_folder import StateFolder
 from agents.topic_checks.addresses import AddressFaults, shown
 from agents.worker.lag import LaneLags
 from agents.worker.lane_map import LaneMap, listed
-from agents.worker.read_errors import Unreadable
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.protocol.stored_ids import display_id
@@ -21,6 +21,35 @@ log: Final = logging.getLogger("ringfence.worker")
 
 OWN_RULES: Final = ("duplicates", "on_conflict")
 """Configuration keys that may differ between workers: neither the lane nor the group compares them."""
+
+UNREADABLE_S: Final = 5.0
+"""Time that a partition counts as unreadable after a refused fetch, in seconds. The next fetch comes much sooner."""
+
+
+class Unreadable:
+    """Refused partitions. The consumer's thread records them, other threads read them."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, int], tuple[float, str]] = {}
+        """Monotonic time and reason of the last refusal, by topic and partition."""
+
+    def note(self, topic: str, partition: int, reason: str) -> None:
+        """Record that a fetch of a partition was refused; it will be tried again. Thread-safe."""
+        if self.why(topic, partition) is None:
+            log.warning("%s/%d may not be read, its lane waits: %s", topic, partition, reason)
+        self._refused[topic, partition] = (time.monotonic(), reason)
+
+    def why(self, topic: str, partition: int) -> str | None:
+        """Return why a partition cannot be read now; None if it can."""
+        when, reason = self._refused.get((topic, partition), (0.0, ""))
+        if not reason or time.monotonic() - when > UNREADABLE_S:
+            return None
+        return f"{topic}/{partition} may not be read: {reason}"
+
+    def all(self) -> dict[tuple[str, int], str]:
+        """Return the reasons of all partitions that cannot be read now."""
+        told = {item: self.why(*item) for item in list(self._refused)}
+        return {item: why for item, why in told.items() if why is not None}
 
 
 class WorkerHealth:

@@ -1,8 +1,9 @@
 """Makes the lanes of a worker, with their shared connections and limits."""
 
 import functools
+import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from agents.lane.assignment import LaneKey
 from agents.lane.lane import Lane
@@ -13,19 +14,54 @@ from agents.lane.transactions import Took
 from agents.rules.agreement import Agreement
 from agents.topic_checks.addresses import AddressFaults
 from agents.worker.lane_map import LaneMap
-from agents.worker.table_cache import TableCache
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.concurrency.cooperative import TimeSlices
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.producer.shared_clients import ProducerClients
 from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
+from tables.table import LaneTable
 
 CLIENTS_MAX: Final = 64
 """Maximum number of shared clients. A broker processes the requests of one connection one at a time."""
 
 ObserveAddress = Callable[[str, float, Sequence[int]], None]
 """Called with the address of each batch and the arguments of :data:`agents.lane.transactions.Observe`."""
+KEPT_S: Final = 600.0
+"""Time that a table is kept, in seconds: longer than the restart of the worker that has the lane."""
+
+Place = TypeVar("Place")
+
+
+class TableCache(Generic[Place]):
+    """Cached tables of one worker, by lane."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tables: dict[Place, tuple[float, LaneTable]] = {}
+        """Expiry time and table."""
+
+    def keep(self, place: Place, table: LaneTable) -> None:
+        """Keep a table for :data:`KEPT_S` from now on."""
+        self._tables[place] = (self._clock() + KEPT_S, table)
+
+    def take(self, place: Place) -> LaneTable | None:
+        """Remove and return a table; None if it is not cached."""
+        return self._tables.pop(place, (0.0, None))[1]
+
+    async def forget(self) -> None:
+        """Dispose of expired tables without blocking other tasks."""
+        now = self._clock()
+        for item in [item for item, (until, _) in self._tables.items() if until <= now]:
+            # a lane that returns meanwhile has taken its table
+            if (table := self.take(item)) is not None:
+                await table.dispose()
+
+    def close(self) -> None:
+        """Close the RocksDB of all tables."""
+        for _, table in self._tables.values():
+            table.close()
+        self._tables.clear()
 
 
 class LaneFactory:

@@ -6,20 +6,19 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from agents.bridge.bridge import Bridge
-from agents.bridge.plan import Plan, plans
+from agents.bridge.member_admission import Permit
+from agents.bridge.plan import Plan, plans, with_members
 from app.bridge import drains, web
-from app.bridge.connections import permitted
 from app.bridge.preflight import faults
 from app.bridge.quarantines import QuarantineMetrics
 from ringfence_kafka import aiokafka_patches
-from ringfence_kafka.concurrency.stop_signal import StoppingError, unless
-from ringfence_kafka.concurrency.timeouts import cancelled, set_within
+from ringfence_kafka.concurrency.timeouts import StoppingError, cancelled, set_within, unless
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 from ringfence_kafka.http.auth import HttpAuth, http_auth
 from ringfence_kafka.http.server import advertised
 from ringfence_kafka.http.sockets import listen
@@ -31,6 +30,8 @@ LOOK_S: Final = 0.2
 """Interval at which a drain checks its end, in seconds."""
 LIVE_S: Final = 1.0
 """Interval at which tasks of bridges are checked for failures, in seconds."""
+
+Permitted = tuple[Plan, Permit | None]
 
 
 def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
@@ -135,3 +136,46 @@ async def _until_stopped(
     for error in ended:
         if error is not None:
             raise error
+
+
+async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
+    """Return the bridges to run, each with its permit.
+
+    A permit that was not granted is requested again later.
+
+    Raises:
+        ConfigurationError: No bridge may run.
+        BrokerUnavailableError: With ``drain``, a source does not answer.
+    """
+    running: list[Permitted] = [(plan, None) for plan in plans if plan.share is None]
+    strict: dict[tuple[str, str], list[Plan]] = {}
+    for plan in plans:
+        if plan.share is not None:
+            strict.setdefault((plan.connection, plan.source_topic), []).append(plan)
+    refused = []
+    for (connection, _), members_plans in strict.items():
+        permit, members = Permit(members_plans[0], drain=drain), None
+        try:
+            members = (await permit.get()).members
+        except RingfenceError as error:
+            if drain:
+                raise
+            if isinstance(error, ConfigurationError):
+                refused.append(str(error))
+            else:
+                log.warning("cluster connection %s: %s", connection, error)
+        running += _with_members(members_plans, members, permit)
+    if refused and len(refused) == len(strict) and all(permit is not None for _, permit in running):
+        raise ConfigurationError("\n".join(refused))
+    return running
+
+
+def _with_members(
+    plans: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit
+) -> Iterator[Permitted]:
+    """Yield the plans of these members. None = the members are not known yet, so all configured plans."""
+    for plan in plans:
+        if members is None:
+            yield plan, permit
+        elif plan.share is not None and plan.share.member in members:
+            yield with_members(plan, members), permit

@@ -5,7 +5,7 @@ import click
 from app.commands.options import addresses_option
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import PORT
-from ringfence_kafka.process.log_options import log_options
+from ringfence_kafka.process.log_setup import log_options
 
 
 @click.command()

@@ -3,11 +3,13 @@
 import os
 import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from app.embedded import child, classes, jars, ports, server_files
+from app.embedded import classes, jars, ports, server_files
 from ringfence_kafka.process import java
 
 HOST: Final = "127.0.0.1"
@@ -15,6 +17,14 @@ HOST: Final = "127.0.0.1"
 # With only the first compiler tier, a start takes half the CPU. A million records cost 1.3 CPU seconds
 # against 2.9 with all tiers, or 4.2 with G1.
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+_LEASH: Final = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 = PR_SET_PDEATHSIG, kept across exec
+if os.getppid() != int(sys.argv[1]):  # the parent died before the call above could take effect
+    os._exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Program between fork and exec, in its own interpreter: a preexec_fn could deadlock beside threads."""
 
 
 class BrokerProcess:
@@ -89,7 +99,7 @@ class BrokerProcess:
         """Start the process. ``keep``: file descriptor that stays open in it."""
         command = [*java_command, *options, "kafka.Kafka", "server.properties"]
         with output.open("wb") as file:
-            self._process = child.launch(
+            self._process = launch(
                 command, cwd=self.directory, output=file, keep=file.fileno() if keep is None else keep
             )
 
@@ -107,3 +117,29 @@ def java_command(version: str, *, archived: bool = True) -> list[str]:
     return [
         str(program), *shared, "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path, *JVM_OPTIONS,
     ]  # fmt: skip
+
+
+def launch(command: Sequence[str], *, cwd: Path, output: IO[bytes], keep: int) -> subprocess.Popen[bytes]:
+    """Start ``command`` in its own session, with its life bound to that of this process.
+
+    In its own session it does not get the terminal's Ctrl-C, which would reach it before this process could
+    end it in order. On Linux the kernel kills it when this process dies. The kernel watches the *thread* that
+    starts the child, so only a child started on the main thread is bound.
+
+    Args:
+        command: Program (an absolute path) and arguments.
+        cwd: Working directory of the child.
+        output: File for both output streams.
+        keep: File descriptor that stays open in the child.
+    """
+    if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
+        command = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid()), *command]
+    return subprocess.Popen(  # noqa: S603 - arguments are our own
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=(keep,),
+    )

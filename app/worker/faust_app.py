@@ -6,22 +6,23 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import faust
 from yarl import URL
 
+from agents.lane.lane import LaneState
 from agents.worker import faust_agent
+from agents.worker.lanes import Lanes
 from app.worker import faust_parts
 from app.worker.fetch.startup_retry import connected
 from app.worker.fetch.transport import BatchConsumerThread, BatchTransport
 from app.worker.membership import static_membership, warm_up
 from app.worker.membership.assignor import LaneAssignor
 from app.worker.parts import WorkerParts
-from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
-from app.worker.progress import ProgressLine
 from app.worker.web import StatusWeb
 from ringfence_kafka.auth import client_properties
 from ringfence_kafka.auth.client_options import Tokens
@@ -46,6 +47,43 @@ METADATA_AGE_S: Final = 10.0
 LAG_EVERY_S: Final = 5.0
 TOPICS_EVERY_S: Final = 10.0
 STREAM_BUFFER_BATCHES: Final = 2
+PROGRESS_EVERY_S: Final = 60.0
+
+
+class ProgressLine:
+    """Formats the line, and remembers the counts of the last one."""
+
+    def __init__(self, url: str) -> None:
+        """Take the ``url`` of the worker's page; empty = no page."""
+        self._url = url
+        self._before: Counter[str] = Counter()
+
+    def next(self, lanes: Lanes, seconds: float) -> str:
+        """Return the line. ``seconds``: time since the last one."""
+        open_lanes = sum(lanes.health.state_of(lane)[0] is LaneState.OPEN for lane in lanes.lanes)
+        waiting = [lanes.lags.of(lane.key) for lane in lanes.lanes]
+        waiting += [lanes.lags.of(half) for half in lanes.health.halves]
+        totals = sum(lanes.totals.counts(lanes.lanes).values(), Counter())
+        return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)
+
+    def line(
+        self, totals: Mapping[str, int], seconds: float, lanes: tuple[int, int], waiting: list[int | None]
+    ) -> str:
+        """Return the line. ``lanes``: open lanes and all; ``waiting``: lag of each lane."""
+        done = {name: count - self._before[name] for name, count in totals.items()}
+        self._before = Counter(totals)
+        verdicts = [
+            f"{done.get('accepted', 0) + done.get('unchecked', 0):,} accepted",
+            f"{done.get('duplicates', 0):,} duplicates",
+        ]
+        verdicts += [
+            f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done.get(name)
+        ]
+        lag = f"lag {sum(filter(None, waiting)):,}"
+        if unknown := waiting.count(None):
+            lag += f" and unknown of {unknown} lanes"
+        page = f"; {self._url}/" if self._url else ""
+        return f"in {seconds:.0f} s {', '.join(verdicts)}; {lag}; {lanes[0]} of {lanes[1]} lanes open{page}"
 
 
 class RingfenceApp(faust.App):  # type: ignore[misc]

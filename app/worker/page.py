@@ -2,13 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
+from app.commands.repair.records import Refused, Selection, Wanted
+from app.commands.repair.redrive_log import RedrivePartition
+from app.commands.repair.scan import Act, opened, scan
 from app.commands.status import histories, page
 from app.commands.status.findings import findings
 from app.commands.status.lanes import ANSWER_LIMIT_S, ask
@@ -17,15 +20,17 @@ from app.commands.status.open_records import Counts
 from app.commands.status.page import NO_CHARTS
 from app.commands.status.read import read
 from app.commands.status.status import as_document
-from app.worker import dead_letters, run_report
+from app.worker import run_report
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.http import auth
 from ringfence_kafka.page.history import Charts, Subject
+from ringfence_kafka.protocol import wire_names
 
 KEPT_S: Final = 3.0
 """Minimum interval between reads of the cluster, for any number of viewers, in seconds."""
 LIMIT_S: Final = 12.0
+SHOWN_MAX: Final = 200
 
 
 class StatusPage:
@@ -128,17 +133,17 @@ class StatusPage:
         """Return the page of a consumer group's open dead letters; None = unknown address."""
         if not self._knows(address):
             return None
-        letters, fault = await self._answered(dead_letters.read_open(self._settings, address, group))
+        letters, fault = await self._answered(read_open(self._settings, address, group))
         return self._shown(
             "letters", f"dead letters of {group} at {address}", letters=letters, fault=fault, consumer_group=group,
-            address=address, LETTERS_MAX=dead_letters.SHOWN_MAX,
+            address=address, LETTERS_MAX=SHOWN_MAX,
         )  # fmt: skip
 
     async def letter(self, group: str, address: str, at: tuple[int, int]) -> str | None:
         """Return the page of a dead letter; None = it does not exist. ``at``: its partition and offset."""
         if not self._knows(address):
             return None
-        letter, fault = await self._answered(dead_letters.read_one(self._settings, address, group, at))
+        letter, fault = await self._answered(read_one(self._settings, address, group, at))
         if letter is None and not fault:
             return None
         place = f"{at[0]}/{at[1]}"
@@ -170,3 +175,38 @@ def _without_others(status: Status, **kept: Any) -> Status:
         key: [] for key in ("addresses", "consumers", "bridges", "faults", "left_bridges", "deleted", "left_letters")
     }  # fmt: skip
     return replace(status, last_run=None, **(nothing | kept))
+
+
+async def read_open(settings: Settings, address: str, consumer_group: str) -> list[Refused]:
+    """Return the oldest open dead letters of a consumer group, without values.
+
+    Raises:
+        BrokerUnavailableError: The cluster does not answer, or denies access.
+    """
+    found = await _read(settings, address, _wanted(Selection(consumer_group=consumer_group)))
+    return sorted(found, key=lambda letter: (letter.timestamp, letter.place))
+
+
+async def read_one(
+    settings: Settings, address: str, consumer_group: str, at: tuple[int, int]
+) -> Refused | None:
+    """Return one dead letter, open or settled; None = it does not exist. Raises as :func:`read_open`."""
+    wanted = _wanted(Selection(consumer_group=consumer_group, at=[at]), settled_too=True)
+    return next(iter(await _read(settings, address, wanted, whole=settings.app.page_values)), None)
+
+
+def _wanted(selection: Selection, *, settled_too: bool = False) -> Wanted:
+    return Wanted(selection, lambda record: record.key, settled_too, limit=SHOWN_MAX)
+
+
+async def _read(
+    settings: Settings, address: str, wanted: Wanted, *, whole: bool = False
+) -> Sequence[Refused]:
+    found: list[Refused] = []
+
+    async def keep(_: RedrivePartition, records: Sequence[Refused]) -> None:
+        found.extend(letter if whole else replace(letter, value=None) for letter in records)
+
+    async with opened(settings.kafka, settings.app.id, wire_names.dead_letter_topic(address)) as topic:
+        await scan(topic, wanted, Act(keep))
+    return found

@@ -3,10 +3,12 @@
 It joins no consumer group, and needs only Describe and Read on the topic.
 """
 
+import datetime as dt
 import json
+import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -15,7 +17,6 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from reconcile.audit import advice, configuration, report
-from reconcile.audit.figures import figures
 from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
@@ -23,6 +24,7 @@ from reconcile.cluster.admin import Admin
 from reconcile.job import opened
 from reconcile.page import PAGE
 from reconcile.page.pages import put, written
+from reconcile.page.report_data import AddressFigures, Figures, Lane, Ring, step_ms
 from reconcile.run.outcome.terminal_report import progress, terminal
 from reconcile.session.executor_watch import TIMEOUT_S
 from reconcile.session.session import fit_to, local_dir, required, session
@@ -162,4 +164,72 @@ def _explained(error: SparkError, topic: Topic) -> RingfenceError:
         less="audit less: --since, --last",
         disk=f"Spark sorts below spark.local.dir ({local_dir()}): make room, or audit less: --since, --last",
         after="fix that, and run again",
+    )
+
+
+def figures(audit: Audit, notes: Sequence[str]) -> Figures:
+    """Return the figures, with the audited topic as the only address."""
+    return Figures(
+        title=f"Audit of {audit.topic.name}",
+        subtitle=_subtitle(audit),
+        verdict="",
+        bootstrap_servers=audit.bootstrap_servers,
+        addresses=[_address(audit)],
+        advice=list(notes),
+    )
+
+
+def _subtitle(audit: Audit) -> str:
+    if not audit.records:
+        return f"{audit.topic.part.asked}: no records"
+    return f"{audit.topic.part.asked}: {audit.records:,} records, {_day(audit.first_ms)} to {_day(audit.last_ms)} (UTC)"
+
+
+def _day(at: int) -> str:
+    try:
+        return dt.datetime.fromtimestamp(at / 1000, dt.UTC).isoformat(" ", "minutes")[:16]
+    except (OverflowError, ValueError, OSError):
+        return f"{at} ms"
+
+
+def _address(audit: Audit) -> AddressFigures:
+    found, capacity = audit.found, audit.settings.id_cache_size
+    distance = found.distance
+    return AddressFigures(
+        name=audit.topic.name,
+        counts={
+            "records": audit.records,
+            "with_id": found.with_id,
+            "without_id": audit.records - found.with_id,
+            "resends": found.resends,
+            "other_partition": found.other_partition,
+            "cross_lane": found.cross_lane,
+            "forwarded": found.forwarded,
+            "groups": audit.groups.count,
+        },
+        ring=Ring(
+            capacity=capacity,
+            recommended=audit.recommended,
+            confidence=float(audit.confidence),
+            resends=distance.count,
+            overruns=distance.count - found.within_capacity,
+            days=max(1, math.ceil(audit.days or 0)),
+            resend_distance_p50=int(distance.p50),
+            resend_distance_p99=int(distance.p99),
+            resend_distance_max=int(distance.max),
+            needed=found.needed,
+            span_ms=audit.span_ms,
+        ),
+        step_ms=step_ms(audit.first_ms, audit.last_ms),
+        moments=audit.moments,
+        distances=distance.bins,
+        ages=found.seconds.bins,
+        group_sizes=audit.groups.sizes,
+        groups_largest=audit.groups.largest,
+        lanes=[
+            Lane(
+                lane.lane, lane.records, lane.records - lane.resends, lane.resends, 0, min(lane.ids, capacity)
+            )
+            for lane in found.lanes
+        ],
     )

@@ -5,10 +5,10 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ringfence_client.handlers.backoff import RETRY_FIRST_S, RETRY_JITTER, DelayOptions
-from ringfence_client.handlers.rejected_errors import check_rejected_errors
+from ringfence_client.handlers.message import Disposition
 from ringfence_client.handlers.retries import RetryPolicy, fitting_policy
 
 LEASE_TIMEOUT_MIN: Final = 3.0
@@ -164,3 +164,34 @@ class ConsumerOptions:
     def _fitting_policy(self) -> RetryPolicy:
         delays = DelayOptions(self.retry_delay, self.retry_multiplier, self.retry_max, self.retry_jitter)
         return fitting_policy(self.max_attempts, self.retry_time, delays)
+
+
+def check_rejected_errors(classes: Any) -> None:
+    """Refuse classes of ``reject_on`` that say nothing about a message.
+
+    Raises:
+        ValueError: A class is unsuitable; the text names it and the alternative.
+    """
+    if not isinstance(classes, tuple):
+        raise ValueError(f"reject_on = {classes!r}: a tuple of exception classes, such as (ValueError,)")  # noqa: TRY004
+    for item in classes:
+        if (fault := _fault(item)) is not None:
+            raise ValueError(f"reject_on = {getattr(item, '__name__', repr(item))}: {fault}")
+
+
+def _fault(item: Any) -> str | None:
+    """Return the reason why a class is unsuitable; None = it is suitable."""
+    if not (isinstance(item, type) and issubclass(item, BaseException)):
+        return "this is no class of exceptions: name one, such as ValueError or your_module.YourError"
+    if not issubclass(item, Exception):
+        return "it ends tasks or processes and says nothing about a message: name a subclass of Exception"
+    if item is Exception:
+        return (
+            "every failed attempt would make a dead letter, also in an outage: name the classes that only a bad message raises; for one "
+            "attempt of each message choose max_attempts = 1"
+        )
+    if issubclass(item, Disposition):
+        return "a handler raises it to decide otherwise than by failing: leave it out"
+    if issubclass(item, StopIteration):
+        return "Python makes it a RuntimeError on its way out of a handler: raise another class"
+    return None

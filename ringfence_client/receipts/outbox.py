@@ -7,10 +7,11 @@ position, and the message that was accepted with an ID.
 import asyncio
 import contextlib
 import math
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
@@ -30,9 +31,6 @@ from ringfence_kafka.producer.transactional import REQUEST_BYTES_MAX
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.lane_layout import lane_of
 from ringfence_kafka.readers.log_reader import RESTING_MAX, LogReader
-
-if TYPE_CHECKING:
-    from ringfence_client.receipts.blocking_outbox import BlockingOutbox
 
 METADATA_AGE_MS: Final = 10_000
 """Age of metadata, in milliseconds, after which the producer notices new partitions."""
@@ -113,8 +111,6 @@ class Outbox:
 
     def __enter__(self) -> "BlockingOutbox":
         """Connect as :meth:`__aenter__` does, in a separate thread."""
-        from ringfence_client.receipts.blocking_outbox import BlockingOutbox
-
         self._blocking = BlockingOutbox(self)
         return self._blocking
 
@@ -244,3 +240,45 @@ class Outbox:
         return OutboxError(
             f"{self._address.name}: it is unknown whether the message was sent ({why}): {again}"
         )
+
+
+class BlockingOutbox:
+    """Does the same as :class:`Outbox` without ``await``. Any number of threads may use it."""
+
+    def __init__(self, outbox: "Outbox") -> None:
+        """Connect as :meth:`Outbox.__aenter__` does."""
+        self._outbox = outbox
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="outbox", daemon=True)
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(outbox.__aenter__(), self._loop).result()
+        except BaseException:
+            self._end()
+            raise
+
+    def send(
+        self,
+        value: Content | None,
+        *,
+        duplicate_id: Content | None = None,
+        key: Content | None = None,
+        headers: GivenHeaders = (),
+    ) -> Receipt:
+        """Send a message, and wait until a worker has judged it, as :meth:`Outbox.send` does."""
+        if self._loop.is_closed():
+            raise OutboxError("the outbox is closed, and nothing is sent: use it within 'with'")
+        sending = self._outbox.send(value, duplicate_id=duplicate_id, key=key, headers=headers)
+        return asyncio.run_coroutine_threadsafe(sending, self._loop).result()
+
+    def close(self) -> None:
+        """Disconnect."""
+        try:
+            asyncio.run_coroutine_threadsafe(self._outbox.__aexit__(None, None, None), self._loop).result()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

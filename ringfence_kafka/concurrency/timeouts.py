@@ -3,7 +3,9 @@
 import asyncio
 import random
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
@@ -55,3 +57,24 @@ def note_outcome(future: "asyncio.Future[Any]") -> None:
     """Retrieve a future's error for a caller that may give up first: otherwise Python prints it as never retrieved."""
     if not future.cancelled():
         future.exception()
+
+
+class StoppingError(Exception):
+    """A stop was requested."""
+
+
+async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for the result of ``work``, or until ``stopping``.
+
+    Raises:
+        StoppingError: the stop came first; the work was cancelled.
+    """
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise StoppingError
+        return task.result()
+    finally:
+        stopped.cancel()
+        await cancelled(task)

@@ -1,15 +1,19 @@
 """Logging of a process on stderr: one line or one JSON object for each event."""
 
+import functools
 import json
 import logging
 import time
+import tomllib
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from importlib.resources import files
+from typing import Any, Final, TypeVar
 
+import click
 from aiokafka.errors import KafkaError
 
 from ringfence_kafka.escaping import printable
-from ringfence_kafka.process.log_catalog import message_id
 
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -31,6 +35,32 @@ TRACE: Final = "trace"
 """Attribute of a log record: a formatted traceback."""
 _LINES: Final = "\n\t"
 """Characters that a traceback keeps."""
+ANY_LOGGER: Final = "*"
+"""Logger of messages that several programs log under their own names."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@functools.cache
+def catalog() -> dict[str, dict[str, Any]]:
+    """Return all messages by ID: ``logger``, ``level``, ``text``; warnings and errors also have ``means`` and ``do``."""
+    return tomllib.loads((files(__package__) / "log_messages.toml").read_text("utf-8"))
+
+
+@functools.cache
+def _ids() -> dict[tuple[str, str], str]:
+    return {(entry["logger"], entry["text"]): name for name, entry in catalog().items()}
+
+
+def message_id(logger: str, template: object) -> str | None:
+    """Return the ID of a log record's message; None = not in the catalogue, for example from a library or at debug level.
+
+    Args:
+        logger: Name of the record's logger.
+        template: Message of the record before its values are filled in.
+    """
+    if not logger.startswith("ringfence") or not isinstance(template, str):
+        return None
+    return _ids().get((logger, template)) or _ids().get((ANY_LOGGER, template))
 
 
 class Repeats(logging.Filter):
@@ -123,3 +153,32 @@ def configure() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # A broker occasionally answers the first write of a transaction with a retriable error; lanes report lasting ones.
     logging.getLogger("aiokafka.producer.sender").setLevel(logging.ERROR)
+
+
+def log_options(command: Command) -> Command:
+    """Add both options. Environment variables can set them for all programs of a machine."""
+    for name, choices, default, text in (
+        ("format", ("text", "json"), "text", "json writes an object a line, for log collectors."),
+        (
+            "level",
+            ("debug", "info", "warning", "error"),
+            "info",
+            "Level of Ringfence's own lines; its libraries always log from warnings on.",
+        ),
+    ):
+        command = click.option(
+            f"--log-{name}",
+            type=click.Choice(choices, case_sensitive=False),
+            default=default,
+            show_default=True,
+            envvar=f"RINGFENCE_LOG_{name.upper()}",
+            show_envvar=True,
+            expose_value=False,
+            callback=_choose,
+            help=text,
+        )(command)
+    return command
+
+
+def _choose(_context: click.Context, parameter: click.Parameter, choice: str) -> None:
+    choose(**{str(parameter.name): choice})

@@ -14,12 +14,12 @@ from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
 from app.embedded.broker_process import HOST
 from app.embedded.link import TcpProxy
-from app.embedded.several import several
 from ringfence_kafka.aiokafka_patches import internals
 from tests.support import kafka
 from tests.support.bridges import processes
 from tests.support.bridges.processes import BridgeProcess, Two, prepare
 from tests.support.brokers.linked import LinkedBroker
+from tests.support.brokers.several import several
 from tests.support.consumers.processes import ConsumerProcess, noted
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for, worker

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded.several import COUNT, Several, several
 from tests.harness import rounds
 from tests.harness.checker.groups import judge
 from tests.harness.group_system import PARTITIONS, System, assert_rising
 from tests.harness.workloads.message_groups import Flow, Shape, generate
 from tests.support import kafka
+from tests.support.brokers.several import COUNT, Several, several
 from tests.support.consumers.processes import consumers, wait_shared
 
 pytestmark = [pytest.mark.long, pytest.mark.alone]

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.embedded.several import Several, several
 from tests.harness.history import History, Record, Target
 from tests.harness.source_cluster import PROCESSES, Origin
 from tests.harness.workloads import journal
@@ -19,6 +18,7 @@ from tests.harness.workloads.catalogue import AMPLE, Workload
 from tests.harness.workloads.plan import Plan
 from tests.support import kafka
 from tests.support.brokers.linked import LinkedBroker, linked_broker
+from tests.support.brokers.several import Several, several
 from tests.support.checkout import ROOT
 from tests.support.worker import RingfenceProcess, WorkerProcess, configure, wait_for
 

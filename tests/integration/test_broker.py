@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import jars, properties
+from app.embedded import command, jars
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.errors import PrerequisiteError
 from tests.support.kafka import create_topics
@@ -195,7 +195,7 @@ def test_properties(own: EmbeddedBroker) -> None:
     client = AdminClient({"bootstrap.servers": own.bootstrap_servers, "log_level": 0})
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     found = client.describe_configs([resource])[resource].result(LIMIT_S)
-    strange = properties.unknown(GIVEN, own.described_properties())
+    strange = command.unknown_properties(GIVEN, own.described_properties())
 
     assert {key: found[key].value for key in list(GIVEN)[:2]} == {key: GIVEN[key] for key in list(GIVEN)[:2]}
     assert strange == ["log.retention.mss"]

@@ -13,16 +13,17 @@ from tests.support.demo import RunningDemo
 DEMO: Final = "import sys; from app.demo.bridge import run; sys.exit(run(20_000))"
 WITHOUT_MEMORY: Final = """
 import sys
-from app.demo.bridge import clusters, run
-exact = clusters.Clusters.configuration
+from app.demo.bridge import run
+from app.demo.bridge import run
+exact = run.Clusters.configuration
 def forgetful(self, name, web_port):
     path = exact(self, name, web_port)
     text = path.read_text("utf-8")
-    if name == clusters.TARGET:
+    if name == run.TARGET:
         text = text.replace("id_cache_size = 40000", "id_cache_size = 0")
     path.write_text(text, "utf-8")
     return path
-clusters.Clusters.configuration = forgetful
+run.Clusters.configuration = forgetful
 sys.exit(run(20_000))
 """
 COLUMNS: Final = (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.bridge.metrics import BridgeMetrics
 from app.bridge.quarantines import QuarantineMetrics
+from app.bridge.web import BridgeMetrics
 from app.commands.status.findings import findings
 from app.commands.status.model import Consumers, Finding, Status
 from app.commands.status.read import read

@@ -20,7 +20,7 @@ MUTANTS: Final = (
         "A known ID with another value passes for a resend, and its message is lost without a trace.",
         (
             Patch(
-                "agents/decision/conflicts.py",
+                "agents/decision/verdicts.py",
                 "        if theirs and theirs != digest:\n",
                 "        if theirs < 0:\n",
             ),
@@ -32,7 +32,7 @@ MUTANTS: Final = (
         "The second value of an ID is known only while the slot of the first one is there.",
         (
             Patch(
-                "agents/decision/conflicts.py",
+                "agents/decision/verdicts.py",
                 "            if original is None:\n                original = live(variant)\n",
                 "",
             ),

@@ -18,9 +18,9 @@ from reconcile.run.frames.distributions import first_of
 from reconcile.run.history.history import Run, RunHistory
 from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome.report_model import finding
+from reconcile.spark.columns import small
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import ANOMALIES
-from reconcile.spark.small_frames import small
 from ringfence_kafka.config.settings import Settings
 from tests.support.reconcile import figures
 

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile.audit import home_lane as homes_of
+from reconcile.audit import frames as homes_of
 from reconcile.audit import job, partitioner
-from reconcile.audit.figures import figures
+from reconcile.audit.job import figures
 from reconcile.audit.keys import KEY_BYTES_MAX
 from reconcile.audit.resend_counts import confidence_of
 from reconcile.audit.result import Audit
@@ -31,9 +31,9 @@ from reconcile.audit.topic import Wanted
 from reconcile.job import opened
 from reconcile.page.advice import with_headroom
 from reconcile.session.spark_errors import EvidenceGoneError
+from reconcile.spark.columns import small
 from reconcile.spark.files import proved
 from reconcile.spark.schemas import BYTES
-from reconcile.spark.small_frames import small
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import MissingTopicError, PrerequisiteError

@@ -19,6 +19,7 @@ from reconcile.run.history.layout import ids_folder, results_folder
 from reconcile.run.history.renames import called, with_former
 from reconcile.run.history.rings import Regrouped, regroups
 from reconcile.run.history.rules import kept
+from reconcile.spark.columns import small
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import (
     ACCEPTED,
@@ -30,7 +31,6 @@ from reconcile.spark.schemas import (
     INPUTS,
     OUTPUTS,
 )
-from reconcile.spark.small_frames import small
 from ringfence_kafka.config.load import validate
 from tests.support import kafka
 from tests.support.reconcile.planted import World

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from reconcile.anomalies.finders import fates, lost_inputs
 from reconcile.run.frames import evidence as ev
+from reconcile.spark.columns import small
 from reconcile.spark.schemas import (
     ACCEPTED,
     DIVERTED,
@@ -18,7 +19,6 @@ from reconcile.spark.schemas import (
     QUARANTINED,
     SPANS,
 )
-from reconcile.spark.small_frames import small
 
 _WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
 

@@ -9,10 +9,10 @@ from reconcile import show_all
 from reconcile.page import pages
 from reconcile.run.history.layout import results_folder
 from reconcile.run.outcome import results
+from reconcile.spark.columns import small
 from reconcile.spark.files import BusyError, Files, LocalFiles
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.schemas import COUNTS
-from reconcile.spark.small_frames import small
 from ringfence_kafka.errors import RingfenceError
 from tests.support.reconcile.figures import nothing
 

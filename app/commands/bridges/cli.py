@@ -7,7 +7,7 @@ import click
 from app.commands.options import JSON, settings_option
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.process.command_line import CONNECTION_OPTIONS, PORT, silence_clients
-from ringfence_kafka.process.log_options import log_options
+from ringfence_kafka.process.log_setup import log_options
 
 _WITH_VALUE: Final = frozenset({"--config", "--web-port", "--log-level", "--log-format", *CONNECTION_OPTIONS})
 _STATUS: Final = "status"

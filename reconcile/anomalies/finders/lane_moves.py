@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
 from reconcile.run.history.rings import Rings
+from reconcile.spark.columns import small
 from reconcile.spark.schemas import INT, schema
-from reconcile.spark.small_frames import small
 
 _RING = ["address", "lane"]
 _FIRST: Final = ["address", "a_run", "a_out_address", "a_out_partition", "a_out_offset"]

@@ -16,9 +16,9 @@ from reconcile.run.history.layout import ACCEPTED as ACCEPTED_IDS
 from reconcile.run.history.layout import RUN_COLUMN, results_folder
 from reconcile.run.history.rules import Rule, diverts
 from reconcile.spark import schemas, topic_reader
+from reconcile.spark.columns import small
 from reconcile.spark.constants import constant, value_of
 from reconcile.spark.files import Files
-from reconcile.spark.small_frames import small
 
 _IDS_ON_DISK: Final = StructType(
     [StructField(RUN_COLUMN, schemas.INT) if item.name == "run" else item for item in schemas.IDS]

@@ -16,9 +16,9 @@ from reconcile.run.frames.frames import Frames
 from reconcile.run.frames.journal import Journal
 from reconcile.run.history.history import LaneCounts
 from reconcile.run.measures import candidates
+from reconcile.spark.columns import small
 from reconcile.spark.constants import constant
 from reconcile.spark.schemas import ACCEPTED, EMPTIED, OBSERVED, QUARANTINED, REPEATS
-from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import Ranges
 
 BACKLOG_READ_MAX: Final = 1_000_000

@@ -10,9 +10,9 @@ from reconcile.page import PAGE, pages
 from reconcile.page.report_data import Figures
 from reconcile.run.history.layout import results_folder
 from reconcile.run.verdict import summary
+from reconcile.spark.columns import small
 from reconcile.spark.files import Files
 from reconcile.spark.schemas import COUNTS
-from reconcile.spark.small_frames import small
 
 SUMMARY: Final = "summary.json"
 FIGURES: Final = "figures.json"

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from app.embedded.several import Node
 from tests.harness.nemeses.nemesis import Nemesis, OfSystem
 from tests.harness.system import System
+from tests.support.brokers.several import Node
 
 DOWN_S: Final = (0.0, 4.0)
 """Seconds from the takeover by others until it starts again."""

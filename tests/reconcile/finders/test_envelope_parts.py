@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Row
 
 from reconcile.anomalies.finders import fates, lost_inputs, order, originals, torn_transactions
 from reconcile.run.frames import evidence as ev
-from reconcile.run.frames import transactions
+from reconcile.run.frames import match
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from tests.reconcile.rows import Frames, cut, named
 
@@ -26,10 +26,8 @@ def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[s
 
 def _joined(frames: Frames, *rows: dict[str, Any]) -> DataFrame:
     matched = frames.evidence(*rows)
-    apart = transactions.joined(matched.where(transactions.OF_UNITS)).unionByName(
-        transactions.as_plain(matched)
-    )
-    return cut(matched.where(f"not ({transactions.OF_UNITS})").unionByName(apart.select(*matched.columns)))
+    apart = match.joined(matched.where(match.OF_UNITS)).unionByName(match.as_plain(matched))
+    return cut(matched.where(f"not ({match.OF_UNITS})").unionByName(apart.select(*matched.columns)))
 
 
 def _rows(frame: DataFrame) -> dict[tuple[int, int], Row]:

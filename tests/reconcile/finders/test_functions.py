@@ -10,8 +10,8 @@ from reconcile.anomalies.names import Anomaly, Doubt, doubted
 from reconcile.run.measures import candidates
 from reconcile.run.measures.counts import Judgement, count_anomalies
 from reconcile.run.verdict.summary import address_counts, verdict
+from reconcile.spark.columns import small
 from reconcile.spark.schemas import ACCEPTED_SPANS, DIVERTED, FORWARDED
-from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import concatenated
 from tests.reconcile.rows import Frames, named
 

@@ -13,8 +13,8 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import evidence as ev
 from reconcile.run.frames import hops
 from reconcile.spark import hops as read_hops
+from reconcile.spark.columns import small
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
-from reconcile.spark.small_frames import small
 from tests.reconcile.rows import Frames, cut, named
 from tests.unit.agents.decision.test_decide import Given
 

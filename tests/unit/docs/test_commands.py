@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from app import reference
 from app.cli import cli
+from docs.generator import reference
 from tests.support.checkout import ROOT, documents
 
 CONSOLE = re.compile(r"^```(?:console|bash|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)

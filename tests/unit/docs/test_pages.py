@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app import reference
+from docs.generator import reference
 from tests.support.checkout import ROOT, documents
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents.worker.lanes import Lanes
-from app.bridge.metrics import BridgeMetrics
 from app.bridge.quarantines import QuarantineMetrics
+from app.bridge.web import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import BatchMetrics, LaneMetrics

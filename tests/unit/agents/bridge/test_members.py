@@ -9,9 +9,8 @@ import pytest
 from agents.bridge.member_admission import stand
 from agents.bridge.members import Adopt, MemberPosition, Owner, Refuse, Run, Standing, decide, owner
 from agents.bridge.offsets import AT_REST, NOT_BEGUN, Map, OffsetMetadata, encode
-from agents.decision import group_cache
-from agents.decision.group_cache import GroupCache
-from agents.decision.partitioner import Partitioner
+from agents.decision import partitioner
+from agents.decision.partitioner import GroupCache, Partitioner
 from ringfence_kafka.groups.committed_offsets import Committed
 from ringfence_kafka.protocol.hop import Source
 from tables.codec import Route
@@ -156,8 +155,8 @@ def test_each_group_has_one_owner() -> None:
 
 def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory for owners and homes stays within one limit, however long group names are, and every owner is right."""
-    monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 2 * 10 * (group_cache.KEY_BYTES + 1_000))
+    monkeypatch.setattr(partitioner, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(partitioner, "MEMO_BYTES_MAX", 2 * 10 * (partitioner.KEY_BYTES + 1_000))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
     homes, found = Partitioner(4), Owner(THREE)
     groups = [b"%1000d" % index for index in range(45)]

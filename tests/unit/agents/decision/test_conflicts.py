@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.decision.conflicts import check_with_values, note_values
 from agents.decision.originals import Originals
+from agents.decision.verdicts import check_with_values, note_values
 from ringfence_kafka.protocol.stored_ids import display_id, encode_id, variant_of
 from ringfence_kafka.protocol.value_digest import slot_digest
 from tables.codec import Origin, Slot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.decision.missing_ids import NAMES_MAX, MissingIds
+from agents.lane.outcome_counts import NAMES_MAX, MissingIds
 
 
 def test_names_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

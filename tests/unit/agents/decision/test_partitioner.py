@@ -4,9 +4,8 @@ import weakref
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
-from agents.decision import group_cache, partitioner
-from agents.decision.group_cache import GroupCache
-from agents.decision.partitioner import Partitioner, murmur2
+from agents.decision import partitioner
+from agents.decision.partitioner import GroupCache, Partitioner, murmur2
 
 
 @pytest.mark.parametrize(
@@ -85,8 +84,8 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory for homes stays within its limit, whatever the number of groups, and every home stays right."""
-    monkeypatch.setattr(group_cache, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(group_cache, "MEMO_BYTES_MAX", 10 * (group_cache.KEY_BYTES + 2))
+    monkeypatch.setattr(partitioner, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(partitioner, "MEMO_BYTES_MAX", 10 * (partitioner.KEY_BYTES + 2))
     monkeypatch.setattr(GroupCache, "_living", weakref.WeakValueDictionary())
     homes = Partitioner(7)
     keys = [b"%d" % index for index in range(95)]
@@ -98,7 +97,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             sizes.append(len(homes))
 
     assert max(sizes) == 10
-    homes[b"x" * 10 * group_cache.KEY_BYTES]
+    homes[b"x" * 10 * partitioner.KEY_BYTES]
     assert len(homes) == 1
     other = Partitioner(7)
     for key in keys:

@@ -9,9 +9,9 @@ import pytest
 from agents.batch.batch import FetchedBatch
 from agents.lane.lane import Lane
 from agents.lane.open import Opening
+from agents.worker.lane_factory import KEPT_S, TableCache
 from agents.worker.lane_map import listed
 from agents.worker.lanes import Lanes
-from agents.worker.table_cache import KEPT_S, TableCache
 from ringfence_kafka.config.load import validate
 from tables.change import Restored, TableOptions
 from tables.table import LaneTable

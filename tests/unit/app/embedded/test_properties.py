@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.embedded import properties, server_files
+from app.embedded import command, server_files
 from app.embedded.command import run_broker
 from ringfence_kafka.errors import ConfigurationError
 
@@ -11,7 +11,7 @@ def test_pairs() -> None:
     """A value is kept whole, with equals signs and blanks, and may be empty."""
     given = ["log.retention.ms=60000", " sasl.jaas.config = a b=c ;", "metric.reporters="]
 
-    assert properties.parsed(given) == {
+    assert command.parse_properties(given) == {
         "log.retention.ms": "60000",
         "sasl.jaas.config": " a b=c ;",
         "metric.reporters": "",
@@ -24,13 +24,13 @@ def test_no_pair(pair: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r"is not KEY=VALUE on one line: write for example --property log"
     ):
-        properties.parsed([pair])
+        command.parse_properties([pair])
 
 
 def test_one_that_stands_twice() -> None:
     """A property that stands twice is refused, so nobody has to guess which one counts."""
     with pytest.raises(ConfigurationError, match=r"num\.partitions is given twice, with '1' and '2'"):
-        properties.parsed(["num.partitions=1", "num.partitions=2"])
+        command.parse_properties(["num.partitions=1", "num.partitions=2"])
 
 
 def test_what_the_broker_sets_itself() -> None:
@@ -39,7 +39,7 @@ def test_what_the_broker_sets_itself() -> None:
     The error has the reason and the option to use instead.
     """
     ours = server_files.server_properties("127.0.0.1", 1, 2, {}).splitlines()
-    owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(properties.OWNED)
+    owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(command.OWNED)
 
     assert owned == {
         "process.roles", "node.id", "controller.quorum.voters", "controller.listener.names", "listeners",
@@ -47,7 +47,7 @@ def test_what_the_broker_sets_itself() -> None:
     }  # fmt: skip
     for key, way_out in {"listeners": "--port", "log.dirs": "--dir", "node.id": "one node"}.items():
         with pytest.raises(ConfigurationError, match=f"--property {key} cannot be set, .*{way_out}"):
-            properties.parsed([f"{key}=x"])
+            command.parse_properties([f"{key}=x"])
 
 
 def test_nothing_is_started_for_a_fault(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,9 @@ def test_unknown_ones() -> None:
         "foo.bar": True,
     }
     given = [*described, "listener.name.tls.ssl.client.auth"]
-    strange = properties.unknown(given, described)
+    strange = command.unknown_properties(given, described)
 
     assert strange == ["log.retention.mss", "foo.bar"]
-    assert str(properties.no_such(strange, described)) == (
+    assert str(command.no_such_property(strange, described)) == (
         "--property: Kafka has no property log.retention.mss (did you mean log.retention.ms?), foo.bar: correct or remove it"
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from app.worker.figures import TURNS, WorkerFigures
+from app.worker.parts import TURNS, WorkerFigures
 
 
 def test_figures_of_a_worker() -> None:

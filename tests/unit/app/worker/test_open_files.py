@@ -1,6 +1,6 @@
 import resource
 
-from app.worker.open_files import raise_file_limit
+from app.worker.run import raise_file_limit
 
 
 def test_files_for_many_lanes() -> None:

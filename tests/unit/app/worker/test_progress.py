@@ -1,6 +1,6 @@
 """The worker's line each minute: work since the last line, waiting records, and the address of its page."""
 
-from app.worker.progress import ProgressLine
+from app.worker.faust_app import ProgressLine
 
 
 def test_line() -> None:

@@ -18,8 +18,7 @@ from rich.console import Console
 from app.cli import main
 from reconcile.audit import advice, configuration, extent, job, partitioner, report
 from reconcile.audit.extent import Extent
-from reconcile.audit.figures import figures
-from reconcile.audit.job import keep
+from reconcile.audit.job import figures, keep
 from reconcile.audit.partitioner import Placed
 from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, Transactions, document
 from reconcile.audit.topic import Topic, Wanted, surveyed

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reconcile.session.executor_offer import Demand, compared
-from reconcile.session.executor_watch import NOTICE_S, Watch
+from reconcile.session.executor_watch import NOTICE_S, Demand, Watch, compared
 
 MASTER = "spark://spark-1:7077"
 WORKER = {

@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 import pytest
 
 from ringfence_client import Outbox, OutboxError
-from ringfence_client.receipts.blocking_outbox import BlockingOutbox
+from ringfence_client.receipts.outbox import BlockingOutbox
 from ringfence_kafka.config.load import validate
 
 

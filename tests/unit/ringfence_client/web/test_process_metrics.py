@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents.worker.lanes import Lanes
-from app.bridge.metrics import BridgeMetrics
+from app.bridge.web import BridgeMetrics
 from app.worker.fetch.buffers import Buffers
 from app.worker.fetch.fetch_interval import FetchInterval
 from app.worker.metrics import BatchMetrics, LaneMetrics

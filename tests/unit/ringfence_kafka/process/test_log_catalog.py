@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ringfence_kafka.process import log_catalog
+from ringfence_kafka.process import log_setup
 from ringfence_kafka.process.log_setup import FORMAT, JsonFormatter, TextFormatter
 
 ROOT = Path(__file__).parents[4]
 ROOMS = ("agents", "app", "native", "ringfence_client", "ringfence_kafka", "tables")
 LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error"}
-KNOWN = next(iter(log_catalog.entries().values()))
+KNOWN = next(iter(log_setup.catalog().values()))
 
 
 def _logged(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -25,10 +25,10 @@ def _logged(path: Path) -> Iterator[tuple[str, str, str]]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [call.args[0] for call in calls if call.args and ast.unparse(call.func) == "logging.getLogger"]
     names = [node.value for node in named if isinstance(node, ast.Constant)]
-    own = next((str(name) for name in names if str(name).startswith("ringfence.")), log_catalog.ANY_LOGGER)
+    own = next((str(name) for name in names if str(name).startswith("ringfence.")), log_setup.ANY_LOGGER)
     for call in calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in LEVELS:
-            logger = {"log": own, "self._log": log_catalog.ANY_LOGGER}.get(ast.unparse(call.func.value))
+            logger = {"log": own, "self._log": log_setup.ANY_LOGGER}.get(ast.unparse(call.func.value))
             if logger is not None:
                 yield logger, LEVELS[call.func.attr], ast.literal_eval(call.args[0])
 
@@ -41,7 +41,7 @@ def test_each_line_has_an_id() -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         for logger, level, text in _logged(path)
     }
-    entries = log_catalog.entries()
+    entries = log_setup.catalog()
 
     assert {(entry["logger"], entry["text"]): entry["level"] for entry in entries.values()} == logged
     assert max(Counter((entry["logger"], entry["text"]) for entry in entries.values()).values()) == 1
@@ -51,7 +51,7 @@ def test_problems_are_explained() -> None:
     """Each warning and error says what it means for messages, and what to do."""
     unexplained = [
         name
-        for name, entry in log_catalog.entries().items()
+        for name, entry in log_setup.catalog().items()
         if entry["level"] != "info" and not (entry.get("means") and entry.get("do"))
     ]
     assert unexplained == []
@@ -60,7 +60,7 @@ def test_problems_are_explained() -> None:
 @pytest.mark.parametrize(
     ("logger", "template", "expected"),
     [
-        (KNOWN["logger"], KNOWN["text"], next(iter(log_catalog.entries()))),
+        (KNOWN["logger"], KNOWN["text"], next(iter(log_setup.catalog()))),
         (KNOWN["logger"], "another text", None),
         ("aiokafka", KNOWN["text"], None),
         (KNOWN["logger"], ValueError("no text"), None),
@@ -68,13 +68,13 @@ def test_problems_are_explained() -> None:
 )
 def test_lookup(logger: str, template: object, expected: str | None) -> None:
     """Only Ringfence's own templates have an ID."""
-    assert log_catalog.message_id(logger, template) == expected
+    assert log_setup.message_id(logger, template) == expected
 
 
 def test_the_line_shows_it() -> None:
     """Text ends with the ID, before a trace; an object has it as a field."""
     name, entry = next(
-        item for item in log_catalog.entries().items() if re.findall("%.", item[1]["text"]) == ["%s"]
+        item for item in log_setup.catalog().items() if re.findall("%.", item[1]["text"]) == ["%s"]
     )
     record = logging.LogRecord(entry["logger"], logging.INFO, "", 0, entry["text"], ("x",), None)
 

@@ -13,7 +13,7 @@ from app.commands.bridges.cli import bridge
 from app.commands.worker import worker
 from ringfence_client.__main__ import consume
 from ringfence_kafka.process import log_setup
-from ringfence_kafka.process.log_options import log_options
+from ringfence_kafka.process.log_setup import log_options
 
 
 @pytest.fixture(autouse=True)

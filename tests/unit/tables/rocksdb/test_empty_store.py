@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tables.rocksdb import folder as rocks_folder
-from tables.rocksdb.empty_store import EmptyStore
 from tables.rocksdb.errors import DamagedStoreError
+from tables.rocksdb.folder import EmptyStore
 from tables.rocksdb.store import Store
 
 

@@ -13,7 +13,7 @@ from ringfence_kafka.protocol import stored_ids
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.rocksdb.errors import DamagedStoreError, StaleEpochError
-from tables.rocksdb.options import BUFFERS_BYTES_MAX, shared
+from tables.rocksdb.folder import BUFFERS_BYTES_MAX, shared
 from tables.rocksdb.store import Store, StoredState
 from tables.rocksdb.writes import Writes
 

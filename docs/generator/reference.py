@@ -1,4 +1,4 @@
-"""Generated reference files: ``python -m app.reference`` writes all of them.
+"""Generated reference files: ``python -m docs.generator.reference`` writes all of them.
 
 They are docs/cli.md, the example of docs/sizing.md, docs/configuration.md, docs/log-messages.md and
 conf/ringfence.schema.json.
@@ -15,13 +15,13 @@ from typing import Final
 import click
 from click.testing import CliRunner
 
-from app import configuration_page, log_messages_page
 from app.cli import cli
+from docs.generator import configuration, log_messages
 from ringfence_client.__main__ import consume
 from ringfence_kafka.config import schema
 from ringfence_kafka.process.command_line import CONNECTION_OPTIONS
 
-FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+FILE: Final = Path(__file__).resolve().parents[1] / "cli.md"
 SIZING: Final = FILE.with_name("sizing.md")
 CONFIGURATION: Final = FILE.with_name("configuration.md")
 LOG_MESSAGES: Final = FILE.with_name("log-messages.md")
@@ -126,8 +126,8 @@ def files() -> dict[Path, str]:
     return {
         FILE: page(),
         SIZING: sizing(SIZING.read_text("utf-8")),
-        CONFIGURATION: configuration_page.page(),
-        LOG_MESSAGES: log_messages_page.page(),
+        CONFIGURATION: configuration.page(),
+        LOG_MESSAGES: log_messages.page(),
         SCHEMA: f"{json.dumps(schema.document(), indent=2)}\n",
     }
 

@@ -1,4 +1,4 @@
-"""Generates docs/configuration.md from the JSON Schema of the configuration, for ``app/reference.py``."""
+"""Generates docs/configuration.md from the JSON Schema of the configuration, for ``docs/generator/reference.py``."""
 
 import json
 from typing import Any, Final

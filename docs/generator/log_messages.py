@@ -1,9 +1,9 @@
-"""Generates docs/log-messages.md from the catalogue of log messages, for ``app/reference.py``."""
+"""Generates docs/log-messages.md from the catalogue of log messages, for ``docs/generator/reference.py``."""
 
 import re
 from typing import Any, Final
 
-from ringfence_kafka.process.log_catalog import entries
+from ringfence_kafka.process.log_setup import catalog
 
 _HEAD: Final = """\
 # Log messages
@@ -28,7 +28,7 @@ def page() -> str:
     """Return the text of the page."""
     parts = [_HEAD]
     for hundred, title in _ROOMS.items():
-        own = {name: entry for name, entry in entries().items() if _hundred(name) == hundred}
+        own = {name: entry for name, entry in catalog().items() if _hundred(name) == hundred}
         problems = [_problem(name, entry) for name, entry in own.items() if "means" in entry]
         course = [f"| {name} | {_line(entry)} |\n" for name, entry in own.items() if "means" not in entry]
         parts.append(f"## {title}\n\n{_NOTES}{''.join(problems)}\n")
