@@ -84,21 +84,22 @@ class Lane(PartitionTask[Ownership, Opened]):
         """Whether the reason is that its folder cannot be written."""
         self.counts: Counter[str] = Counter()
         self.transactions = Transactions(opening, self.counts, observe, took)
-        self._opening = opening
+        self.opening = opening
         self._changed = changed
         self._mail = Inbox()
         self._kept: list[FetchedBatch] = []
         """Batches in progress: from one topic, each from a different partition."""
         self._given: Collection[Partition] | None = None
         self._room = asyncio.Event()
-        self._cursors: dict[Partition, Cursor] = {}
+        self.cursors: dict[Partition, Cursor] = {}
+        """Position in each input; empty before the first opening."""
         self._busy = False
         self._failures = Failures(opening)
 
     @property
     def key(self) -> LaneKey:
         """Input topic and lane number."""
-        return self._opening.address.input_topic, self._opening.number
+        return self.opening.address.input_topic, self.opening.number
 
     @property
     def next(self) -> int:
@@ -108,28 +109,16 @@ class Lane(PartitionTask[Ownership, Opened]):
     @property
     def next_by_partition(self) -> dict[int, int]:
         """First unprocessed offset of each partition of the input topic; empty before the first opening."""
-        topic = self._opening.address.input_topic
-        return {
-            partition: cursor.next for (name, partition), cursor in self._cursors.items() if name == topic
-        }
+        topic = self.opening.address.input_topic
+        return {partition: cursor.next for (name, partition), cursor in self.cursors.items() if name == topic}
 
     def seconds_covered(self) -> float | None:
         """Return the seconds between the oldest and the newest ID of the ring; None if the lane is closed or has fewer than two."""
-        return self._opening.table.seconds_covered() if self._opened is not None else None
+        return self.opening.table.seconds_covered() if self._opened is not None else None
 
     def coverage(self) -> Coverage | None:
         """Return whether the ring keeps its promise in time; None if the lane is closed or has no such promise."""
-        return self._opening.table.coverage() if self._opened is not None else None
-
-    @property
-    def opening(self) -> Opening:
-        """The steps of the lane's opening."""
-        return self._opening
-
-    @property
-    def cursors(self) -> dict[Partition, Cursor]:
-        """Position in each input; empty before the first opening."""
-        return self._cursors
+        return self.opening.table.coverage() if self._opened is not None else None
 
     @property
     def idle(self) -> bool:
@@ -140,7 +129,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
     ) -> bool:
         """Return whether these offsets show no loss. Otherwise call :meth:`compare`, which queries the cluster."""
-        return all(cursor.fits(ends, committed) for cursor in self._cursors.values())
+        return all(cursor.fits(ends, committed) for cursor in self.cursors.values())
 
     async def compare(self) -> None:
         """Compare an idle lane with the cluster, and reopen it if the cluster lost data. A busy lane notices this itself."""
@@ -170,7 +159,7 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     def note_changelog(self, topic_id: str | None) -> None:
         """Reopen the lane if the changelog's Kafka ID differs from the one at the opening. None = the topic does not exist now."""
-        topic = self._opening.changelog
+        topic = self.opening.changelog
         if self._opened is not None and topic_id not in {None, self._opened.topic_ids[topic]}:
             self._doubt(
                 ChangelogRecreatedError(
@@ -180,12 +169,12 @@ class Lane(PartitionTask[Ownership, Opened]):
 
     def note_agreement(self) -> None:
         """Apply the limits that all live workers state now: a lane that keeps other limits reopens."""
-        if self._opened is not None and self._opening.keeps_limits:
+        if self._opened is not None and self.opening.keeps_limits:
             self._doubt(LimitsAgreedError("all live workers state the same limits now: the ring adopts them"))
 
     def note_usable_folder(self) -> None:
         """Reopen a lane that keeps its files in memory, because its folder is writable again."""
-        if self._opened is not None and self._opening.table.in_memory:
+        if self._opened is not None and self.opening.table.in_memory:
             self._doubt(FolderUsableError("its folder is writable again, and its state moves back there"))
 
     def _doubt(self, error: Exception) -> None:
@@ -229,7 +218,7 @@ class Lane(PartitionTask[Ownership, Opened]):
     async def dispose(self) -> None:
         """Close the lane and its RocksDB."""
         await self.close()
-        self._opening.table.close()
+        self.opening.table.close()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand over a batch; wait while the lane is busy. A lane that may not start work discards it: it will be fetched again."""
@@ -252,8 +241,8 @@ class Lane(PartitionTask[Ownership, Opened]):
     # -- the task ------------------------------------------------------------------------------------------
 
     async def _open(self, right: Ownership) -> Opened:
-        opened = await self._opening.open(right, self._given)
-        self._cursors = opened.cursors
+        opened = await self.opening.open(right, self._given)
+        self.cursors = opened.cursors
         self._failures.waited()
         async with opened.producer.kept():
             await self._read_held_again(opened)
@@ -262,10 +251,10 @@ class Lane(PartitionTask[Ownership, Opened]):
         return opened
 
     def _shown_offsets(self) -> str:
-        return described(self._cursors, self._opening.address.input_topic)
+        return described(self.cursors, self.opening.address.input_topic)
 
     async def _regain(self, right: Ownership, opened: Opened) -> None:
-        await self._opening.regain(right, opened, self._given)
+        await self.opening.regain(right, opened, self._given)
         self._failures.waited()
         self._set(LaneState.OPEN)
         log.info("lane %s resumes at %s", self.name, self._shown_offsets())
@@ -325,7 +314,7 @@ class Lane(PartitionTask[Ownership, Opened]):
         if cursor is None or kept.begin > cursor.next:
             return None  # records before it were discarded in the meantime
         try:
-            again = await self._opening.read_again(kept)
+            again = await self.opening.read_again(kept)
         except (TimeoutError, KafkaTimeoutError):  # the partition may have no leader
             return None
         return again and cursor.renew(again)

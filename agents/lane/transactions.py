@@ -17,7 +17,6 @@ from aiokafka import TopicPartition
 from agents.batch import native_records
 from agents.batch.batch import DueRecords, FetchedBatch, Record
 from agents.decision.decide import Outcome
-from agents.decision.frequent_ids import FrequentId
 from agents.decision.item import Place
 from agents.lane.assignment import Ownership
 from agents.lane.batch_split import BatchSplit
@@ -65,7 +64,7 @@ class Transactions:
         self._name = opening.name
         self._opening = opening
         self._counts = counts
-        self._outcomes = OutcomeCounts(opening, counts, observe)
+        self.outcomes = OutcomeCounts(opening, counts, observe)
         self._coverage = CoverageLog(opening.name, counts)
         self._marked: dict[tuple[str, int], float] = {}
         """Monotonic time of this opening's last write to each output partition, in seconds."""
@@ -74,21 +73,6 @@ class Transactions:
         self._unsaid = 0
         """Number of quarantined records that are not logged yet."""
         self._say_refused_at = 0.0
-
-    @property
-    def parts(self) -> Counter[str]:
-        """Number of accepted parts of envelopes, by the address that accepted them."""
-        return self._outcomes.parts
-
-    @property
-    def frequent_id(self) -> FrequentId | None:
-        """ID with a large part of the duplicates of the last hour; None if no ID has."""
-        return self._outcomes.frequent_ids.most
-
-    @property
-    def outcomes(self) -> OutcomeCounts:
-        """Outcomes of its records, in more detail than the lane's counts."""
-        return self._outcomes
 
     async def run(
         self, batches: Sequence[FetchedBatch], opened: Opened, ownership: Ownership
@@ -196,7 +180,7 @@ class Transactions:
         for partition, end in ends.items():
             opened.cursors[topic, partition].done(end)
         if any(batch.records for batch, _ in due):  # a batch without records only has markers
-            self._outcomes.add(outcome, due, time.perf_counter() - began, opened.layout.partitions)
+            self.outcomes.add(outcome, due, time.perf_counter() - began, opened.layout.partitions)
             asked_at = min(
                 (batch.asked_at for batch, _ in due if batch.records and batch.asked_at), default=0.0
             )

@@ -163,7 +163,7 @@ class WorkerHealth:
             },
             **lane.counts,
             **_noticed(lane.transactions.outcomes),
-            **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
+            **({"parts": dict(parts)} if (parts := lane.transactions.outcomes.parts) else {}),
         }
 
     def state_changed(self) -> None:

@@ -102,7 +102,7 @@ def _counts(lane: Lane) -> Counter[str]:
 
 
 def _parts(lane: Lane) -> Counter[str]:
-    return lane.transactions.parts
+    return lane.transactions.outcomes.parts
 
 
 class Lanes:

@@ -28,7 +28,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class BrokerProcess:
-    """Starts, stops and disturbs the process; start on the main thread: :func:`app.embedded.child.launch`."""
+    """Starts, stops and disturbs the process; start on the main thread: :func:`launch`."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
         """Choose the ports. ``port``: port for clients; 0 = a free one."""

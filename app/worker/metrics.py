@@ -166,7 +166,8 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
                 families[name].add_metric(lanes.health.labels(key), value)
 
     def add_state(key: LaneKey, state: LaneState) -> None:
-        add(key, lane_open=float(state is LaneState.OPEN), lag_records=_or_nan(lanes.lags.of(key)))
+        lag = lanes.lags.of(key)
+        add(key, lane_open=float(state is LaneState.OPEN), lag_records=math.nan if lag is None else lag)
         families["lane_state"].add_metric([*lanes.health.labels(key), state.value], 1)
 
     for lane in lanes.lanes:
@@ -180,7 +181,9 @@ def _lane_gauges(lanes: Lanes) -> Iterable[Metric]:
             lane_other_rules=float(bool(lane.opening.rules_fault)),
             ring_covered_seconds=lane.seconds_covered(),
             forwarded_share=lane.transactions.outcomes.forwarding.share,
-            frequent_id_share=frequent.share if (frequent := lane.transactions.frequent_id) else 0.0,
+            frequent_id_share=frequent.share
+            if (frequent := lane.transactions.outcomes.frequent_ids.most)
+            else 0.0,
             lane_next_offset=lane.next,
         )
     for key in lanes.health.halves:
@@ -197,7 +200,3 @@ def _address_gauges(lanes: Lanes) -> Iterable[Metric]:
         for address in lanes.health.addresses:
             family.add_metric([address], len(by_address.get(address, ())))
         yield family
-
-
-def _or_nan(number: int | None) -> float:
-    return math.nan if number is None else number

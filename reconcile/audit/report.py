@@ -51,14 +51,13 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
             f"  needed for {float(audit.confidence) * 100:g} % of the resends",
             f"{found.needed:,}" if found.needed else "?",
         ),
-        (f"  recommended, with {HEADROOM} % headroom", _recommended(audit)),
+        (
+            f"  recommended, with {HEADROOM} % headroom",
+            "none: less than an hour" if audit.recommended is None else f"{audit.recommended:,}",
+        ),
     ]
     day = audit.a_day(found.within_needed)
     return [*rows, ("duplicates dropped a day", "?" if day is None else f"{day:,.0f}")]
-
-
-def _recommended(audit: Audit) -> str:
-    return "none: less than an hour" if audit.recommended is None else f"{audit.recommended:,}"
 
 
 def _transactions(audit: Audit) -> list[tuple[str, str]]:

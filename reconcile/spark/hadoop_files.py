@@ -16,27 +16,22 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         """Create the folder. Raises PrerequisiteError if it cannot be used."""
-        self._root = root.rstrip("/")
+        self.root = root.rstrip("/")
         jvm: Any = spark.sparkContext._jvm
         configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
         self._path: Any = jvm.org.apache.hadoop.fs.Path
         self._io: Any = jvm.org.apache.commons.io.IOUtils
         try:
-            self._system: Any = self._path(self._root).getFileSystem(configuration)
+            self._system: Any = self._path(self.root).getFileSystem(configuration)
             if self._system.getScheme() == "file" and "://" not in root:
-                self._root = str(Path(root).absolute())  # the JVM has another working directory
-            self._system.mkdirs(self._path(self._root))
+                self.root = str(Path(root).absolute())  # the JVM has another working directory
+            self._system.mkdirs(self._path(self.root))
         except Exception as error:
             raise unusable(root, _cause(error)) from error
 
-    @property
-    def root(self) -> str:
-        """Folder as an operator names it."""
-        return self._root
-
     def at(self, *parts: str) -> str:
         """Return the full path for Spark."""
-        return "/".join((self._root, *parts))
+        return "/".join((self.root, *parts))
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder; empty if it does not exist."""
@@ -96,7 +91,7 @@ class HadoopFiles:
         if self._system.getScheme() != "file":
             yield
             return
-        with LocalFiles(self._path(self._root).toUri().getPath()).locked():
+        with LocalFiles(self._path(self.root).toUri().getPath()).locked():
             yield
 
 

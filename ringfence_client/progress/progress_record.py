@@ -180,7 +180,8 @@ def decode(
     try:
         document = json.loads(value)
         found = document["format"]
-        progress, missing = _progress(document, find or (lambda _: None)) if _reads(found) else (None, [])
+        known = type(found) is int and found in {FORMAT, FORMAT_WITH_PARTS}
+        progress, missing = _progress(document, find or (lambda _: None)) if known else (None, [])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
         raise ProgressFormatError(
             f"a progress record cannot be read ({error!r}): {value[:200]!r}: run the version that wrote it, or stop the group's consumers "
@@ -207,10 +208,6 @@ def part_keys(key: bytes, value: bytes) -> list[bytes]:
     except (ValueError, KeyError, TypeError):
         return []
     return [record_parts.key_of(key, number) for number in numbers]
-
-
-def _reads(found: Any) -> bool:
-    return type(found) is int and found in {FORMAT, FORMAT_WITH_PARTS}
 
 
 def _progress(

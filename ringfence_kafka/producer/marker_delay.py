@@ -29,19 +29,16 @@ class MarkerDelay:
     """Pause between two transactions of one producer, in which the markers of the first are written."""
 
     def __init__(self) -> None:
-        self._gap_s = FIRST_S
+        self.seconds = FIRST_S
+        """Minimum time from the end of a transaction to the first write of the next one."""
         self._quick_s = math.inf
-
-    @property
-    def seconds(self) -> float:
-        """Minimum time from the end of a transaction to the first write of the next one, in seconds."""
-        return self._gap_s
 
     def wrote(self, seconds: float, since_s: float) -> None:
         """Record the duration of a transaction's first write, and its distance from the end of the transaction before, in seconds."""
         self._quick_s = min(seconds, self._quick_s * SLOWER)
         if seconds >= max(REFUSED_S, self._quick_s + REFUSED_MORE_S):
             # Not up to ``since_s``: a single write may be slow for many reasons.
-            self._gap_s = min(MOST_S, self._gap_s * LONGER)
-        elif since_s < self._gap_s * LONGER + TIMER_S:  # a longer distance says nothing about a shorter pause
-            self._gap_s = max(LEAST_S, self._gap_s * SHORTER)
+            self.seconds = min(MOST_S, self.seconds * LONGER)
+        elif since_s < self.seconds * LONGER + TIMER_S:
+            # A longer distance says nothing about a shorter pause.
+            self.seconds = max(LEAST_S, self.seconds * SHORTER)

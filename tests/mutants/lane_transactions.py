@@ -140,7 +140,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _LANE,
-                "            again = await self._opening.read_again(kept)\n",
+                "            again = await self.opening.read_again(kept)\n",
                 "            again = kept\n",
             ),
         ),

@@ -144,7 +144,9 @@ async def read(
         old = {
             place: await cluster.offsets.log_start(*place[1:])
             for place, item in stored.items()
-            if place[1:] in present and _is_of_another(item, identities[place[1]])
+            if place[1:] in present
+            and item.progress is not None
+            and item.progress.topic_id not in {"", identities[place[1]]}
         }
         foreign = await _foreign(
             cluster, {name: [item for n, item, _ in places if n == name] for name in groups}
@@ -182,10 +184,6 @@ async def _foreign(cluster: Cluster, topics: Mapping[str, Collection[str]]) -> d
 
     found = await asyncio.gather(*map(ask, topics))
     return {group: items for group, items in zip(topics, found, strict=True) if items}
-
-
-def _is_of_another(stored: _Stored, topic_id: str) -> bool:
-    return stored.progress is not None and stored.progress.topic_id not in {"", topic_id}
 
 
 async def _stored(

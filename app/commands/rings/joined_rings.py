@@ -143,7 +143,8 @@ def new_lane(
         slots: list[Entry] = []
         head, floor, older = own.meta.head, own.meta.floor, own.meta.older
     else:
-        base = max([meta.head for meta in (*metas, own.meta) if meta is not None] + [_highest(own) + 1])
+        heads = [meta.head for meta in (*metas, own.meta) if meta is not None]
+        base = max([*heads, *(codec.sequence_of(slot) + 1 for slot in own.slots.values())])
         slots = _slots(known, own, capacity, base)
         head, floor, older = base + len(known), base, []
     hops = _hops(contents.values(), capacity)
@@ -203,10 +204,6 @@ def _same(own: Content, meta: Meta, known: Sequence[_Known], capacity: int) -> b
     """Return whether a ring stays unchanged."""
     present = [(item.id, item.origin) for item in _known(0, own)]
     return meta.capacity == capacity and present == [(item.id, item.origin) for item in known]
-
-
-def _highest(own: Content) -> int:
-    return max(map(codec.sequence_of, own.slots.values()), default=-1)
 
 
 def _slots(known: Sequence[_Known], own: Content, capacity: int, base: int) -> list[Entry]:

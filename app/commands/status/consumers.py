@@ -78,7 +78,7 @@ async def read(settings: Settings, session: aiohttp.ClientSession, ignored: Coll
         group = found.groups[name]
         foreign = found.foreign.get(name, [])
         shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest, foreign))
-    faults = [fault for fault in found.faults if not _is_ignored(fault, ignored)]
+    faults = [fault for fault in found.faults if not fault.startswith(tuple(f"{name} " for name in ignored))]
     return Found(shown, faults, found.settled)
 
 
@@ -91,10 +91,6 @@ async def deleted(settings: Settings, cluster: Cluster) -> list[str]:
     except TopicAuthorizationFailedError:
         return []
     return [] if kept in counts else progress_deleted(kept, existing_letters(settings, counts))
-
-
-def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
-    return any(fault.startswith(f"{name} ") for name in ignored)
 
 
 async def _heads(

@@ -67,17 +67,23 @@ def anomalies(context: AnomalyContext, orphans: DataFrame, followed: DataFrame |
     counts = context.judgement.suspects
     by_evidence: tuple[tuple[object, _Finder], ...] = (
         (True, _gaps),
-        (counts[candidate.SECOND], _doubled),
+        (counts[candidate.SECOND], lambda context, _: fates.doubled(context.evidence)),
         (counts[candidate.STRAY], _stray_outputs),
-        (counts[candidate.CHANGED], _corrupted),
-        (counts[candidate.UNREAD], _unread),
+        (counts[candidate.CHANGED], lambda context, _: fates.corrupted(context.evidence)),
+        (counts[candidate.UNREAD], lambda context, _: bridge_hops.unread(context.evidence)),
         (context.transactions, _torn),
         (counts[candidate.NUMBERED_TWICE], _numbered_twice),
     )
     by_original: tuple[tuple[object, _Finder], ...] = (
         (counts[candidate.UNMATCHED], _lost),
-        (counts[candidate.SAID_TO_REPEAT] or counts[candidate.REPEATING], _wrong_verdict),
-        (counts[candidate.SAID_TO_REPEAT], _let_pass),
+        (
+            counts[candidate.SAID_TO_REPEAT] or counts[candidate.REPEATING],
+            lambda context, orphans: lost_inputs.wrong_verdict(orphans, context.evidence, context.rules),
+        ),
+        (
+            counts[candidate.SAID_TO_REPEAT],
+            lambda context, orphans: lost_inputs.let_pass(context.evidence, orphans, context.rules),
+        ),
     )
     of_hops = _of_hops(context, followed)
     frames = [] if of_hops is None else [of_hops]
@@ -140,23 +146,11 @@ def _gaps(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
     return rows(context.workspace.frames.gaps(), Anomaly.GAP, F.col("text"))
 
 
-def _doubled(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
-    return fates.doubled(context.evidence)
-
-
 def _stray_outputs(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
     spans, frames = context.workspace.frames.spans(), context.workspace.frames
     finders = (fates.doubled_later, fates.phantom, fates.beyond_memory)
     found = concatenated([finder(context.evidence, spans) for finder in finders])
     return orphan_outputs.with_names(frames, context.workspace.scratch("strays", found))
-
-
-def _corrupted(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
-    return fates.corrupted(context.evidence)
-
-
-def _unread(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
-    return bridge_hops.unread(context.evidence)
 
 
 def _numbered_twice(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
@@ -171,14 +165,6 @@ def _torn(context: AnomalyContext, _orphans: DataFrame) -> DataFrame:
 
 def _lost(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
     return lost_inputs.lost(lost_inputs.unmatched(context.evidence), orphans, context.rules)
-
-
-def _let_pass(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
-    return lost_inputs.let_pass(context.evidence, orphans, context.rules)
-
-
-def _wrong_verdict(context: AnomalyContext, orphans: DataFrame) -> DataFrame:
-    return lost_inputs.wrong_verdict(orphans, context.evidence, context.rules)
 
 
 def _of_hops(context: AnomalyContext, followed: DataFrame | None) -> DataFrame | None:

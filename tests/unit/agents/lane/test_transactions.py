@@ -81,7 +81,7 @@ async def test_how_long_a_batch_took(monkeypatch: pytest.MonkeyPatch) -> None:
         return outcome, [], change, [state]
 
     monkeypatch.setattr(lane, "_plan", plan)
-    monkeypatch.setattr(lane, "_outcomes", SimpleNamespace(add=lambda *_: None))
+    monkeypatch.setattr(lane, "outcomes", SimpleNamespace(add=lambda *_: None))
     monkeypatch.setattr(lane, "_prime", _nothing)
     record: Any = object()
 

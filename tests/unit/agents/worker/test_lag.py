@@ -69,10 +69,6 @@ class Standing:
     def fits(self, ends: Any, committed: Any) -> bool:
         return Lane.fits(cast("Lane", self), ends, committed)
 
-    @property
-    def _cursors(self) -> dict[Partition, Cursor]:
-        return self.cursors
-
     async def compare(self) -> None:
         self.compared += 1
 

@@ -25,7 +25,9 @@ def test_how_far_a_lane_is() -> None:
         return SimpleNamespace(
             key=("orders", number), opening=opening, next=following, seconds_covered=lambda: None,
             transactions=SimpleNamespace(
-                frequent_id=frequent, outcomes=SimpleNamespace(forwarding=SimpleNamespace(share=number / 4))
+                outcomes=SimpleNamespace(
+                    forwarding=SimpleNamespace(share=number / 4), frequent_ids=SimpleNamespace(most=frequent)
+                )
             ),
         )  # fmt: skip
 
