@@ -40,7 +40,7 @@ MUTANTS: Final = (
                 'F.when(shown, F.col("sequence") - F.col("low") + 1)',
             ),
         ),
-        "tests/reconcile/finders/test_repeated.py::test_sequence_numbers_count_exactly",
+        "tests/reconcile/finders/test_repeated.py::test_verdicts[all-sequence numbers count exactly]",
     ),
     Mutant(
         "run-strays-counted-as-seconds",
@@ -129,7 +129,7 @@ MUTANTS: Final = (
                 'F.col("between") > F.col("capacity")',
             ),
         ),
-        "tests/reconcile/finders/test_repeated.py::test_distance",
+        "tests/reconcile/finders/test_repeated.py::test_verdicts[all-a ring of three holds an ID after two others]",
     ),
     Mutant(
         "run-two-homes-passed",
@@ -141,7 +141,7 @@ MUTANTS: Final = (
                 '(F.col("homes") > 2) & (F.col("last_run") == run)',
             ),
         ),
-        "tests/reconcile/finders/test_repeated.py::test_cross_lane",
+        "tests/reconcile/finders/test_repeated.py::test_verdicts[all-another group in another lane is CROSS-LANE]",
     ),
     Mutant(
         "run-diverted-orphan-passed",

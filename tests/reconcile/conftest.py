@@ -50,6 +50,6 @@ def judged(broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest
     return judged_histories(broker.bootstrap_servers, spark, tmp_path_factory.mktemp("planted"), histories)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def frames(spark: SparkSession) -> Frames:
     return Frames(spark)
