@@ -45,7 +45,7 @@ test: setup
 long: setup
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "long and not alone"
 	$(BIN)/python -m pytest -m alone
-	RINGFENCE_EXAMPLES=all $(BIN)/python -m pytest --numprocesses 2 tests/property
+	RINGFENCE_EXAMPLES=all $(BIN)/python -m pytest --numprocesses 2 tests/property tests/reconcile/finders/test_repeated_histories.py
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property
