@@ -74,7 +74,7 @@ MUTANTS: Final = (
                 "ROUTE: Final = [*SOURCE]",
             ),
         ),
-        "tests/reconcile/finders/test_hops.py::test_another_partition",
+        "tests/reconcile/finders/test_hops.py::test_followed[all-another partition]",
     ),
     Mutant(
         "run-torn-is-whole",

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, HOPS, IDS, RULES, SPANS
 from reconcile.spark.columns import small
-from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, IDS, RULES, SPANS
 
 
 def cut(frame: DataFrame) -> DataFrame:
@@ -54,6 +54,9 @@ class Frames:
         return self._frame(
             EVENTS, [{"address": 0, "lane": 0, "number": n, **row} for n, row in enumerate(rows)]
         )
+
+    def hops(self, *rows: dict[str, Any]) -> DataFrame:
+        return self._frame(HOPS, list(rows))
 
     def anomalies(self, *rows: dict[str, Any]) -> DataFrame:
         """Anomalies as they are written: addresses by name."""
