@@ -153,6 +153,6 @@ MUTANTS: Final = (
                 'said = orphans.where(F.col("fate").isNull())',
             ),
         ),
-        "tests/reconcile/finders/test_originals.py::test_originals",
+        "tests/reconcile/finders/test_originals.py::test_originals[all-several]",
     ),
 )
