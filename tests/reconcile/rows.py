@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, HOPS, IDS, RULES, SPANS
 from reconcile.spark.columns import small
+from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, HOPS, IDS, RULES, SPANS
 
 
 def cut(frame: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 Each case is an address. All cases are judged in one job.
 """
 
+import functools
 import random
 from collections.abc import Collection, Sequence
 from fractions import Fraction
@@ -18,8 +19,8 @@ from reconcile.run.frames import distributions
 from reconcile.run.frames.distributions import STRAYS
 from reconcile.run.frames.evidence import accepted_ids
 from reconcile.run.measures import repeated_ids, resend_distance
+from reconcile.spark.columns import small
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, IDS, INT, RESENDS, schema
-from reconcile.spark.small_frames import small
 from reconcile.spark.topic_reader import concatenated
 from tests.reconcile.rows import Frames, cut
 
@@ -171,9 +172,9 @@ HISTORIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(frames: Frames) -> dict[str, list[tuple[Distance, bool]]]:
-    """Resends of each case, and whether each is a conflict."""
+@functools.cache
+def _found(frames: Frames) -> dict[str, list[tuple[Distance, bool]]]:
+    """Return the resends of each case, and whether each is a conflict."""
     cases = CASES | {name: history.case for name, history in HISTORIES.items()}
     evidence = _evidence(frames, *(case.rows for case in cases.values()))
     earlier = _earlier(frames, *(case.earlier for case in cases.values()))
@@ -194,21 +195,24 @@ def found(frames: Frames) -> dict[str, list[tuple[Distance, bool]]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_distances(found: dict[str, list[tuple[Distance, bool]]], name: str) -> None:
+def test_distances(frames: Frames, name: str) -> None:
     """Each resend counts the IDs since its original; one has another value."""
-    assert sorted(distance for distance, _ in found[name]) == sorted(CASES[name].expected)
-    assert sum(conflict for _, conflict in found[name]) == (name == "conflicts")
+    found = _found(frames)[name]
+
+    assert sorted(distance for distance, _ in found) == sorted(CASES[name].expected)
+    assert sum(conflict for _, conflict in found) == (name == "conflicts")
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_distances_are_never_too_small(found: dict[str, list[tuple[Distance, bool]]], name: str) -> None:
+def test_distances_are_never_too_small(frames: Frames, name: str) -> None:
     """No distance is below the true one; with one input each is the true one.
 
     Once the ring has turned over, a resend is accepted again; no caught resend is further away than the ring holds.
     """
     outputs, case, true = HISTORIES[name]
     measured = {
-        lane: sorted(distance for (number, distance, _), _ in found[name] if number == lane) for lane in true
+        lane: sorted(distance for (number, distance, _), _ in _found(frames)[name] if number == lane)
+        for lane in true
     }
 
     for lane, distances in true.items():

@@ -15,9 +15,9 @@ from reconcile.anomalies.names import Anomaly, rows
 from reconcile.run.frames import distributions, hops
 from reconcile.run.frames import evidence as ev
 from reconcile.spark import hops as read_hops
+from reconcile.spark.columns import small
 from reconcile.spark.envelopes import HEADERS
 from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
-from reconcile.spark.columns import small
 from tests.reconcile.rows import Frames, cut, named, offsets
 from tests.unit.agents.decision.test_decide import Given
 

@@ -100,9 +100,9 @@ def _histories(address: int, kind: Kind) -> list[History]:
     return [_history(address, lane, dice, kind) for lane in range(HISTORIES)]
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[tuple[int, int, int], list[tuple[bytes, str]]]:
-    """ID and verdict of each place, of all kinds: each is an address."""
+@functools.cache
+def _found(spark: SparkSession) -> dict[tuple[int, int, int], list[tuple[bytes, str]]]:
+    """Return the ID and the verdict of each place, of all kinds: each is an address."""
     kinds = [*enumerate(KINDS.values())]
     rows = [row for at, kind in kinds for history in _histories(at, kind) for row in history.rows]
     ids = spark.createDataFrame(
@@ -121,12 +121,12 @@ def found(spark: SparkSession) -> dict[tuple[int, int, int], list[tuple[bytes, s
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_known_verdicts(found: dict[tuple[int, int, int], list[tuple[bytes, str]]], name: str) -> None:
+def test_known_verdicts(spark: SparkSession, name: str) -> None:
     """The run calls no allowed acceptance FORGOTTEN, and passes over none that the rules forbid."""
     kind, address = KINDS[name], [*KINDS].index(name)
     by_id: dict[bytes, Counter[str]] = defaultdict(Counter)
     verdicts: dict[tuple[int, int], str] = {}
-    for (at, *place), several in found.items():
+    for (at, *place), several in _found(spark).items():
         if at == address:
             [(id_, told)] = several
             verdicts[place[0], place[1]] = told
