@@ -90,7 +90,7 @@ def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None 
 async def _consume(
     consumer: GroupConsumer, listener: socket.socket | None, guard: HttpAuth, url: str
 ) -> None:
-    signals.when_told_to_end(consumer.stop)
+    signals.on_termination(consumer.stop)
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
             await stack.enter_async_context(web.serving(consumer, listener, guard))

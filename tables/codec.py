@@ -281,9 +281,9 @@ class Chunk:
             yield pack(KIND_RING, capacity, sequence_of(value) % capacity), value
 
 
-def hops_key(way: Route) -> bytes:
+def hops_key(route: Route) -> bytes:
     """Return the key of a route's hops record."""
-    return _HOPS_KEY.pack(KIND_HOPS, way.arrived) + hop.encode_source(way.source)
+    return _HOPS_KEY.pack(KIND_HOPS, route.arrived) + hop.encode_source(route.source)
 
 
 def hops_value(floor: int, offsets: Sequence[int]) -> bytes:

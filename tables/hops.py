@@ -23,7 +23,7 @@ OFFSETS_MAX: Final = 65_536
 class Arrival(NamedTuple):
     """A record that came over a bridge."""
 
-    way: Route
+    route: Route
     offset: int
     """Offset in its source."""
     confirmed: int
@@ -136,17 +136,17 @@ class HopMemory:
             FormatError: A record is damaged.
         """
         for record in records:
-            way, floor, runs = codec.decode_hops(*record)
+            route, floor, runs = codec.decode_hops(*record)
             held = Held.restored(floor, runs, self.capacity or OFFSETS_MAX)
-            self._sources.setdefault(way.source, {})[way.arrived] = held
+            self._sources.setdefault(route.source, {})[route.arrived] = held
 
     @property
-    def ways(self) -> dict[Route, Held]:
+    def routes(self) -> dict[Route, Held]:
         """Remembered offsets by route."""
         return {
             Route(source, arrived): held
-            for source, ways in self._sources.items()
-            for arrived, held in ways.items()
+            for source, routes in self._sources.items()
+            for arrived, held in routes.items()
         }
 
     def check(self, arrivals: Iterable[Arrival]) -> Judged:
@@ -159,21 +159,21 @@ class HopMemory:
         if not self.capacity:
             return Judged([False for _ in arrivals], changed)
         sources: dict[Source, dict[int, Held]] = {}
-        for way, offset, confirmed in arrivals:
-            held = changed.get(way)
+        for route, offset, confirmed in arrivals:
+            held = changed.get(route)
             if held is None:
-                source, arrived = way
-                ways = sources.get(source)
-                if ways is None:
-                    ways = sources[source] = dict(self._sources.get(source, ()))
-                former = ways.get(arrived)
-                held = changed[way] = ways[arrived] = Held() if former is None else former.copy()
+                source, arrived = route
+                routes = sources.get(source)
+                if routes is None:
+                    routes = sources[source] = dict(self._sources.get(source, ()))
+                former = routes.get(arrived)
+                held = changed[route] = routes[arrived] = Held() if former is None else former.copy()
             else:
-                ways = sources[way.source]
+                routes = sources[route.source]
             known.append(
                 offset < held.floor
                 or offset in held
-                or (len(ways) > 1 and any(offset in way for way in ways.values()))
+                or (len(routes) > 1 and any(offset in route for route in routes.values()))
             )
             held.note(offset, confirmed, self.capacity)
         for held in changed.values():
@@ -189,6 +189,6 @@ class HopMemory:
 def changelog_records(judged: Judged) -> list[tuple[bytes, bytes]]:
     """Return the changelog records of an outcome, key and value, one for each route."""
     return [
-        (codec.hops_key(way), codec.hops_value(held.floor, held.above))
-        for way, held in judged.changed.items()
+        (codec.hops_key(route), codec.hops_value(held.floor, held.above))
+        for route, held in judged.changed.items()
     ]

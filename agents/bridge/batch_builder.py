@@ -15,7 +15,7 @@ from ringfence_kafka import clock
 from ringfence_kafka.producer.transactional import Builder, NewBuilder
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
-from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.value_digest import placeholder_of
 from ringfence_kafka.protocol.wire_names import NO_TIMESTAMP
 
 QUARANTINE_PARTITION: Final = 0
@@ -303,8 +303,8 @@ class BatchBuilder:
         whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
             (record.key, record.value, whole),
-            (record.key, stand_in_of(record.value or b""), whole),
-            (None, stand_in_of(record.value or b""), [*ours, (wire_names.HEADER_HOP, hop)]),
+            (record.key, placeholder_of(record.value or b""), whole),
+            (None, placeholder_of(record.value or b""), [*ours, (wire_names.HEADER_HOP, hop)]),
         )
         for key, value, carried in forms:
             builder = self._new()

@@ -72,7 +72,7 @@ class ProducerSessions:
             self._require_members()
             began, fault, at_once = time.monotonic(), "", False
             try:
-                await self._one_life()
+                await self._run_session()
                 return
             except (OutdatedError, StoppingError):
                 raise
@@ -89,7 +89,7 @@ class ProducerSessions:
             if not at_once:
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
 
-    async def _one_life(self) -> None:
+    async def _run_session(self) -> None:
         """Run one session, until it fails or a stop is requested."""
         target = await unless(self._stopping, look(self._plan))
         bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
@@ -161,7 +161,7 @@ class ProducerSessions:
             raise OutdatedError(UNLIKE)
         if self._partitions.outdated:
             raise OutdatedError(OUTDATED)
-        if self._plan.share is not None and not self._state.looks_awake():
+        if self._plan.share is not None and not self._state.was_never_suspended():
             raise OutdatedError("this process was suspended for a while: it checks the members again")
 
     def _wanted(self) -> dict[int, int]:

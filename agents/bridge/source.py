@@ -245,7 +245,7 @@ MEASURE_LIMIT_S: Final = 5.0
 async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
     """Keep the membership, even while the target is unavailable or no partition is assigned, and nothing is read."""
     while True:
-        state.looks_awake()
+        state.was_never_suspended()
         try:
             consumer.keep()
         except Exception as error:

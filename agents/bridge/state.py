@@ -151,7 +151,7 @@ class BridgeState:
         for partition in self.partitions.values():
             partition.dirty = True
 
-    def looks_awake(self) -> bool:
+    def was_never_suspended(self) -> bool:
         """Return whether this process was never suspended since :meth:`joined`. After a suspension another process may have its partitions."""
         now = time.monotonic()
         self._slept = self._slept or now - self.seen_awake > ASLEEP_S

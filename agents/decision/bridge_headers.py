@@ -36,11 +36,11 @@ class BridgeHeaders(NamedTuple):
     def arrival(self, source: bytes) -> Arrival:
         """Return the input of the hop memory. ``source``: value of ``_RF_SOURCE``."""
         step, offset = self.hop
-        return Arrival(_way(step, source[: source.rindex(b"/")]), offset, self.confirmed)
+        return Arrival(_route(step, source[: source.rindex(b"/")]), offset, self.confirmed)
 
 
 @functools.lru_cache(hop.SOURCES_REMEMBERED)
-def _way(source: Source, place: bytes) -> Route:
+def _route(source: Source, place: bytes) -> Route:
     """Return the route from a source to the input partition in ``<topic>/<partition>``."""
     return Route(source, int(place.rpartition(b"/")[2]))
 

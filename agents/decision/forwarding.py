@@ -29,7 +29,7 @@ class Arrived:
     headers: Headers
 
 
-def headers_on_the_way(record: Record, source: bytes) -> list[tuple[str, bytes | None]]:
+def forwarded_headers(record: Record, source: bytes) -> list[tuple[str, bytes | None]]:
     """Return the record's headers, followed by the two of the forward topic. All headers before these two are the producer's."""
     return [
         *record.headers,

@@ -253,8 +253,8 @@ class Lane(PartitionTask[Ownership, Opened]):
     def _shown_offsets(self) -> str:
         return described(self.cursors, self.opening.address.input_topic)
 
-    async def _regain(self, right: Ownership, opened: Opened) -> None:
-        await self.opening.regain(right, opened, self._given)
+    async def _resume(self, right: Ownership, opened: Opened) -> None:
+        await self.opening.resume(right, opened, self._given)
         self._failures.waited()
         self._set(LaneState.OPEN)
         log.info("lane %s resumes at %s", self.name, self._shown_offsets())

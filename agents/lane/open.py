@@ -244,7 +244,7 @@ class Opening:
         async with self._places.place(self.name):
             return await self._state.warm_up()
 
-    async def regain(
+    async def resume(
         self, ownership: Ownership, opened: Opened, given: Collection[Partition] | None = None
     ) -> None:
         """Resume an open lane after a rebalance, under a new assignment.

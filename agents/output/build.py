@@ -10,7 +10,7 @@ from typing import Final
 from agents.batch.batch import Record
 from agents.decision.decide import Outcome
 from agents.decision.envelope_parts import Unit
-from agents.decision.forwarding import headers_on_the_way
+from agents.decision.forwarding import forwarded_headers
 from agents.decision.item import RESENT, Item, Place
 from agents.decision.partitioner import Partitioner
 from agents.output.sequences import part_sequences, sequence_header, sequences_of
@@ -20,7 +20,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer.transactional import NewBuilder, Outgoing
 from ringfence_kafka.protocol import wire_names
-from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.value_digest import placeholder_of
 from tables.ring import Verdict
 
 OURS_BYTES: Final = 2_048
@@ -249,7 +249,7 @@ class Emitter:
         now = round(time.time() * 1000)
         for item in outcome.forwarded:
             record = item.record
-            headers = headers_on_the_way(record, item.source)
+            headers = forwarded_headers(record, item.source)
             if size := batches.append(item.home, now, record.key, record.value, headers):
                 batches.refuse(item, size)
         return batches.finish()
@@ -271,7 +271,7 @@ class Emitter:
                 continue
             if not sizes_confirmed:
                 raise TooLargeError({})
-            digest = stand_in_of(record.value or b"")
+            digest = placeholder_of(record.value or b"")
             bare: Headers = list(ours.items())
             if batches.append(partition, record.timestamp, record.key, digest, whole) and batches.append(
                 partition, record.timestamp, None, digest, bare

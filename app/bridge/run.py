@@ -64,7 +64,7 @@ async def _run(
 ) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
-    signals.when_told_to_end(stopping.set)
+    signals.on_termination(stopping.set)
     bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:

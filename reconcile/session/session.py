@@ -91,7 +91,7 @@ def session(
             spark = SparkSession.builder.config(conf=conf).getOrCreate()
         except (*SPARK, OSError) as error:
             raise not_started(error, master, CONNECTOR, "") from error
-        stop.heed_again()
+        stop.reinstall()
         try:
             with served(spark, executor_timeout_s):
                 yield _quiet(spark)
@@ -110,7 +110,7 @@ def session(
                 progress.begin("starting Spark")
                 SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
                 alone.close()
-                stop.heed_again()
+                stop.reinstall()
                 spark = _quiet(SparkSession.builder.getOrCreate())
         except (*SPARK, OSError, JvmError) as error:
             raise not_started(error, master, CONNECTOR, jvm.said()) from error

@@ -54,12 +54,12 @@ class Stop:
         if self.number is not None:
             self._stop(self.number)
 
-    def heed(self, signals: Iterable[signal.Signals]) -> None:
+    def install(self, signals: Iterable[signal.Signals]) -> None:
         """Handle these signals from now on."""
         self._heeded = tuple(signals)
-        self.heed_again()
+        self.reinstall()
 
-    def heed_again(self) -> None:
+    def reinstall(self) -> None:
         """Restore the handlers that PySpark has replaced; PySpark's own asks the JVM and may wait forever.
 
         Signals that the parent of this process ignores (nohup) stay ignored.
@@ -99,7 +99,7 @@ def stoppable() -> Iterator[Stop]:
         return
     before = {item: signal.getsignal(item) for item in SIGNALS}
     try:
-        stop.heed(item for item in SIGNALS if before[item] != signal.SIG_IGN)
+        stop.install(item for item in SIGNALS if before[item] != signal.SIG_IGN)
         yield stop
     except Exception:
         if stop.number is None:

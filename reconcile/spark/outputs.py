@@ -68,7 +68,7 @@ def outputs(
     nothing = F.lit(None)
     # An envelope is refused or ignored as a whole, so its output has no part number.
     part, named = nothing.cast("string"), nothing.cast("string")
-    stand_in, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
+    placeholder, passed, key = nothing.cast("bigint"), nothing.cast("bigint"), F.col("key")
     sequence, verdict = nothing.cast("bigint"), nothing.cast("string")
     if fate == ACCEPTED:
         verdict = columns.header(wire_names.HEADER_VERDICT).cast("string")
@@ -78,7 +78,7 @@ def outputs(
     if fate == DIVERTED:
         named = columns.header(wire_names.HEADER_ORIGINAL).cast("string")
     if fate == QUARANTINED:
-        stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
+        placeholder = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
     # Select in one step: later steps would copy the whole record, and search a header again at each use.
     said = records.select(
         "topic",
@@ -88,7 +88,7 @@ def outputs(
         F.xxhash64("key").alias("out_group_digest"),
         F.xxhash64(key).alias("out_key_digest"),
         F.xxhash64("value").alias("out_value_digest"),
-        stand_in.alias("out_value_bytes"),
+        placeholder.alias("out_value_bytes"),
         columns.headers_digest().alias("out_headers_digest"),
         passed.alias("out_passed_digest"),
         columns.header(wire_names.HEADER_SOURCE).cast("string").alias("source_text"),

@@ -122,7 +122,7 @@ class ConsumerPartitionTask(PartitionTask[Assignment, HeldPartition]):
         ours.dispatcher.counts["gap_records"] += window.gap_records
         return held
 
-    async def _regain(self, right: Assignment, held: HeldPartition) -> None:
+    async def _resume(self, right: Assignment, held: HeldPartition) -> None:
         """Continue after one successful write. Another consumer that had the partition meanwhile has fenced this one."""
         held.writer.hold(True)
         await held.writer.persisted()

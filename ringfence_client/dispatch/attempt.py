@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from aiokafka.errors import KafkaError
 
 from ringfence_client.dispatch.batches import Batches
-from ringfence_client.dispatch.burials import Burials
 from ringfence_client.dispatch.circuit_breaker import CircuitBreaker
+from ringfence_client.dispatch.dead_lettering import DeadLettering
 from ringfence_client.dispatch.failure_log import FailedAttempt, FailureLog, legible
 from ringfence_client.dispatch.left_runs import LeftRuns
 from ringfence_client.dispatch.poison_messages import PoisonMessages
@@ -93,7 +93,7 @@ class Attempts:
         self.suspects = PoisonMessages(options.concurrency, runs.soon)
         self._supplies = Supplies(resting, self.suspects, self._failure_log)
         self._batches = Batches(factory, runs, options.batch)
-        self._burials = Burials(factory, resting, counts, self._failure_log)
+        self._dead_lettering = DeadLettering(factory, resting, counts, self._failure_log)
         self._left_runs = LeftRuns(resting, self._finish)
 
     def stop(self) -> None:
@@ -117,7 +117,7 @@ class Attempts:
         is_dropped = offset in turn.given_up
         if is_dropped or (attempts and not turn.attempt and self._policy.died_of_it(attempts, failures)):
             self.suspects.withdraw(turn)
-            self._burials.bury(
+            self._dead_lettering.write_dead_letter(
                 turn, record, DROPPED if is_dropped else KILLED, parks=self._parks and not is_dropped
             )
             return False
@@ -152,7 +152,7 @@ class Attempts:
             return True
         if offset not in turn.given_up and (unblocked := held.unblocked(offset)) is not None:
             held.window.attempts.rest([offset])
-            held.window.set_aside(offset)
+            held.window.mark_waiting(offset)
             self._resting.wait(turn, unblocked)
             return True
         return False
@@ -251,7 +251,7 @@ class Attempts:
                 self._finish(turn, record.key, effects, sent)
             case Reject():
                 self._count_success(turn)
-                self._burials.bury(
+                self._dead_lettering.write_dead_letter(
                     turn, record, legible(error.reason) or "rejected by the handler", parks=self._parks
                 )
             case Release():
@@ -341,7 +341,9 @@ class Attempts:
         held, offset, now_ms = turn.held, record.offset, self._clock.now_ms()
         is_given_up = self._policy.exhausted(attempt) or isinstance(error, self._reject_on)
         if is_given_up and not self._breaker.open:
-            self._burials.bury(turn, record, reason or "failed in every attempt", error, parks=self._parks)
+            self._dead_lettering.write_dead_letter(
+                turn, record, reason or "failed in every attempt", error, parks=self._parks
+            )
             return None
         asked = error.delay if isinstance(error, Retry) else None
         delay = self._policy.delay(attempt, held.window.attempts.failures[offset], now_ms, asked)

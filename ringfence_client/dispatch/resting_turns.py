@@ -103,7 +103,7 @@ class RestingTurns:
         timer = self._clock.call_later(rest.seconds, over)
         self._timers[turn] = _Pause(timer, self._clock.now_ms() + round(rest.seconds * 1000))
         if rest.seconds >= ASIDE_S:
-            turn.held.window.set_aside(turn.offsets[0])
+            turn.held.window.mark_waiting(turn.offsets[0])
         if turn.held.draining:
             turn.held.window.attempts.rest(turn.offsets)
 

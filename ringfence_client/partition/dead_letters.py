@@ -10,7 +10,7 @@ from ringfence_kafka.errors import named
 from ringfence_kafka.producer.transactional import Builder, Outgoing, TransactionalProducer
 from ringfence_kafka.protocol import wire_names
 from ringfence_kafka.protocol.key_hash import key_hash
-from ringfence_kafka.protocol.value_digest import stand_in_of
+from ringfence_kafka.protocol.value_digest import placeholder_of
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -138,7 +138,7 @@ class DeadLetters:
             own.append((wire_names.HEADER_REDRIVEN, b"%d" % letter.redriven))
         partition = record.partition if record.key is None else key_hash(record.key)
         headers = [*record.headers, *own]
-        digest = stand_in_of(record.value or b"")
+        digest = placeholder_of(record.value or b"")
         for key, value, carried in (
             (record.key, record.value, headers),
             (record.key, digest, headers),

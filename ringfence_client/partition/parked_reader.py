@@ -89,7 +89,7 @@ class ParkedReader:
                         window.finish(offset, End.GONE)
                         self._counts["gap_records"] += 1
                         held.writer.note()
-                    if sum(map(window.bring, found or ())):
+                    if sum(map(window.add_redriven, found or ())):
                         wake()
         except (KafkaError, OSError) as error:
             log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
@@ -126,7 +126,7 @@ class ParkedReader:
                     )
                     self._counts["gap_records"] += 1
                     return GONE
-                self._bring(held, found, always=True)
+                self._add_to_window(held, found, always=True)
         return record
 
     def _is_silent(self, tp: TopicPartition) -> bool:
@@ -140,7 +140,7 @@ class ParkedReader:
             held.fail()
         return same
 
-    def _bring(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
+    def _add_to_window(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
         """Add records to the window. If the log was replaced, the partition is opened again instead."""
         if not held.window.unpark(found, always=always) and not held.failed:
             log.warning(
@@ -162,7 +162,7 @@ class ParkedReader:
                     if (found := await self._stretch(tp, offset, window.cache.room)) is None:
                         window.cache.gone(offset)
                     else:
-                        self._bring(held, found, always=False)
+                        self._add_to_window(held, found, always=False)
         except (KafkaError, OSError) as error:
             # The handler that needs the record reports the error.
             log.debug("%s: nothing is read ahead: %r", held, error)

@@ -166,7 +166,7 @@ class ProgressWriter:
             self.hurry()
         return future
 
-    def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
+    def write_dead_letter(self, letter: DeadLetter) -> "asyncio.Future[None]":
         """Write a dead letter and finish its message; the future completes as in :meth:`persisted`."""
         if self._ended:
             return self.persisted()  # the future fails
@@ -213,7 +213,7 @@ class ProgressWriter:
             letters: Collection[Pending] = ()
             try:
                 if self._broken:
-                    await self._begin_anew()
+                    await self._start_again()
                 letters = self.letters.take_letters()
                 await self._write(letters)
                 attempt, self.fault = 0, ""
@@ -253,7 +253,7 @@ class ProgressWriter:
         self._beat += 1
         progress = window.progress(
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
-            burying=frozenset(letter.offset for letter in letters if not letter.letter.parks),
+            dead_lettered=frozenset(letter.offset for letter in letters if not letter.letter.parks),
             blocking=frozenset(letter.offset for letter in letters if letter.letter.parks), outlived=self._outlived,
         )  # fmt: skip
         require(
@@ -290,7 +290,7 @@ class ProgressWriter:
         self.sends.commit(batches, bases)
         window.written(progress)
         self._schedule.written(write, running=running, size=size, built_s=built_s)
-        self._bury_written()
+        self._confirm_letters()
         _answer(waiting)
         self._warn_of_crowding()
 
@@ -306,7 +306,7 @@ class ProgressWriter:
             )  # fmt: skip
         self._crowded = crowding >= (CROWDED / 2 if self._crowded else CROWDED)
 
-    def _bury_written(self) -> None:
+    def _confirm_letters(self) -> None:
         for letter in self.letters.written():
             if letter.parks:
                 self._window.redrives.blocked.add(letter.record.offset)
@@ -330,7 +330,7 @@ class ProgressWriter:
         else:
             await set_within(self._closing, delay)
 
-    async def _begin_anew(self) -> None:
+    async def _start_again(self) -> None:
         self._producer, progress = await self._take_back(lambda: self.draining)
         self._broken = False
         doubt, self._in_doubt = self._in_doubt, None
@@ -343,7 +343,7 @@ class ProgressWriter:
             # It was committed, and only its answer was lost. Its dead letters must not be written again.
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
             self.sends.commit()
-            self._bury_written()
+            self._confirm_letters()
             _answer(waiting)
         self.letters.settle()
 

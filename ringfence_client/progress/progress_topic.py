@@ -100,7 +100,7 @@ class ProgressTopic:
         """
         for number in range(TRIES):
             home = self._homes[key] if key in self._homes else self._hashed(key)
-            look = await self._latest.look_beside(home, key)
+            look = await self._latest.read_separately(home, key)
             if look.value is None:
                 home, look = await self._elsewhere(key, home, look)
             if look.value is None:
@@ -142,7 +142,7 @@ class ProgressTopic:
         partitions = (await self._cluster.topics.identity(self.name)).partitions
         self._latest.resize(partitions)
         others = [index for index in range(partitions) if index != home]
-        answers = await asyncio.gather(*(self._latest.look_beside(other, key) for other in others))
+        answers = await asyncio.gather(*(self._latest.read_separately(other, key) for other in others))
         for place, there in zip(others, answers, strict=True):
             if there.value is not None:
                 log.info(

@@ -166,7 +166,7 @@ class ChangelogFollower:
                     log.warning(
                         "%s/%d was recreated or lost its last records: reading it from its start", *tp
                     )
-                    await self._begin_anew(tp)
+                    await self._start_again(tp)
             except TopicAuthorizationFailedError:
                 self._fail(
                     OutboxError(
@@ -188,7 +188,7 @@ class ChangelogFollower:
         for tp, records in fetched.items():
             self._lanes[tp.partition].take(records, self._awaited, self._ids_max)
 
-    async def _begin_anew(self, tp: TopicPartition) -> None:
+    async def _start_again(self, tp: TopicPartition) -> None:
         self._lanes[tp.partition].forget()
         for messages in self._awaited.values():
             for message in messages:

@@ -46,7 +46,7 @@ class StateLayout:
         """
         if not partitions:
             if self._exists:
-                self._say_gone("was deleted")
+                self._report_deleted("was deleted")
             return
         if partitions > 1 and partitions != self._checked:
             for partition in range(partitions):
@@ -87,10 +87,10 @@ class StateLayout:
     def note_end(self, partition: int, end: int) -> None:
         """Record the end of a partition that is being read."""
         if end < self._ends.get(partition, 0):
-            self._say_gone("was deleted and created again, or lost records")
+            self._report_deleted("was deleted and created again, or lost records")
         self._ends[partition] = end
 
-    def _say_gone(self, happened: str) -> None:
+    def _report_deleted(self, happened: str) -> None:
         self._exists, self._checked = False, 0
         self._ends.clear()
         log.error(

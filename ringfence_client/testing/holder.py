@@ -157,7 +157,7 @@ class Holder:
         self.window.feed(records)
         self.window.reached(len(self._scene.accepted))
         for offset in self.window.redrives.missing():
-            self.window.bring(self._scene.accepted[offset])
+            self.window.add_redriven(self._scene.accepted[offset])
         self.writer.note()
         self.dispatcher.wake()
 

@@ -126,7 +126,7 @@ class _Collector(Collector):
             place = [*self._own, str(number)]
             oldest.add_metric(place, head_age(held_partition))
             failing.add_metric(place, len(held_partition.window.attempts.failures))
-            unfinished.add_metric(place, held_partition.window.undone)
+            unfinished.add_metric(place, held_partition.window.unfinished)
             blocked.add_metric(place, len(held_partition.window.redrives.blocked))
             states.add_metric([*place, DRAINING if held_partition.draining else HELD], 1)
         for number in sorted((self._consumer.held_partitions.assigned or set()) - held.keys()):

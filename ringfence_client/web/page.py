@@ -158,7 +158,7 @@ def _partitions(consumer: GroupConsumer, lags: Mapping[int, int | None]) -> str:
         attempts = window.attempts
         numbers = runs[number], len(attempts.failures), len(window.redrives.blocked)
         state = DRAINING if held[number].draining else HELD
-        oldest = age(head_s) if window.undone else ""
+        oldest = age(head_s) if window.unfinished else ""
         rows.append((f"{number}", state, lag, oldest, *(f"{count:,}" for count in numbers), f"{window.next}"))
     columns = (
         "partition",

@@ -77,7 +77,7 @@ class RecordCache:
         self._shares: dict[bytes | None, _Share] = {}
         self._wanting: dict[bytes | None, None] = {}
         """Wanted groups, the longest wanted first."""
-        self._aside: dict[int, bytes | None] = {}
+        self._set_back: dict[int, bytes | None] = {}
         """Kept records that are not needed for a while, the longest set aside first: groups by offset."""
         self._aside_bytes = 0
         self._waiting: dict[int, bytes | None] = {}
@@ -99,7 +99,7 @@ class RecordCache:
 
     def takes(self, count: int) -> bool:
         """Return whether ``count`` more records of average size leave half of the room free. Records that are set aside make room."""
-        there, used = len(self._records) - len(self._aside), self.bytes - self._aside_bytes
+        there, used = len(self._records) - len(self._set_back), self.bytes - self._aside_bytes
         if 2 * (there + count) > self._records_max:
             return False
         more = min(count * (used // there), self._memory.partition_bytes_max) if there else 0
@@ -110,7 +110,7 @@ class RecordCache:
         """Number of messages that are parked for lack of room, and not because they wait."""
         return len(self.parked) - len(self._evicted) - len(self._behind)
 
-    def set_aside(self, offset: int, group: bytes | None) -> None:
+    def mark_waiting(self, offset: int, group: bytes | None) -> None:
         """Mark a message as waiting for an attempt or an operator. Its record may be parked to make room for others."""
         if offset not in self._waiting:
             self._waiting[offset] = group
@@ -119,26 +119,26 @@ class RecordCache:
             self._shares[group].stuck = True
             self._stuck[group] = None
         record = self._records.get(offset)
-        if record is not None and offset not in self._aside:
-            self._aside[offset] = group
+        if record is not None and offset not in self._set_back:
+            self._set_back[offset] = group
             self._aside_bytes += size(record)
         # A record that is read again for its turn is kept even without room.
-        while self._aside and (len(self._records) > self._records_max or self.bytes > self._bytes_max):
-            self._evict(*next(iter(self._aside.items())))
+        while self._set_back and (len(self._records) > self._records_max or self.bytes > self._bytes_max):
+            self._evict(*next(iter(self._set_back.items())))
 
     def recall(self, offset: int) -> None:
         """Mark a message as no longer waiting."""
         if offset in self._waiting:
             group = self._waiting.pop(offset)
             self._use(-WAITING_BYTES)
-            self._unset_aside(offset)
+            self._unmark_waiting(offset)
             if group is not None:
                 self._shares[group].stuck = False
                 self._stuck.pop(group, None)
 
-    def _unset_aside(self, offset: int) -> None:
-        if offset in self._aside:
-            del self._aside[offset]
+    def _unmark_waiting(self, offset: int) -> None:
+        if offset in self._set_back:
+            del self._set_back[offset]
             self._aside_bytes -= size(self._records[offset])
 
     def is_evicted(self, offset: int) -> bool:
@@ -278,8 +278,8 @@ class RecordCache:
         """Make room for the first record of a new group: park waiting records, then the records behind them."""
         if share.count:
             return False
-        for _ in range(min(_EVICTED_MAX, len(self._aside))):
-            offset, owner = next(iter(self._aside.items()))
+        for _ in range(min(_EVICTED_MAX, len(self._set_back))):
+            offset, owner = next(iter(self._set_back.items()))
             self._evict(offset, owner)
             if self._room(group, share):
                 return True
@@ -290,7 +290,7 @@ class RecordCache:
         return False
 
     def _evict(self, offset: int, group: bytes | None) -> None:
-        self._unset_aside(offset)
+        self._unmark_waiting(offset)
         share = self._shares[group]
         used = self._park(share, offset)
         share.mark = _GONE  # it is read again when it is needed, and not before

@@ -25,14 +25,14 @@ class RedriveQueue:
         self.owed: dict[int, bool] = dict.fromkeys(progress.again, False)
         """Messages that count as finished and are processed again; the value is whether the record is fetched."""
 
-    def redrive(self, offset: int, number: int, *, finished: bool, undone: Container[int]) -> bool:
+    def redrive(self, offset: int, number: int, *, finished: bool, unfinished: Container[int]) -> bool:
         """Schedule a finished or blocked message to be processed again.
 
         Args:
             offset: Offset of the message.
             number: Number of this redrive of the message, from 1.
             finished: Whether the watermark counts the message as finished.
-            undone: Unfinished messages. Their counts are kept.
+            unfinished: Unfinished messages. Their counts are kept.
 
         Returns:
             False if this redrive was requested before, or if the message is unfinished in any case.
@@ -53,7 +53,7 @@ class RedriveQueue:
         self.counts.pop(offset, None)
         self.counts[offset] = number
         for item in list(self.counts)[: max(0, len(self.counts) - REDRIVEN_MAX)]:
-            if item not in self.owed and item not in undone:
+            if item not in self.owed and item not in unfinished:
                 del self.counts[item]
         return True
 

@@ -89,7 +89,7 @@ class Window:
         self._buried: set[int] = set()
         """Messages that count as finished while their groups wait for the turns that hold them."""
         self._purged = dict(progress.purged)
-        self._in_vain = False
+        self._no_progress = False
         """The last fetch brought only messages of groups that were available or owned before."""
         self._kept_then = 0
         self._finished = 0
@@ -100,7 +100,7 @@ class Window:
 
     def feed(self, records: Sequence[Any]) -> None:
         """Add fetched records, in order."""
-        undone, free = 0, self.ledger.free
+        unfinished, free = 0, self.ledger.free
         for record in records:
             offset = record.offset
             if offset < self.end:
@@ -112,9 +112,9 @@ class Window:
                 self._count_finished(offset)
                 continue
             self._add(record)
-            undone += 1
-        if undone:
-            self._in_vain = self.ledger.free <= free
+            unfinished += 1
+        if unfinished:
+            self._no_progress = self.ledger.free <= free
             self._kept_then = len(self.cache)
 
     def _is_purged(self, record: Any) -> bool:
@@ -126,7 +126,7 @@ class Window:
         self.end = max(self.end, offset)
         self.watermark.reached(self.end)
 
-    def bring(self, record: Any) -> bool:
+    def add_redriven(self, record: Any) -> bool:
         """Add a fetched redriven message, before later ones of its group that no handler has; return whether it was missing."""
         # The message may be here until the turn that wrote its dead letter ends.
         if record.offset in self._groups or not self.redrives.arrive(record.offset):
@@ -149,7 +149,7 @@ class Window:
             return len(self.cache.parked) < PARKED_MAX and not self.cache.full
         if not idle or len(self.cache.parked) >= PARKED_MAX or self.cache.full:
             return False
-        return not self._in_vain or self._slow or 4 * len(self.cache) <= 3 * self._kept_then
+        return not self._no_progress or self._slow or 4 * len(self.cache) <= 3 * self._kept_then
 
     def tick(self, now: float) -> None:
         """Measure how fast messages finish; ``now``: seconds."""
@@ -158,9 +158,9 @@ class Window:
         self._slow = self._finished < SLOW * (now - self._ticked)
         self._ticked, self._finished = now, 0
 
-    def set_aside(self, offset: int) -> None:
+    def mark_waiting(self, offset: int) -> None:
         """Mark a message as waiting for an attempt or an operator. Its record need not stay in memory."""
-        self.cache.set_aside(offset, self._groups[offset])
+        self.cache.mark_waiting(offset, self._groups[offset])
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
         """Keep the parked records among these while they have room; ``always`` keeps the first one even without room.
@@ -261,7 +261,7 @@ class Window:
     def redrive(self, offset: int, number: int) -> bool:
         """Schedule a finished or blocked message to be processed again, as :meth:`RedriveQueue.redrive` does."""
         is_finished = self.watermark.is_finished(offset)
-        if not self.redrives.redrive(offset, number, finished=is_finished, undone=self._groups):
+        if not self.redrives.redrive(offset, number, finished=is_finished, unfinished=self._groups):
             return False
         self.attempts.start_over(offset)
         return True
@@ -283,14 +283,14 @@ class Window:
         return self.watermark.next
 
     @property
-    def undone(self) -> int:
+    def unfinished(self) -> int:
         """Number of fetched, unfinished messages."""
         return len(self._groups)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Numbers of unfinished messages, and of the kept, parked and blocked ones among them."""
-        found = {"undone": self.undone, "kept": len(self.cache), "parked": len(self.cache.parked)}
+        found = {"undone": self.unfinished, "kept": len(self.cache), "parked": len(self.cache.parked)}
         blocked = len(self.redrives.blocked)
         return {**found, "blocked": blocked} if blocked else found
 
@@ -317,24 +317,24 @@ class Window:
         state: str = HELD,
         token: int = 0,
         beat: int = 0,
-        burying: Collection[int] = (),
+        dead_lettered: Collection[int] = (),
         blocking: Collection[int] = (),
         outlived: bool = False,
         topic_id: str = "",
     ) -> Progress:
         """Return the progress record for a successor. It reserves offsets ahead.
 
-        ``burying`` and ``blocking``: messages that it counts as finished or blocked already; ``outlived``: a run continues that the
+        ``dead_lettered`` and ``blocking``: messages that it counts as finished or blocked already; ``outlived``: a run continues that the
         consumer failed to stop.
         """
         watermark, redrives, attempts = self.watermark, self.redrives, self.attempts
-        if finishing := [number for number in burying if number not in redrives.owed]:
+        if finishing := [number for number in dead_lettered if number not in redrives.owed]:
             watermark = watermark.without(finishing)
         blocked = redrives.blocked.union(blocking)
         return Progress(
             watermark.next,
             watermark.runs(),
-            _without(attempts.counts, burying),
+            _without(attempts.counts, dead_lettered),
             max(self.reserved, self.suspect_below, self._given + self._ahead),
             holder,
             web,
@@ -343,11 +343,11 @@ class Window:
             state,
             token,
             attempts.delivered,
-            len(attempts.running.difference(burying)) or int(outlived),
+            len(attempts.running.difference(dead_lettered)) or int(outlived),
             beat,
-            _without(attempts.failures, burying),
+            _without(attempts.failures, dead_lettered),
             topic_id,
-            tuple(sorted(number for number in redrives.owed if number not in burying)),
+            tuple(sorted(number for number in redrives.owed if number not in dead_lettered)),
             tuple(
                 sorted(item for item in blocked if item in redrives.owed or not watermark.is_finished(item))
             ),

@@ -68,10 +68,10 @@ def drop(fetcher: Any, tp: TopicPartition) -> None:
     """Discard the remaining records of a partition, and start a new fetch."""
     result = fetcher._records.pop(tp)
     result._partition_records = None
-    ask_anew(fetcher)
+    wake_fetching_task(fetcher)
 
 
-def ask_anew(fetcher: Any) -> None:
+def wake_fetching_task(fetcher: Any) -> None:
     """Wake the fetching task, so that it chooses its requests again."""
     fetcher._notify(fetcher._wait_consume_future)
 

@@ -146,7 +146,7 @@ def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
             records._records_iterator.close()
             records._records_iterator = None
     if tps:
-        fetch_buffer.ask_anew(fetcher)
+        fetch_buffer.wake_fetching_task(fetcher)
 
 
 def drop_all_fetched(consumer: Any) -> None:

@@ -40,12 +40,12 @@ def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
     accumulator.drain_by_nodes = drain_by_nodes
 
 
-def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
+def report_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
     """Call ``tell`` when offsets or an end have no response: the request may still arrive at any time."""
     client = producer.client
     send = client.send
 
-    async def send_and_tell(node_id: int, request: Any, **options: Any) -> Any:
+    async def send_and_report(node_id: int, request: Any, **options: Any) -> Any:
         try:
             return await send(node_id, request, **options)
         except NodeNotReadyError:
@@ -55,7 +55,7 @@ def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> Non
                 tell()
             raise
 
-    client.send = send_and_tell
+    client.send = send_and_report
 
 
 def _fail(batches: Collection[Any], reason: BaseException) -> None:

@@ -35,7 +35,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         """Perform the steps of the opening in order."""
 
     @abstractmethod
-    async def _regain(self, right: AssignmentT, opened: Opened) -> None:
+    async def _resume(self, right: AssignmentT, opened: Opened) -> None:
         """Confirm that the open partition may resume."""
 
     async def _work(self, right: AssignmentT, opened: Opened) -> None:
@@ -133,7 +133,7 @@ class PartitionTask(ABC, Generic[AssignmentT, Opened]):
         self._tenure.confirmed(right)
 
     async def _go_on(self, right: AssignmentT, opened: Opened) -> None:
-        await self._regain(right, opened)
+        await self._resume(right, opened)
         self._tenure.confirmed(right)
 
     async def _drain_out(self, opened: Opened) -> None:

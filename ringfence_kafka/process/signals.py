@@ -17,7 +17,7 @@ def ends_at_hang_up() -> bool:
     return signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
-def when_told_to_end(stop: Callable[[], object]) -> None:
+def on_termination(stop: Callable[[], object]) -> None:
     """Let the running loop call ``stop`` at SIGTERM, SIGINT and SIGHUP."""
     for signals in (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if ends_at_hang_up() else [])):
         asyncio.get_running_loop().add_signal_handler(signals, stop)

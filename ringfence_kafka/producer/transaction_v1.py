@@ -12,7 +12,7 @@ from aiokafka.errors import IllegalOperation, KafkaConnectionError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka.aiokafka_patches import producer_internals
-from ringfence_kafka.aiokafka_patches.transaction_sender import send_only_what_was_added, tell_unanswered
+from ringfence_kafka.aiokafka_patches.transaction_sender import report_unanswered, send_only_what_was_added
 from ringfence_kafka.concurrency.timeouts import note_outcome
 from ringfence_kafka.process.failpoints import reach
 from ringfence_kafka.producer.outgoing import (
@@ -34,7 +34,7 @@ class TransactionV1:
         self._lane = lane
         self._unanswered = False
         send_only_what_was_added(producer)
-        tell_unanswered(producer, self._note_unanswered)
+        report_unanswered(producer, self._note_unanswered)
 
     def _note_unanswered(self) -> None:
         self._unanswered = True

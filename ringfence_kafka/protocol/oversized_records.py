@@ -96,4 +96,4 @@ class _Reader:
             piece = self.take(min(left, _PIECE_BYTES))
             found.update(piece)
             left -= len(piece)
-        return value_digest.stand_in(size, found)
+        return value_digest.placeholder(size, found)

@@ -20,13 +20,13 @@ def new() -> Any:
     return blake2b(digest_size=32)
 
 
-def stand_in(size: int, digest: Any) -> bytes:
+def placeholder(size: int, digest: Any) -> bytes:
     """Return the replacement of a value with this size and digest."""
     return json.dumps({"bytes": size, "blake2b_256": digest.hexdigest()}).encode()
 
 
-def stand_in_of(value: bytes) -> bytes:
+def placeholder_of(value: bytes) -> bytes:
     """Return the replacement of a value."""
     digest = new()
     digest.update(value)
-    return stand_in(len(value), digest)
+    return placeholder(len(value), digest)

@@ -63,7 +63,7 @@ class CompactedTopic:
     ) -> None:
         """Create the lookups, without a connection. ``cluster`` is queried for end offsets; ``bytes_max``: size of the kept values.
 
-        ``beside`` returns the keys that are related to a key and its value; :meth:`look_beside` returns their values.
+        ``beside`` returns the keys that are related to a key and its value; :meth:`read_separately` returns their values.
         """
         self._kafka = kafka
         self._cluster = cluster
@@ -90,10 +90,10 @@ class CompactedTopic:
             KafkaError: the cluster does not answer.
             StoppedError: :meth:`stop` was called.
         """
-        found = await self.look_beside(partition, key)
+        found = await self.read_separately(partition, key)
         return found.value, found.asked_at
 
-    async def look_beside(self, partition: int, key: bytes) -> "LatestValue":
+    async def read_separately(self, partition: int, key: bytes) -> "LatestValue":
         """Return the same as :meth:`look`, with the related values at the same offset of the log.
 
         That offset may be within a transaction that was committed later: a value may be older than its related values.

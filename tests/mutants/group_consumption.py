@@ -72,8 +72,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/partition/progress_writer.py",
-                "burying=frozenset(letter.offset for letter in letters if",
-                "burying=frozenset(letter.offset for letter in self.letters._pending if",
+                "dead_lettered=frozenset(letter.offset for letter in letters if",
+                "dead_lettered=frozenset(letter.offset for letter in self.letters._pending if",
             ),
         ),
         f"{_GROUP_SICK_TESTS}::test_dead_letters_refused",

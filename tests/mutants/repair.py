@@ -32,7 +32,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/window/window.py",
-                "            tuple(sorted(number for number in redrives.owed if number not in burying)),",
+                "            tuple(sorted(number for number in redrives.owed if number not in dead_lettered)),",
                 "            (),",
             ),
         ),

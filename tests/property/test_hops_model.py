@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agents.batch.batch import DueRecords, FetchedBatch
 from agents.decision.decide import Path
-from agents.decision.forwarding import headers_on_the_way
+from agents.decision.forwarding import forwarded_headers
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.protocol.hop import Hop, Source, encode
 from tables.codec import Route
@@ -158,17 +158,19 @@ class Reference:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.ways: dict[tuple[Source, int], list[Any]] = {}
+        self.routes: dict[tuple[Source, int], list[Any]] = {}
         self.ring: deque[bytes] = deque(maxlen=capacity)
 
     def known(self, source: Source, arrived: int, offset: int, confirmed: int) -> bool:
         """Whether it came before; it has come now."""
         if not self.capacity:
             return False
-        way = self.ways.setdefault((source, arrived), [0, set()])
-        known = offset < way[0] or any(offset in way[1] for (of, _), way in self.ways.items() if of == source)
-        way[0] = max(way[0], confirmed)
-        way[1] = set(sorted(item for item in way[1] | {offset} if item >= way[0])[-self.capacity :])
+        route = self.routes.setdefault((source, arrived), [0, set()])
+        known = offset < route[0] or any(
+            offset in route[1] for (of, _), route in self.routes.items() if of == source
+        )
+        route[0] = max(route[0], confirmed)
+        route[1] = set(sorted(item for item in route[1] | {offset} if item >= route[0])[-self.capacity :])
         return known
 
     def verdict(self, identifier: bytes | None) -> Verdict:
@@ -261,7 +263,7 @@ class World:
         self.changelogs[lane] |= changelog_records(outcome.judged)
         for item in outcome.forwarded:
             log = self.logs[FORWARD, item.home]
-            log.append(Given(len(log), item.record.key, headers_on_the_way(item.record, item.source)))
+            log.append(Given(len(log), item.record.key, forwarded_headers(item.record, item.source)))
         self.next[place] = outcome.ends[0]
         if self.dice.random() < 0.1:  # it is opened elsewhere
             self.tables[lane].hops = HopMemory.restored(self.capacity, self.changelogs[lane].items())
@@ -302,8 +304,8 @@ def test_each_once_in_order(chunk: int) -> None:
             offsets = sorted(number for run in came[bridge.source].values() for number in run)
 
             assert offsets == [message.offset for message in bridge.messages], f"seed {seed}: {bridge.source}"
-            for way, run in came[bridge.source].items():
-                assert run == sorted(run), f"seed {seed}: {bridge.source} by {way}"
+            for route, run in came[bridge.source].items():
+                assert run == sorted(run), f"seed {seed}: {bridge.source} by {route}"
 
 
 def test_as_the_rule_says_where_there_is_less_room() -> None:
@@ -322,15 +324,15 @@ def test_as_the_rule_says_where_there_is_less_room() -> None:
     assert repeated, "no run had more in flight than fits: the test shows nothing"
 
 
-ways = st.builds(
+routes = st.builds(
     Route,
     st.builds(Source, st.sampled_from(["a", "b.c"]), st.sampled_from(TOPIC_IDS), st.integers(0, 2)),
     st.integers(0, 2),
 )
 offsets = st.one_of(st.integers(0, 40), st.integers(0, 40), st.integers(0, 2**63 - 2))
 arrivals = st.builds(
-    lambda way, offset, back: Arrival(way, offset, max(0, offset - back)),
-    ways,
+    lambda route, offset, back: Arrival(route, offset, max(0, offset - back)),
+    routes,
     offsets,
     st.sampled_from([0, 1, 3, 10, 2**63]),
 )
@@ -348,14 +350,14 @@ def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int
         again = HopMemory.restored(capacity, changelog.items())
 
         assert again.check(batch).known == judged.known
-        assert list(judged.known) == [reference.known(*item.way, *item[1:]) for item in batch]
-        assert _told(again.ways) == _told(kept.ways)
+        assert list(judged.known) == [reference.known(*item.route, *item[1:]) for item in batch]
+        assert _told(again.routes) == _told(kept.routes)
         kept.apply(judged)
         changelog |= dict(changelog_records(judged))
-    assert _told(kept.ways) == {
-        Route(*way): (floor, sorted(above)) for way, (floor, above) in reference.ways.items()
+    assert _told(kept.routes) == {
+        Route(*route): (floor, sorted(above)) for route, (floor, above) in reference.routes.items()
     }
 
 
-def _told(ways: dict[Route, Held]) -> dict[Route, tuple[int, list[int]]]:
-    return {way: (held.floor, list(held.above)) for way, held in ways.items()}
+def _told(routes: dict[Route, Held]) -> dict[Route, tuple[int, list[int]]]:
+    return {route: (held.floor, list(held.above)) for route, held in routes.items()}

@@ -138,7 +138,7 @@ async def _routes(settings: Settings, address: AddressSettings) -> list[tuple[st
     return [
         (view.lane, *item)
         for view, restore in restored
-        for item in sorted(_memory(address, restore).ways.items())
+        for item in sorted(_memory(address, restore).routes.items())
     ]
 
 

@@ -115,7 +115,7 @@ class FetchLoop:
     def use_room(self) -> None:
         """Look again, and fetch partitions that had no room."""
         self.wake()
-        fetch_buffer.ask_anew(self._fetcher)
+        fetch_buffer.wake_fetching_task(self._fetcher)
 
     def rewind(
         self, places: Iterable[tuple[TopicPartition, int]]

@@ -43,7 +43,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
     # A diverted or observed duplicate has an output even if the original is not known, so a deleted ID
     # excuses nothing.
-    return unknown_where_gone(
+    return unknown_where_deleted(
         found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert") & ~F.col("observes")
     )
 
@@ -97,7 +97,7 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     said = orphans.where(F.col("fate").isin(*REPEATS)).join(rule, on="address", how="inner")
     found = said.unionByName(others)
     why = F.when(F.col("original").isNull(), _unknown())
-    return unknown_where_gone(
+    return unknown_where_deleted(
         found.withColumn(
             "why",
             why.otherwise(
@@ -112,7 +112,7 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     )
 
 
-def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
+def unknown_where_deleted(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
     """Return rows of the anomaly, or of GAP if its evidence is deleted.
 
     A bridge keeps the order of its source. If its route accepted a lower hop in this run, the hop itself had

@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reconcile.anomalies.finders.lost_inputs import unknown_where_gone
+from reconcile.anomalies.finders.lost_inputs import unknown_where_deleted
 from reconcile.anomalies.names import Anomaly
 from reconcile.run.frames.evidence import FIRST, RECORD
 from reconcile.spark.constants import constant
@@ -34,7 +34,7 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
         _numbers("found"), F.lit(" of "), F.col("parts").cast("string"), F.lit(" accepted, in "), F.array_join("found_in", ", "),
         F.lit("; missing: "), _numbers("missing"), F.lit(", for "), F.array_join("missing_in", ", "),
     )  # fmt: skip
-    return unknown_where_gone(rows.withColumn("why", text), Anomaly.TORN)
+    return unknown_where_deleted(rows.withColumn("why", text), Anomaly.TORN)
 
 
 def _numbers(name: str) -> Column:

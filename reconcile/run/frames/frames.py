@@ -119,14 +119,14 @@ class Frames(Sources):
     ) -> list[DataFrame]:
         left = self.left() if left is None else left
         return [
-            self._forwards_anew(
+            self._forwards_again(
                 self._numbered(self._parquet(schema, self.files.at(results_folder(run), name)), names)
             )
             for run, names in sorted(left.items())
             if name in self.files.names(results_folder(run))
         ]
 
-    def _forwards_anew(self, kept: DataFrame) -> DataFrame:
+    def _forwards_again(self, kept: DataFrame) -> DataFrame:
         """Move offsets of a replaced forward topic before all offsets of the new one."""
         forwards = {n: self.cuts[address.name].forward for n, address in enumerate(self.addresses)}
         another = [n for n, forward in forwards.items() if forward is not None and forward.recreated]

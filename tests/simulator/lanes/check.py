@@ -239,7 +239,7 @@ def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> I
 
 def _remembered(hops: HopMemory) -> dict[Route, tuple[int, list[int]]]:
     """Return the floor of each route, and the hops above it."""
-    return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
+    return {way: (held.floor, list(held.above)) for way, held in hops.routes.items()}
 
 
 def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:

@@ -13,26 +13,26 @@ WAY = Route(SOURCE, 0)
 OTHER_WAY = Route(SOURCE, 1)
 
 
-def _arrivals(*steps: tuple[int, int], way: Route = WAY) -> list[Arrival]:
+def _arrivals(*steps: tuple[int, int], route: Route = WAY) -> list[Arrival]:
     """Offset, and what was confirmed."""
-    return [Arrival(way, *step) for step in steps]
+    return [Arrival(route, *step) for step in steps]
 
 
-def _known(memory: HopMemory, *steps: tuple[int, int], way: Route = WAY) -> list[bool]:
+def _known(memory: HopMemory, *steps: tuple[int, int], route: Route = WAY) -> list[bool]:
     """In one batch, which is then committed."""
-    judged = memory.check(_arrivals(*steps, way=way))
+    judged = memory.check(_arrivals(*steps, route=route))
     memory.apply(judged)
     return list(judged.known)
 
 
-def _held(memory: HopMemory, way: Route = WAY) -> tuple[int, list[int]]:
-    held = memory.ways[way]
+def _held(memory: HopMemory, route: Route = WAY) -> tuple[int, list[int]]:
+    held = memory.routes[route]
     return held.floor, list(held.above)
 
 
 def _again(memory: HopMemory, capacity: int = 100) -> HopMemory:
     """Written down and read again."""
-    return HopMemory.restored(capacity, changelog_records(Judged((), memory.ways)))
+    return HopMemory.restored(capacity, changelog_records(Judged((), memory.routes)))
 
 
 def test_floor_of_each_way() -> None:
@@ -40,7 +40,7 @@ def test_floor_of_each_way() -> None:
     memory = HopMemory(100)
     _known(memory, (20, 20))
 
-    assert _known(memory, (6, 0), way=OTHER_WAY) == [False]
+    assert _known(memory, (6, 0), route=OTHER_WAY) == [False]
     assert _held(memory, OTHER_WAY) == (0, [6])
 
 
@@ -60,7 +60,7 @@ def test_more_than_a_record_holds() -> None:
     """A changelog record holds the hops at any capacity, because the lowest unconfirmed hops are forgotten."""
     memory = HopMemory(10**9)
     _known(memory, *((index << 32, 0) for index in range(OFFSETS_MAX + 10)))
-    ((_, value),) = changelog_records(Judged((), memory.ways))
+    ((_, value),) = changelog_records(Judged((), memory.routes))
 
     assert _held(memory)[1][0] == 10 << 32
     assert len(value) < 2**20
@@ -71,7 +71,7 @@ def test_size_of_ten_thousand() -> None:
     """The record of a route stays below 1.3 KB with 10,000 offsets in flight, every other one here."""
     memory = HopMemory(20_000)
     _known(memory, *((index, 0) for index in range(0, 10_000, 2)))
-    ((_, value),) = changelog_records(Judged((), memory.ways))
+    ((_, value),) = changelog_records(Judged((), memory.routes))
 
     assert len(value) < 1_300
 
@@ -113,7 +113,7 @@ def test_restored_from_an_old_copy(stopped: bool) -> None:
     memory = HopMemory(100)
     _known(memory, *((index, min(index, 5)) for index in range(10)))
     old = _again(memory)
-    floor = old.ways[WAY].floor
+    floor = old.routes[WAY].floor
     if not stopped:
         assert _known(old, (50, 50)) == [False]
     known = _known(old, *((index, floor) for index in range(floor, 51)))

@@ -59,14 +59,14 @@ def test_a_ring_record() -> None:
 
 def test_a_hops_record() -> None:
     """A hops record's key has kind, input partition and source; its value has version, floor and runs of offsets above it."""
-    way = Route(Source("b", TOPIC_ID, 7), 2)
+    route = Route(Source("b", TOPIC_ID, 7), 2)
     key = bytes.fromhex("03 00000002") + f"b/{TOPIC_ID}/7".encode()
 
-    assert codec.hops_key(way) == key
-    assert codec.decode_hops(key, bytes.fromhex("01 0000000000000009 01 02 01")) == (way, 9, [(11, 12)])
+    assert codec.hops_key(route) == key
+    assert codec.decode_hops(key, bytes.fromhex("01 0000000000000009 01 02 01")) == (route, 9, [(11, 12)])
     bitmap = bytes.fromhex("01 0000000000000009 02 04")
     assert codec.hops_value(9, [11]) == bitmap
-    assert codec.decode_hops(key, bitmap) == (way, 9, [(11, 12)])
+    assert codec.decode_hops(key, bitmap) == (route, 9, [(11, 12)])
 
 
 def test_a_meta_record() -> None:

@@ -191,16 +191,16 @@ async def test_cleared(log: Log, tables: Callable[..., LaneTable]) -> None:
     epoch, _ = await _open(table, log)
     _known(table, log, epoch, Arrival(WAY, 5, 5), Arrival(OTHER_WAY, 6, 5), ids=[b"a"])
     assert table.meta is not None
-    log.clear_hops(list(map(codec.hops_key, table.hops.ways)), codec.encode_meta(table.meta))
+    log.clear_hops(list(map(codec.hops_key, table.hops.routes)), codec.encode_meta(table.meta))
     await _open(table, log)
-    assert table.hops.ways == {}
+    assert table.hops.routes == {}
     table.close()
     again, elsewhere = tables(), tables("two")
     _, restored = await _open(again, log)
     await _open(elsewhere, log)
 
     assert restored.reused
-    assert again.hops.ways == elsewhere.hops.ways == {}
+    assert again.hops.routes == elsewhere.hops.routes == {}
     assert len(again.ring) == len(elsewhere.ring) == 1
 
 
@@ -215,7 +215,7 @@ async def test_resized(log: Log, tables: Callable[..., LaneTable]) -> None:
     table.close()
     smaller = tables(capacity=2)
     await _open(smaller, log)
-    assert list(smaller.hops.ways[WAY].above) == [6, 7]
+    assert list(smaller.hops.routes[WAY].above) == [6, 7]
     smaller.close()
     off = tables(capacity=0)
     epoch, _ = await _open(off, log)
@@ -281,7 +281,7 @@ async def test_whatever_happens(
         happens = dice.random()
         if happens < 0.05:
             assert table.meta is not None
-            log.clear_hops(list(map(codec.hops_key, reference.ways)), log.records[-1].value or b"")
+            log.clear_hops(list(map(codec.hops_key, reference.routes)), log.records[-1].value or b"")
             reference = HopMemory(capacity)
         if happens < 0.15:
             log.compact()

@@ -7,7 +7,7 @@ import pytest
 
 from agents.batch.batch import DueRecords, FetchedBatch, Record
 from agents.decision.decide import Outcome, Path
-from agents.decision.forwarding import MALFORMED, headers_on_the_way
+from agents.decision.forwarding import MALFORMED, forwarded_headers
 from agents.decision.item import Item
 from agents.decision.partitioner import Partitioner
 from ringfence_kafka.config.load import validate
@@ -456,7 +456,7 @@ def test_malformed_headers(headers: Headers) -> None:
 def test_there_and_back(timestamp: int, headers: Headers) -> None:
     """A forwarded record arrives at home unchanged: key, value, all headers, and the timestamp that ages its ID."""
     sent = Given(7, HOME, headers, b"\xff", timestamp)
-    on_the_way = Given(0, HOME, headers_on_the_way(sent, b"orders/1/7"), b"\xff", FORWARDED_AT)
+    on_the_way = Given(0, HOME, forwarded_headers(sent, b"orders/1/7"), b"\xff", FORWARDED_AT)
 
     outcome = _decide(_path(duplicate_id_from="value"), [on_the_way], topic=FORWARD)
     got = outcome.here[0].record
@@ -555,7 +555,7 @@ def test_without_an_id_to_quarantine(topic: str) -> None:
     ]
     if topic == FORWARD:
         records = [
-            replace(record, headers=headers_on_the_way(record, b"orders/1/%d" % record.offset))
+            replace(record, headers=forwarded_headers(record, b"orders/1/%d" % record.offset))
             for record in records
         ]
     outcome = _decide(path, records, topic=topic)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.decision.decide import Outcome
-from agents.decision.forwarding import headers_on_the_way
+from agents.decision.forwarding import forwarded_headers
 from agents.decision.item import RESENT
 from agents.decision.partitioner import Partitioner
 from agents.output.topic_batches import TooLargeError
@@ -189,7 +189,7 @@ def test_malformed_on_the_detour() -> None:
     """A malformed forwarded record is refused in its home lane in the same way."""
     lane = Lane()
     bad = Given(
-        0, AT_HOME, headers_on_the_way(Given(9, AT_HOME, [("_RF_BRIDGE_DUPL_ID", None)]), b"transfers/3/9")
+        0, AT_HOME, forwarded_headers(Given(9, AT_HOME, [("_RF_BRIDGE_DUPL_ID", None)]), b"transfers/3/9")
     )
     outcome = lane.decide(bad, topic=FORWARD)
 
@@ -326,10 +326,12 @@ def test_refused_on_the_detour() -> None:
     """
     lane = Lane()
     came = crossed(0, 7)
-    forwarded = Given(0, AT_HOME, headers_on_the_way(came, b"transfers/3/0"))
+    forwarded = Given(0, AT_HOME, forwarded_headers(came, b"transfers/3/0"))
 
     assert _refuse(lane, forwarded, crossed(1, 8), refused={0: LARGE}, topic=FORWARD) == [0, 1]
-    assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Route(SOURCE, 3): [7]}
+    assert {route: list(held.above) for route, held in lane.table.hops.routes.items()} == {
+        Route(SOURCE, 3): [7]
+    }
 
 
 def test_malformed_envelope_is_noted() -> None:

@@ -281,7 +281,7 @@ def test_what_waits_makes_room_for_fresh_groups() -> None:
     kept = _kept(10)
     for index in range(10):
         kept.cache(Fetched(index, b"sick %d" % index))
-        kept.set_aside(index, b"sick %d" % index)
+        kept.mark_waiting(index, b"sick %d" % index)
     assert _there(kept, range(10)) == list(range(10))
 
     for index in range(10, 15):
@@ -311,7 +311,7 @@ def test_waiting_records_give_up_room_that_they_do_not_have() -> None:
     for index, group in enumerate(groups):
         if kept.record(index) is None:
             kept.unpark([Fetched(index, group)], always=True)
-        kept.set_aside(index, group)
+        kept.mark_waiting(index, group)
 
     assert _there(kept, range(30)) == list(range(20, 30))
     assert kept.backlog == 0
@@ -323,7 +323,7 @@ def test_what_is_set_aside_does_not_count_as_backlog() -> None:
     kept = _kept(10, *(Fetched(index, b"g%d" % index) for index in range(10)))
     assert not kept.takes(2)
     for index in range(10):
-        kept.set_aside(index, b"g%d" % index)
+        kept.mark_waiting(index, b"g%d" % index)
     assert kept.takes(2)
 
 
@@ -335,7 +335,7 @@ def test_groups_that_wait_leave_room() -> None:
         for record in _of(group, *offsets):
             kept.cache(record)
     for group, offsets in sick.items():
-        kept.set_aside(offsets[0], group)
+        kept.mark_waiting(offsets[0], group)
     healthy = [Fetched(100 + index, b"h%d" % index) for index in range(50)]
     for record in healthy:
         kept.cache(record)
@@ -365,7 +365,7 @@ def test_crowding_counts_what_cannot_be_parked() -> None:
 
     before = kept.crowding
     for index in range(60):
-        kept.set_aside(index, b"%d" % index)
+        kept.mark_waiting(index, b"%d" % index)
 
     assert kept.crowding > 1.5 * before
     for index in range(60):

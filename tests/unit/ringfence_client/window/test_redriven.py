@@ -40,9 +40,9 @@ def test_takes_its_place() -> None:
     assert window.redrive(0, 1)
     assert window.redrives.missing() == [0]
     assert _written(window).again == (0,)
-    assert window.bring(Fetched(0, b"a"))
+    assert window.add_redriven(Fetched(0, b"a"))
     assert window.redrives.missing() == []
-    assert not window.bring(Fetched(0, b"a"))
+    assert not window.add_redriven(Fetched(0, b"a"))
     try:
         done = [_do_next(window), _do_next(window), _do_next(window)]
     except KeyError as error:
@@ -59,7 +59,7 @@ def test_asked_twice() -> None:
 
     assert [window.redrive(0, 1), window.redrive(0, 1)] == [True, False]
 
-    window.bring(Fetched(0, b"a"))
+    window.add_redriven(Fetched(0, b"a"))
     _do_next(window)
     after = _window(_written(window))
 
@@ -80,13 +80,13 @@ def test_survives_its_holder() -> None:
     window = _window(Progress(5))
     window.redrive(1, 1)
     window.redrive(3, 1)
-    window.bring(Fetched(3, b"a"))
+    window.add_redriven(Fetched(3, b"a"))
     after = _window(_written(window))
 
     assert after.redrives.missing() == [1, 3]
 
-    after.bring(Fetched(1, b"a"))
-    after.bring(Fetched(3, b"a"))
+    after.add_redriven(Fetched(1, b"a"))
+    after.add_redriven(Fetched(3, b"a"))
 
     assert [_do_next(after), _do_next(after), after.next] == [1, 3, 5]
     assert _written(after).again == ()
@@ -103,11 +103,11 @@ def test_another_dead_letter() -> None:
     window.finish(0, End.DEAD_LETTER)
     window.finish(0, End.REJECT, "handler")
     window.redrive(0, 1)
-    window.bring(Fetched(0, b"a"))
+    window.add_redriven(Fetched(0, b"a"))
     window.ledger.acquire("handler")
 
     assert window.attempts.begin_attempt(0) == 1
-    assert _written(window, burying=frozenset([0])).again == ()
+    assert _written(window, dead_lettered=frozenset([0])).again == ()
     assert _written(window).again == (0,)
 
     window.finish(0, End.DEAD_LETTER)
@@ -125,12 +125,12 @@ def test_redriven_before_its_end_is_noticed() -> None:
     window.finish(0, End.DEAD_LETTER)
 
     assert window.redrive(0, 1)
-    assert not window.bring(Fetched(0, b"a"))
+    assert not window.add_redriven(Fetched(0, b"a"))
 
     window.finish(0, End.REJECT, "handler")
 
     assert window.redrives.missing() == [0]
-    assert window.bring(Fetched(0, b"a"))
+    assert window.add_redriven(Fetched(0, b"a"))
     assert _do_next(window) == 0
 
 
@@ -198,7 +198,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
     after.feed(of(b"a", 2, 3, 4))
 
     assert after.redrives.missing() == [3]
-    assert after.bring(Fetched(3, b"a"))
+    assert after.add_redriven(Fetched(3, b"a"))
     assert [_do_next(after) for _ in range(4)] == [3, 4, None, None]
     assert after.next == 5
 
@@ -216,7 +216,7 @@ def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OverflowError):
         window.redrive(3, 1)
     for offset in range(3):
-        window.bring(Fetched(offset, None))
+        window.add_redriven(Fetched(offset, None))
     for offset in range(3, 6):
         _do_next(window)
         window.redrive(offset, 1)
@@ -251,10 +251,10 @@ class _Story:
         self.window.feed([Fetched(index, (b"a", b"b", None)[index % 3]) for index in range(self.fed, upto)])
         self.fed = max(self.fed, upto)
 
-    def bring(self, share: float = 1.0) -> None:
+    def add_redriven(self, share: float = 1.0) -> None:
         for number in self.window.redrives.missing():
             if self.chance.random() < share:
-                self.window.bring(Fetched(number, (b"a", b"b", None)[number % 3]))
+                self.window.add_redriven(Fetched(number, (b"a", b"b", None)[number % 3]))
 
     def work(self) -> bool:
         offset = _do_next(self.window)
@@ -266,7 +266,7 @@ class _Story:
         offset = self.chance.randrange(self.COUNT)
         if self.window.redrive(offset, self.window.redrives.counts.get(offset, 0) + 1):
             self.wanted[offset] += 1
-        self.bring(0.5)
+        self.add_redriven(0.5)
 
     def hand_over(self) -> None:
         self.window = _window(_written(self.window))
@@ -289,7 +289,7 @@ def test_each_exactly_as_often_as_asked() -> None:
             else:
                 story.work()
         story.fetch(story.COUNT)
-        story.bring()
+        story.add_redriven()
         while story.work():
             pass
 
@@ -323,7 +323,7 @@ def test_purged_before_it_is_fetched() -> None:
     for item in (window, after):
         item.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
         assert item.redrives.missing() == [1, 3]
-        assert item.bring(Fetched(3, b"a"))
+        assert item.add_redriven(Fetched(3, b"a"))
         assert [item.ledger.acquire("handler") for _ in range(2)] == [2, 3]
 
 
@@ -334,8 +334,8 @@ def test_fetched_while_it_was_looked_up() -> None:
     assert window.unfetched(9) == [0, 3]
 
     window.feed(of(b"a", 2, 3, 4))
-    window.bring(Fetched(0, b"a"))
+    window.add_redriven(Fetched(0, b"a"))
 
     assert window.drop_unfetched(b"a", {0: b"a", 3: b"a"}) == []
     assert window.purge(b"a", 9) == 4
-    assert (window.next, window.redrives.blocked, window.undone) == (5, set(), 0)
+    assert (window.next, window.redrives.blocked, window.unfinished) == (5, set(), 0)

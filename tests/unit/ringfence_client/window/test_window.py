@@ -38,7 +38,7 @@ def test_fed_and_finished() -> None:
     window = _window(Progress(10))
 
     window.feed(of(b"a", 10, 11) + of(b"b", 12))
-    assert (window.next, window.end, window.undone) == (10, 13, 3)
+    assert (window.next, window.end, window.unfinished) == (10, 13, 3)
 
     first = window.ledger.acquire("x")
     second = window.ledger.acquire("y")
@@ -47,7 +47,7 @@ def test_fed_and_finished() -> None:
 
     window.finish(12, End.ACK, "y")
 
-    assert (window.next, window.undone) == (10, 2)
+    assert (window.next, window.unfinished) == (10, 2)
     assert window.cache.record(12) is None
 
     window.finish(10, End.ACK, "x")
@@ -73,7 +73,7 @@ def test_fetched_twice() -> None:
     window.feed(of(b"a", 5, 6))
 
     window.feed(of(b"a", 4, 5, 6, 7) + of(b"b", 5, 8))
-    assert window.undone == 4
+    assert window.unfinished == 4
 
     window.reached(6)
 
@@ -184,7 +184,7 @@ def test_buried() -> None:
     window.attempts.begin_attempt(0)
     window.attempts.fail(0, 7)
     window.ledger.acquire("x")
-    without, beside = window.progress("me", ""), window.progress("me", "", burying=(0,))
+    without, beside = window.progress("me", ""), window.progress("me", "", dead_lettered=(0,))
 
     assert (without.next, without.attempts, without.failures) == (0, {0: 1}, {0: (1, 7)})
     assert (beside.next, beside.attempts, beside.failures, beside.running) == (1, {}, {}, 0)
@@ -200,7 +200,7 @@ def test_buried() -> None:
     window.finish(0, End.REJECT, "x")
 
     assert window.ledger.acquire("y") == 1
-    assert (window.undone, window.cache.record(0)) == (1, None)
+    assert (window.unfinished, window.cache.record(0)) == (1, None)
 
 
 # -- what is parked -----------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class _Tenant(PartitionTask[object, str]):
         await self._step_of("open")
         return "what is open"
 
-    async def _regain(self, right: object, opened: str) -> None:
+    async def _resume(self, right: object, opened: str) -> None:
         await self._step_of("regain")
 
     async def _drain(self, opened: str) -> None:

@@ -124,7 +124,7 @@ def test_handlers_of_others() -> None:
     """Handlers that PySpark sets are replaced by Ringfence's."""
     body = """
 signal.signal(signal.SIGINT, lambda *_: told("theirs"))
-stop.heed_again()
+stop.reinstall()
 ready(); wait()
 """
 
@@ -137,7 +137,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 came = []
 signal.signal(signal.SIGUSR1, lambda *_: came.append(1))
 signal.signal(signal.SIGHUP, lambda *_: told("theirs"))
-stop.heed_again()
+stop.reinstall()
 ready(); wait(lambda: came)
 """
     signals = [signal.SIGHUP, signal.SIGUSR1]

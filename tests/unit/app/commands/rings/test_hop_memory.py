@@ -33,5 +33,5 @@ def test_where_no_lane_looks(keys: dict[str, Any], known: bool, why: str) -> Non
     restore.consume([Record(0, codec.hops_key(WAY), codec.hops_value(5, [7]))])
     address = AddressSettings(name="orders", **keys)
 
-    assert bool(_memory(address, restore).ways) is known
+    assert bool(_memory(address, restore).routes) is known
     assert _unless(address) == why

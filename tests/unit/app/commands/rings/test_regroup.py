@@ -317,7 +317,7 @@ def _state(logs: _Logs) -> dict[int, object]:
     found: dict[int, object] = {}
     for number, meta in logs.metas().items():
         memory = HopMemory.restored(CAPACITY, logs.restored(number).hops.items())
-        routes = {route: (held.floor, [*held.above]) for route, held in memory.ways.items()}
+        routes = {route: (held.floor, [*held.above]) for route, held in memory.routes.items()}
         found[number] = logs.ids(number), routes, meta._replace(head=0, floor=0, incarnation="")
     return found
 
@@ -456,7 +456,7 @@ async def test_hops_move_along() -> None:
     await _regroup(logs, 4, 1)
 
     memory = HopMemory.restored(CAPACITY, logs.restored(0).hops.items())
-    assert {route.arrived: (held.floor, [*held.above]) for route, held in memory.ways.items()} == {
+    assert {route.arrived: (held.floor, [*held.above]) for route, held in memory.routes.items()} == {
         0: (2, [3, 5]),
         1: (3, [4, 6]),
     }

@@ -14,19 +14,19 @@ from ringfence_client.partition.dead_letters import DeadLetter
 from ringfence_client.window.window import End
 
 
-class Burials:
+class DeadLettering:
     """Dead letters of one consumer."""
 
     def __init__(
         self, factory: MessageFactory, resting: RestingTurns, counts: Counter[str], failure_log: FailureLog
     ) -> None:
-        """Prepare the burials. They increment ``counts``; ``failure_log`` logs each dead letter."""
+        """Prepare for one consumer. Each dead letter increments ``counts``, and ``failure_log`` logs it."""
         self._factory = factory
         self._resting = resting
         self._counts = counts
         self._failure_log = failure_log
 
-    def bury(
+    def write_dead_letter(
         self, turn: Turn, record: Any, reason: str, error: BaseException | None = None, *, parks: bool
     ) -> None:
         """Write a dead letter. Its group waits until it is written or, with ``parks``, until it is redriven."""
@@ -41,7 +41,7 @@ class Burials:
         )
         turn.over()
         letter = DeadLetter(record, reason, attempts, held.window.redrives.counts.get(offset, 0), parks)
-        written = held.writer.bury(letter)
+        written = held.writer.write_dead_letter(letter)
 
         async def settle() -> None:
             await written
