@@ -151,6 +151,7 @@ class Lanes:
         self._cluster = cluster
         self._explaining: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self._stopped = False
 
     @property
     def lanes(self) -> list[Lane]:
@@ -158,8 +159,13 @@ class Lanes:
         return list(self._lanes.values())
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
-        """Open the lanes of an assignment and close all others. Returns at once; each lane opens in its own task."""
+        """Open the lanes of an assignment and close all others. Returns at once; each lane opens in its own task.
+
+        An assignment that arrives after :meth:`stop` opens no lane: the worker leaves the group.
+        """
         async with self._lock:
+            if self._stopped:
+                return
             mine = self._map.assign(set(partitions))
             if self._explaining is not None:
                 self._explaining.cancel()
@@ -196,6 +202,7 @@ class Lanes:
     async def stop(self) -> None:
         """Close all lanes for good."""
         async with self._lock:
+            self._stopped = True
             self._map.set_assigned(False)
             self.health.stopped()
             if self._explaining is not None:

@@ -49,6 +49,15 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
     assert [table._store.current for table in tables] == [None] * 3
 
 
+async def test_assigned_after_the_stop(tmp_path: Path) -> None:
+    """An assignment that arrives after the stop opens no lane."""
+    lanes = _lanes(tmp_path)
+    await lanes.stop()
+    await lanes.assigned({PLACE, ("rf-orders-forward", 1)}, cast("Any", None))
+
+    assert lanes.lanes == []
+
+
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane opens with the table that was restored in advance, or as usual if that restore failed.
 
