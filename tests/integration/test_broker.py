@@ -121,14 +121,14 @@ def test_port_in_use(tmp_path: Path) -> None:
     assert not broker.running
 
 
-def test_folder_in_use(broker: EmbeddedBroker) -> None:
+def test_folder_in_use(own: EmbeddedBroker) -> None:
     """The error for a second broker in one folder names the folder and the first process, which continues."""
-    with pytest.raises(PrerequisiteError, match=rf"{broker.directory} .*\(process {broker.pid}\)"):
-        EmbeddedBroker(broker.directory).start()
+    with pytest.raises(PrerequisiteError, match=rf"{own.directory} .*\(process {own.pid}\)"):
+        EmbeddedBroker(own.directory).start()
 
-    with pytest.raises(PrerequisiteError, match=f"process {broker.pid}"):
-        broker.start()
-    assert broker.running
+    with pytest.raises(PrerequisiteError, match=f"process {own.pid}"):
+        own.start()
+    assert own.running
 
 
 def test_another_object_takes_over_the_folder(own: EmbeddedBroker) -> None:

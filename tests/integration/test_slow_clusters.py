@@ -31,8 +31,7 @@ from tests.support.consumers.processes import ConsumerProcess, consumers, noted
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
-TIGHT = {TRANSACTION_LIMIT: "5000", METADATA_LIMIT: "50", SESSION_MIN: "20000"}
-PATIENT = {"RINGFENCE_APP__SESSION_TIMEOUT": "30"}
+TIGHT = {TRANSACTION_LIMIT: "5000", METADATA_LIMIT: "50", SESSION_MIN: "8000"}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +48,7 @@ def test_lanes_and_consumers_name_the_setting(tight: str, tmp_path: Path) -> Non
     assert checked.returncode == 1
     assert f"{TRANSACTION_LIMIT} is 5000" in checked.stdout
 
-    worker = WorkerProcess(config, "w", PATIENT)
-    consumer = ConsumerProcess(config, "c", name, "handlers", "--session-timeout", "30")
+    worker, consumer = WorkerProcess(config, "w"), ConsumerProcess(config, "c", name, "handlers")
     try:
         for process in (worker, consumer):
             process.start()
@@ -65,7 +63,7 @@ def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> No
     """``bridge status`` reports a bridge that has begun nothing, although its errors travel in its commits."""
     bridge = processes.prepare(Two(tight, tight), tmp_path)
     bridge.send([Sent(b"1", b"g")])
-    process = BridgeProcess(bridge.config, "b", environment=PATIENT)
+    process = BridgeProcess(bridge.config, "b")
     try:
         process.start()
         wait_for(lambda: METADATA_LIMIT in process.log(), process.log)
@@ -80,7 +78,7 @@ def test_a_bridge_that_cannot_commit_is_not_ok(tight: str, tmp_path: Path) -> No
 def test_a_session_time_out_that_brokers_refuse(tight: str, tmp_path: Path) -> None:
     name = kafka.unique("brief")
     config = configure(tmp_path, tight, name, [{"name": name, "partitions": 1}])
-    worker = WorkerProcess(config, "w")
+    worker = WorkerProcess(config, "w", {"RINGFENCE_APP__SESSION_TIMEOUT": "7"})
     try:
         worker.start()
         wait_for(lambda: SESSION_MIN in worker.log(), worker.log)

@@ -247,6 +247,7 @@ PROMISES: dict[str, list[Case]] = {
     # Events of the first lane count before it handed its IDs on, and events of the second lane since; no others do.
     "events of two lanes": [
         _of_two_lanes(0, 1, "OVERRUN"),
+        _of_two_lanes(0, 9, "OVERRUN"),
         _of_two_lanes(0, 0, "FORGOTTEN"),
         _of_two_lanes(2, 5, "OVERRUN"),
         _of_two_lanes(2, 9, "FORGOTTEN"),
