@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence_kafka.config import schema
@@ -97,6 +97,7 @@ def test_what_a_file_may_say(data: dict[str, Any], valid: bool) -> None:
     assert _is_valid(data) is valid
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.data())
 def test_schema_and_settings_agree_on_numbers(drawn: st.DataObject) -> None:
     """For every key a whole number passes the schema if and only if it passes validation."""
