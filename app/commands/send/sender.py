@@ -80,13 +80,21 @@ class Sender:
         """Error after which the producer sends nothing more."""
         self._disturbed_at = -math.inf
         """Time of the last broken connection. Lines that waited then may be written."""
-        options = producer_options(kafka, partitioner) | {
+        options = producer_options(kafka, partitioner)
+        compressed = options.get("compression.type", "none") != "none"
+        options |= {
             "max.in.flight.requests.per.connection": 1,
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,
             "queue.buffering.max.messages": LINES_MAX,
             "linger.ms": 0,
             "batch.size": min(BATCH_BYTES_MAX, topic_bytes_max),
+            # The client refuses what is surely too large. A broker would, for a new producer, accept the next batch of that partition.
+            **(
+                {}
+                if compressed
+                else {"message.max.bytes": max(1_000, min(RECORD_BYTES_MAX, topic_bytes_max))}
+            ),
             "error_cb": self._note,
         }
         self._producer = Producer(options)
@@ -105,6 +113,9 @@ class Sender:
                 self._poll(_STEP_S)
             except KafkaException as error:
                 if not error.args[0].fatal():  # a fatal error means that an earlier line was refused
+                    self._await_all()
+                    if not self._goes_on():
+                        return
                     self.refused, self.last = (number, error.args[0]), number
                     self.unwritten.append(number)
                 self._ended = error.args[0]
@@ -116,8 +127,7 @@ class Sender:
 
     def finish(self) -> None:
         """Wait for all acknowledgements. After a refusal, discard unsent lines."""
-        while self._pending and self._goes_on():
-            self._poll(_STEP_S)
+        self._await_all()
         if self._goes_on():
             return
         away = self.refused is not None and self.refused[1].code() in AWAY
@@ -129,6 +139,10 @@ class Sender:
         if self.refused is None and self._ended is not None:
             first = min(self.unwritten + self.doubtful, default=self.last + 1)
             self.refused = first, self._ended
+
+    def _await_all(self) -> None:
+        while self._pending and self._goes_on():
+            self._poll(_STEP_S)
 
     def _goes_on(self) -> bool:
         if self.refused is None and self._ended is None and self._pending:
