@@ -155,6 +155,15 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
     assert [item.id for item in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
+def test_a_limit_that_this_user_may_not_see(
+    bootstrap: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker decides about large lines."""
+    monkeypatch.setattr(send, "topic_bytes_max", lambda *_: None)
+
+    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, [{"value": "x" * 100_000}])) == 0
+
+
 @pytest.mark.parametrize("at", [1, 60])
 def test_order_behind_a_refused_line(bootstrap: str, tmp_path: Path, at: int) -> None:
     """Nothing of a group is written behind its refused line, at the start and in the middle. The error lists the lines.

@@ -28,8 +28,6 @@ from ringfence_kafka.wording import counted
 
 ANSWER_LIMIT_S: Final = 5.0
 """Time limit for the first answer of a broker, in seconds."""
-BATCH_BYTES_UNKNOWN: Final = 16_384
-"""Batch size if this user may not see the topic's limit: the default of Kafka's own producer."""
 _RANGES_SHOWN_MAX: Final = 20
 _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 
@@ -63,15 +61,15 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
         raise nobody(kafka, reason) from error
 
 
-def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int:
-    """Return ``max.message.bytes`` of the topic, or a small size if this user may not see it."""
+def topic_bytes_max(kafka: KafkaSettings, topic: str) -> int | None:
+    """Return ``max.message.bytes`` of the topic; None = this user may not see it."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient(confluent_options(kafka))
     try:
         (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_LIMIT_S).values()
         return int(answer.result()["max.message.bytes"].value)
     except (KafkaException, KeyError):
-        return BATCH_BYTES_UNKNOWN
+        return None
 
 
 def run(settings: Settings, address: str, file: str | Path | None = None) -> int:

@@ -25,6 +25,10 @@ RECORD_BYTES_MAX: Final = 1_000_000_000
 LINES_MAX: Final = 1_000
 """Maximum number of unacknowledged lines, which an error message may list."""
 BATCH_BYTES_MAX: Final = 1_000_000
+BATCH_BYTES_UNKNOWN: Final = 16_384
+"""Batch size if this user may not see the topic's limit: the default of Kafka's own producer."""
+_LEAST_LIMIT: Final = 1_000
+"""Lowest limit of a record that librdkafka takes, in bytes."""
 _STEP_S: Final = 0.2
 
 AWAY: Final = frozenset(
@@ -59,8 +63,10 @@ class _Pending(NamedTuple):
 class Sender:
     """Publishes records, and tracks the fate of each line."""
 
-    def __init__(self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int) -> None:
-        """Create the producer. ``topic_bytes_max``: ``max.message.bytes``, a limit for batches of lines."""
+    def __init__(
+        self, kafka: KafkaSettings, partitioner: str, topic: str, topic_bytes_max: int | None
+    ) -> None:
+        """Create the producer. ``topic_bytes_max``: ``max.message.bytes``; None = unknown, so the broker decides about large lines."""
         self.sent = 0
         """Number of acknowledged messages."""
         self.sent_without_id = 0
@@ -80,23 +86,18 @@ class Sender:
         """Error after which the producer sends nothing more."""
         self._disturbed_at = -math.inf
         """Time of the last broken connection. Lines that waited then may be written."""
-        options = producer_options(kafka, partitioner)
-        compressed = options.get("compression.type", "none") != "none"
-        options |= {
+        options = producer_options(kafka, partitioner) | {
             "max.in.flight.requests.per.connection": 1,
             "enable.gapless.guarantee": True,
             "message.timeout.ms": 0,
             "queue.buffering.max.messages": LINES_MAX,
             "linger.ms": 0,
-            "batch.size": min(BATCH_BYTES_MAX, topic_bytes_max),
-            # The client refuses what is surely too large. A broker would, for a new producer, accept the next batch of that partition.
-            **(
-                {}
-                if compressed
-                else {"message.max.bytes": max(1_000, min(RECORD_BYTES_MAX, topic_bytes_max))}
-            ),
+            "batch.size": min(BATCH_BYTES_MAX, topic_bytes_max or BATCH_BYTES_UNKNOWN),
             "error_cb": self._note,
         }
+        if topic_bytes_max is not None and options.get("compression.type", "none") == "none":
+            # A broker that knows nothing of this producer may accept the batch behind a refused one.
+            options["message.max.bytes"] = min(RECORD_BYTES_MAX, max(_LEAST_LIMIT, topic_bytes_max))
         self._producer = Producer(options)
 
     def send(self, number: int, record: Outgoing) -> None:

@@ -47,8 +47,8 @@ class SharedBroker:
 
 def shared_broker(config: pytest.Config) -> EmbeddedBroker | None:
     """Return the broker that all processes of this run share; None = this process runs all tests."""
-    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if workerinput is None:
+    workerinput: dict[str, Any] = getattr(config, "workerinput", {})
+    if _KEY not in workerinput:
         return None
     folder, port = workerinput[_KEY]
     return EmbeddedBroker(Path(folder), port)
