@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -21,6 +20,8 @@ from agents.worker.health import WorkerHealth
 from agents.worker.lag import LaneLags
 from agents.worker.lane_factory import LaneFactory, ObserveAddress
 from agents.worker.lane_map import LaneMap, listed
+from agents.worker.totals import Totals
+from agents.worker.warm_up import WarmUp
 from ringfence_kafka.admin.cluster import Cluster
 from ringfence_kafka.admin.group_watch import GroupWatch
 from ringfence_kafka.config.settings import Settings
@@ -28,81 +29,6 @@ from ringfence_kafka.errors import RingfenceError
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
-Count = Callable[[Lane], Counter[str]]
-
-SLOWLY_S: Final = 60.0
-"""Time of restoring at half speed before a worker joins, in seconds; that is half of its time before it joins."""
-
-
-class WarmUp:
-    """Restorer of lanes. It never fails: a lane that cannot be restored now is restored when it opens."""
-
-    def __init__(self, factory: LaneFactory) -> None:
-        self._factory = factory
-
-    async def restore(self, partitions: Iterable[Partition]) -> None:
-        """Restore lanes, slowly at first: the restore is not urgent, and the owners may need the same cores."""
-        lanes = self._factory.lanes
-        mine = lanes.lanes_of(partitions)
-        if mine:
-            log.info(
-                "restoring %d lanes ahead of their assignment: %s", len(mine), listed(map(lanes.name, mine))
-            )
-        self._factory.slices.rest(SLOWLY_S)
-        try:
-            await asyncio.gather(*map(self._restore_lane, mine))
-        finally:
-            self._factory.slices.rest(0)
-
-    async def _restore_lane(self, key: LaneKey) -> None:
-        opening = self._factory.opening(key)
-        try:
-            await opening.warm_up()
-        except BaseException as error:
-            opening.table.close()  # the opening continues from the part that is written
-            if not isinstance(error, Exception):
-                raise
-            # The opening meets the same problem and reports it.
-            log.info("lane %s cannot be restored ahead of its assignment: %r", opening.name, error)
-        else:
-            self._factory.tables.keep(key, opening.table)
-
-
-class Totals:
-    """Counts of present and former lanes."""
-
-    def __init__(self, addresses: Iterable[str]) -> None:
-        self._addresses = list(addresses)
-        self._gone: dict[Count, dict[str, Counter[str]]] = {
-            count: {address: Counter() for address in self._addresses} for count in (_counts, _parts)
-        }
-
-    def keep(self, lane: Lane) -> None:
-        """Keep the counts of a lane that leaves."""
-        for count, gone in self._gone.items():
-            gone[lane.opening.address.name].update(count(lane))
-
-    def counts(self, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:
-        """Return the counts by address. ``lanes``: present lanes."""
-        return self._sums(_counts, lanes)
-
-    def parts(self, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:
-        """Return accepted parts of envelopes by the envelopes' address, then by the address that accepted them."""
-        return self._sums(_parts, lanes)
-
-    def _sums(self, count: Count, lanes: Iterable[Lane]) -> dict[str, Counter[str]]:
-        sums = {address: Counter(gone) for address, gone in self._gone[count].items()}
-        for lane in lanes:
-            sums[lane.opening.address.name].update(count(lane))
-        return sums
-
-
-def _counts(lane: Lane) -> Counter[str]:
-    return lane.counts
-
-
-def _parts(lane: Lane) -> Counter[str]:
-    return lane.transactions.outcomes.parts
 
 
 class Lanes:

@@ -1,7 +1,6 @@
 """Random histories beside a model: a quarter of the examples in `make test`, all in `make long`.
 
-The profile of all property tests is set here, before any of their modules is imported: the same examples in each run, and no limit of time
-on a busy machine.
+The profile of all property tests is set here, before their modules are imported. Each run has the same examples, and no limit of time.
 """
 
 import os
